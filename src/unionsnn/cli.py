@@ -1,0 +1,160 @@
+"""The command line: parse, then import and call one function below."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+from click.shell_completion import CompletionItem
+
+from unionsnn import __version__
+
+REQUEST_WAS_WRONG = 2
+INTERRUPTED = 130
+TERMINATED = 143
+
+
+class Overrides(click.ParamType):
+    """Hydra overrides, with completion of groups, their options and keys."""
+
+    name = "override"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Offer group=option, or keys."""
+        from unionsnn.training.config import completions
+
+        return [CompletionItem(word) for word in completions(incomplete)]
+
+
+def main() -> NoReturn:
+    """Run the command line; returns 0 done, 1 failed, 2 wrong request, 130 Ctrl-C, 143 SIGTERM."""
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        status = command_line.main(standalone_mode=False)
+        sys.exit(status if isinstance(status, int) else 0)
+    except click.exceptions.Exit as error:
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(REQUEST_WAS_WRONG)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("Interrupted. Finished repetitions are kept; the same command goes on.", err=True)
+        sys.exit(INTERRUPTED)
+
+
+def _terminate(signum: int, frame: Any) -> NoReturn:
+    click.echo("Terminated. Finished repetitions are kept; the same command goes on.", err=True)
+    sys.exit(TERMINATED)
+
+
+def _refuse(faults: Sequence[str]) -> NoReturn:
+    for fault in faults:
+        click.echo(f"error: {fault}", err=True)
+    sys.exit(REQUEST_WAS_WRONG)
+
+
+def _fail(message: object) -> NoReturn:
+    click.echo(f"error: {message}", err=True)
+    sys.exit(1)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="unionsnn")
+@click.option("-v", "--verbose", is_flag=True, help="Say more; errors come with a traceback.")
+@click.option("-q", "--quiet", is_flag=True, help="Only results and errors.")
+@click.pass_context
+def command_line(ctx: click.Context, verbose: bool, quiet: bool) -> None:
+    """Graph neural networks that see union subgraphs."""
+    ctx.obj = {"verbose": verbose, "quiet": quiet}
+    level = logging.DEBUG if verbose else logging.ERROR if quiet else logging.INFO
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    logging.getLogger("unionsnn").setLevel(level)
+
+
+@command_line.command()
+@click.argument("overrides", nargs=-1, type=Overrides())
+@click.option("--config-dir", type=click.Path(), help="A folder of your own configuration.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, with an estimate of time.")
+@click.option("--json", "as_json", is_flag=True, help="Print the record as JSON.")
+@click.pass_obj
+def train(
+    options: dict[str, bool],
+    overrides: tuple[str, ...],
+    config_dir: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Train one experiment under its protocol.
+
+    OVERRIDES are written key=value, such as data=mutag model=gin seed=1. Without any, UnionSNN is
+    trained on generated graphs, which needs no download.
+    """
+    from unionsnn.training.config import RequestError, compose_config
+
+    try:
+        config = compose_config(overrides, config_dir)
+    except RequestError as error:
+        _refuse(error.faults)
+    if options["quiet"] or as_json:
+        config["trainer"]["progress"] = "none"
+    _run(config, options, dry_run=dry_run, as_json=as_json)
+
+
+def _run(config: dict[str, Any], options: dict[str, bool], *, dry_run: bool, as_json: bool) -> None:
+    from unionsnn.data.arrays import DataError
+    from unionsnn.reports import tables
+    from unionsnn.reports.progress import data_progress
+    from unionsnn.training.config import RequestError
+    from unionsnn.training.dry_run import describe
+    from unionsnn.training.experiment import run_experiment
+
+    try:
+        with data_progress(config["trainer"]["progress"]) as progress:
+            if dry_run:
+                record = describe(config, progress)
+            else:
+                record = run_experiment(config, progress)
+    except RequestError as error:
+        _refuse(error.faults)
+    except (DataError, RuntimeError, OSError) as error:
+        if options["verbose"]:
+            raise
+        _fail(error)
+    if as_json:
+        click.echo(json.dumps(record, indent=1))
+    elif dry_run:
+        tables.print_dry_run(record)
+    else:
+        tables.print_results(record)
+
+
+@command_line.command()
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def info(as_json: bool) -> None:
+    """Versions, devices, folders and the size of the cache."""
+    from unionsnn.reports.tables import print_info
+    from unionsnn.training.information import information
+
+    content = information()
+    if as_json:
+        click.echo(json.dumps(content, indent=1))
+    else:
+        print_info(content)
+
+
+@command_line.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion script of a shell, to be sourced in its start-up file."""
+    from click.shell_completion import get_completion_class
+
+    maker = get_completion_class(shell)
+    assert maker is not None
+    click.echo(maker(command_line, {}, "unionsnn", "_UNIONSNN_COMPLETE").source())

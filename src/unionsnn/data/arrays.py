@@ -1,0 +1,253 @@
+"""A set of graphs as plain numpy arrays: what every reader returns and every cache stores."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float32]
+
+_FORMAT = "unionsnn-graphs-1"
+_REQUIRED = {"edge_index": np.int64, "node_slices": np.int64, "edge_slices": np.int64}
+_OPTIONAL = {
+    "node_labels": np.int64,
+    "node_attributes": np.float32,
+    "edge_labels": np.int64,
+    "edge_attributes": np.float32,
+}
+
+
+class DataError(RuntimeError):
+    """A mistake in data or in a request for data, told to the user in full.
+
+    The message says what was given, what is allowed and what to type.
+    """
+
+
+class DamagedFileError(DataError):
+    """A file that this package wrote no longer holds what was written; it can be rebuilt."""
+
+
+def atomic_write(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Write a file so that others see either all of it or nothing.
+
+    Args:
+        path: The final name; missing folders are made.
+        write: Called once with the open temporary file.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+    try:
+        with open(temporary, "xb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, eq=False)
+class GraphArrays:
+    """G graphs, concatenated; graph g owns the half-open ranges that the slices give.
+
+    Args:
+        edge_index: Directed edges (sender, receiver), both directions of each undirected edge;
+            nodes are numbered from 0 within each graph.
+        node_slices: Where each graph's nodes begin and end.
+        edge_slices: Where each graph's edges begin and end.
+        y: One class number per graph, or T regression targets.
+        node_labels: Categorical node features, each column counted from 0.
+        node_attributes: Real node features.
+        edge_labels: Categorical edge features, each column counted from 0.
+        edge_attributes: Real edge features.
+        class_names: The source's own labels of classes 0, 1, ...; empty where there are none.
+
+    Shapes:
+        edge_index [2, E]; node_slices, edge_slices [G + 1]; y int64 [G] or float32 [G, T];
+        node_labels int64 [N, k]; node_attributes float32 [N, d]; edge_labels int64 [E, k];
+        edge_attributes float32 [E, d].
+    """
+
+    edge_index: IntArray
+    node_slices: IntArray
+    edge_slices: IntArray
+    y: NDArray[Any]
+    node_labels: IntArray | None = None
+    node_attributes: FloatArray | None = None
+    edge_labels: IntArray | None = None
+    edge_attributes: FloatArray | None = None
+    class_names: tuple[str, ...] = ()
+
+    @property
+    def num_graphs(self) -> int:
+        """How many graphs there are."""
+        return len(self.node_slices) - 1
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes all graphs have together."""
+        return int(self.node_slices[-1])
+
+    @property
+    def num_edges(self) -> int:
+        """How many directed edges all graphs have together."""
+        return int(self.edge_slices[-1])
+
+    @property
+    def num_classes(self) -> int:
+        """How many classes there are; 0 for regression targets."""
+        if self.y.dtype != np.int64:
+            return 0
+        return len(self.class_names) or int(self.y.max(initial=-1)) + 1
+
+    def validate(self) -> None:
+        """Check types, shapes, ranges and finiteness.
+
+        Raises:
+            DataError: Names the array, and the first entry that is wrong.
+        """
+        self._check_types()
+        self._check_slices("node_slices", self.num_graphs)
+        self._check_slices("edge_slices", self.num_graphs)
+        if self.edge_index.ndim != 2 or self.edge_index.shape != (2, self.num_edges):
+            raise DataError(
+                f"edge_index has shape {self.edge_index.shape}, but edge_slices end at "
+                f"{self.num_edges}: it must be (2, {self.num_edges})"
+            )
+        rows = {"y": self.num_graphs}
+        rows |= dict.fromkeys(("node_labels", "node_attributes"), self.num_nodes)
+        rows |= dict.fromkeys(("edge_labels", "edge_attributes"), self.num_edges)
+        for name, count in rows.items():
+            self._check_rows(name, count)
+        self._check_edges()
+
+    def _check_types(self) -> None:
+        for name, dtype in (_REQUIRED | _OPTIONAL).items():
+            array = getattr(self, name)
+            if array is None and name in _OPTIONAL:
+                continue
+            if not isinstance(array, np.ndarray) or array.dtype != dtype:
+                given = getattr(array, "dtype", type(array).__name__)
+                raise DataError(f"{name} must be a numpy array of {np.dtype(dtype)}, not {given}")
+        if self.y.dtype not in (np.dtype(np.int64), np.dtype(np.float32)):
+            raise DataError(
+                f"y must be int64 (class numbers) or float32 (targets), not {self.y.dtype}"
+            )
+
+    def _check_slices(self, name: str, num_graphs: int) -> None:
+        slices = getattr(self, name)
+        if slices.ndim != 1 or len(slices) != num_graphs + 1 or len(slices) == 0:
+            raise DataError(f"{name} has shape {slices.shape}, but must be ({num_graphs + 1},)")
+        if slices[0] != 0 or (np.diff(slices) < 0).any():
+            raise DataError(f"{name} must begin with 0 and never fall")
+
+    def _check_rows(self, name: str, count: int) -> None:
+        array = getattr(self, name)
+        if array is None:
+            return
+        dims = 1 if name == "y" and array.dtype == np.int64 else 2
+        if array.ndim != dims or len(array) != count:
+            raise DataError(
+                f"{name} has shape {array.shape}, but must have {dims} dimension(s) and "
+                f"{count} rows"
+            )
+        if array.dtype == np.float32 and not np.isfinite(array).all():
+            row = int(np.argwhere(~np.isfinite(array))[0][0])
+            raise DataError(f"{name} has a value that is not finite in row {row}")
+        if array.dtype == np.int64 and array.size and array.min() < 0:
+            row = int(np.argwhere(array < 0)[0][0])
+            raise DataError(f"{name} has a negative value in row {row}")
+
+    def _check_edges(self) -> None:
+        limit = np.repeat(np.diff(self.node_slices), np.diff(self.edge_slices))
+        wrong = ((self.edge_index < 0) | (self.edge_index >= limit)).any(axis=0)
+        if wrong.any():
+            edge = int(np.argmax(wrong))
+            graph = int(np.searchsorted(self.edge_slices, edge, side="right")) - 1
+            raise DataError(
+                f"edge_index names node {self.edge_index[:, edge].tolist()} in edge {edge}, "
+                f"but its graph {graph} has only nodes 0..{limit[edge] - 1}"
+            )
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        arrays = {name: getattr(self, name) for name in (*_REQUIRED, "y", *_OPTIONAL)}
+        arrays["class_names"] = np.array(self.class_names, dtype=np.str_)
+        return {name: array for name, array in arrays.items() if array is not None}
+
+    def content_hash(self) -> str:
+        """Hash all arrays in one canonical form (fixed order, little-endian, row-major).
+
+        Returns:
+            64 hexadecimal digits of SHA-256; equal for equal content on every platform.
+        """
+        digest = hashlib.sha256(_FORMAT.encode())
+        for name, array in self._arrays().items():
+            if name == "class_names":
+                digest.update(repr(self.class_names).encode())
+                continue
+            plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+            digest.update(f"{name} {plain.dtype.str} {plain.shape};".encode())
+            digest.update(plain.reshape(-1).view(np.uint8).data)
+        return digest.hexdigest()
+
+    def save(self, path: str | Path) -> None:
+        """Write one npz file, atomically, without pickles, with its own checksum inside.
+
+        Args:
+            path: The file's name; missing folders are made.
+        """
+        header = np.array([_FORMAT, self.content_hash()])
+        arrays: dict[str, Any] = self._arrays()
+        atomic_write(Path(path), lambda file: np.savez(file, header=header, **arrays))
+
+    @classmethod
+    def load(cls, path: str | Path) -> GraphArrays:
+        """Read what `save` wrote and verify its checksum.
+
+        Args:
+            path: The file's name.
+
+        Returns:
+            The graphs, equal to those that were saved.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+            DamagedFileError: The file is cut, altered or of another kind: build it again.
+        """
+        try:
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+                content = {name: archive[name] for name in archive.files}
+            kind, checksum = (str(value) for value in content.pop("header"))
+            names = tuple(str(name) for name in content.pop("class_names"))
+            graphs = cls(**content, class_names=names)
+            intact = kind == _FORMAT and graphs.content_hash() == checksum
+        except FileNotFoundError:
+            raise
+        except (
+            OSError,
+            EOFError,
+            KeyError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            NotImplementedError,
+            zipfile.BadZipFile,
+            zlib.error,
+        ) as error:
+            raise DamagedFileError(f"{path} cannot be read ({error}); build it again") from error
+        if not intact:
+            raise DamagedFileError(f"{path} fails its checksum; build it again")
+        return graphs

@@ -1,0 +1,111 @@
+"""Graphs in memory: from arrays and coefficients to a PyG data set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch_geometric.data import Data, InMemoryDataset
+
+from unionsnn.data.arrays import DataError, GraphArrays
+
+
+class GraphDataset(InMemoryDataset):
+    """A PyG data set on concatenated tensors; nothing is read or written.
+
+    Args:
+        data: All graphs in one `Data`, node numbers local to each graph.
+        slices: For each key, where each graph's part begins and ends.
+    """
+
+    def __init__(self, data: Data, slices: dict[str, Tensor]) -> None:
+        super().__init__(root=None)
+        self.data, self.slices = data, slices
+
+
+def disjoint_union(arrays: GraphArrays) -> NDArray[np.int64]:
+    """Edges of all graphs as one graph: node numbers counted through, [2, num_edges]."""
+    per_graph = np.diff(arrays.edge_slices)
+    return arrays.edge_index + np.repeat(arrays.node_slices[:-1], per_graph)
+
+
+def build_dataset(
+    arrays: GraphArrays, features: str, coefficient: NDArray[np.float64] | None = None
+) -> GraphDataset:
+    """Make the data set that models see.
+
+    Args:
+        arrays: The graphs.
+        features: Node features, a key of `NODE_FEATURES`.
+        coefficient: One row per edge, [num_edges, C].
+
+    Raises:
+        DataError: if the graphs lack what `features` names.
+    """
+    if features not in NODE_FEATURES:
+        raise DataError(
+            f"data.features is {features!r}; allowed are {', '.join(NODE_FEATURES)}."
+        )
+    node_slices = torch.from_numpy(arrays.node_slices)
+    edge_slices = torch.from_numpy(arrays.edge_slices)
+    one_each = torch.arange(arrays.num_graphs + 1)
+    data = Data(
+        x=NODE_FEATURES[features](arrays),
+        edge_index=torch.from_numpy(arrays.edge_index),
+        y=torch.from_numpy(arrays.y),
+    )
+    slices = {"x": node_slices, "edge_index": edge_slices, "y": one_each}
+    if coefficient is not None:
+        data.edge_coefficient = torch.from_numpy(coefficient).to(torch.get_default_dtype())
+        slices["edge_coefficient"] = edge_slices
+    return GraphDataset(data, slices)
+
+
+def _one_hot(columns: NDArray[np.int64]) -> Tensor:
+    labels = torch.from_numpy(columns)
+    return torch.cat(
+        [torch.nn.functional.one_hot(column) for column in labels.unbind(dim=1)], dim=1
+    ).to(torch.get_default_dtype())
+
+
+def _labels(arrays: GraphArrays) -> Tensor:
+    if arrays.node_labels is None:
+        raise DataError(
+            "The set has no node labels; choose data.features=attributes, degree or constant."
+        )
+    return _one_hot(arrays.node_labels)
+
+
+def _attributes(arrays: GraphArrays) -> Tensor:
+    if arrays.node_attributes is None:
+        raise DataError(
+            "The set has no node attributes; choose data.features=labels, degree or constant."
+        )
+    return torch.from_numpy(arrays.node_attributes).to(torch.get_default_dtype())
+
+
+def _both(arrays: GraphArrays) -> Tensor:
+    return torch.cat([_labels(arrays), _attributes(arrays)], dim=1)
+
+
+def _degree(arrays: GraphArrays) -> Tensor:
+    degree = np.bincount(disjoint_union(arrays)[1], minlength=arrays.num_nodes)
+    # Degrees of 64 and more share a column: one hub must not widen every row.
+    return _one_hot(np.minimum(degree, 64)[:, None])
+
+
+def _constant(arrays: GraphArrays) -> Tensor:
+    return torch.ones(arrays.num_nodes, 1)
+
+
+NODE_FEATURES: Mapping[str, Callable[[GraphArrays], Tensor]] = {
+    "labels": _labels,
+    "attributes": _attributes,
+    "both": _both,
+    "degree": _degree,
+    "constant": _constant,
+}
+"""Node features by the name that a config gives them."""

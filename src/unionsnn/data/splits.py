@@ -1,0 +1,391 @@
+"""Splits into training, validation and test parts: drawn, read, checked, hashed and saved."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from unionsnn.data.arrays import DamagedFileError, DataError, IntArray, atomic_write
+
+PARTS = ("train", "validation", "test")
+"""The names of the three parts, in their usual order."""
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Item numbers of three disjoint parts.
+
+    Args:
+        train: Items that a model is fitted on.
+        validation: Items that choose a model.
+        test: Items that are touched once, at the end.
+
+    Shapes:
+        int64, one dimension each.
+    """
+
+    train: IntArray
+    validation: IntArray
+    test: IntArray
+
+    def parts(self) -> dict[str, IntArray]:
+        """Return the parts by name, in their usual order."""
+        return {name: getattr(self, name) for name in PARTS}
+
+
+def check_split(split: Split, num_items: int, cover: bool = True, where: str = "split") -> None:
+    """Check that a split's parts are disjoint, in range and, if asked, leave nothing out.
+
+    Args:
+        split: The split.
+        num_items: How many items there are; item numbers begin at 0.
+        cover: Whether every item must be in a part.
+        where: What the messages call this split.
+
+    Raises:
+        DataError: Names the parts, how many items are wrong, and examples.
+    """
+    for name, part in split.parts().items():
+        if part.ndim != 1 or part.dtype != np.int64:
+            raise DataError(
+                f"{where}: {name} must be a flat int64 array, not {part.dtype} of "
+                f"shape {part.shape}"
+            )
+        if not len(part):
+            raise DataError(f"{where}: the {name} part is empty")
+        _refuse(
+            part[(part < 0) | (part >= num_items)],
+            f"{where}: {name} names {{count}} item(s) outside of 0..{num_items - 1}",
+        )
+        values, counts = np.unique(part, return_counts=True)
+        _refuse(values[counts > 1], f"{where}: {name} names {{count}} item(s) more than once")
+    for first, second in (("train", "validation"), ("train", "test"), ("validation", "test")):
+        both = np.intersect1d(getattr(split, first), getattr(split, second))
+        _refuse(both, f"{where}: {first} and {second} overlap in {{count}} item(s)")
+    if cover:
+        missing = np.setdiff1d(np.arange(num_items), np.concatenate([*split.parts().values()]))
+        _refuse(missing, f"{where}: {{count}} of {num_items} items are in no part")
+
+
+def _refuse(items: IntArray, message: str) -> None:
+    if len(items):
+        examples = ", ".join(str(item) for item in items[:5])
+        more = ", ..." if len(items) > 5 else ""
+        raise DataError(f"{message.format(count=len(items))}: {examples}{more}")
+
+
+def split_hash(splits: Sequence[Split]) -> str:
+    """Hash splits; the order of the splits and of the items in a part counts.
+
+    Args:
+        splits: One or several splits.
+
+    Returns:
+        64 hexadecimal digits of SHA-256.
+    """
+    digest = hashlib.sha256(b"unionsnn-splits-1")
+    for split in splits:
+        for name, part in split.parts().items():
+            digest.update(f"{name} {len(part)};".encode())
+            digest.update(np.ascontiguousarray(part, dtype="<i8").tobytes())
+    return digest.hexdigest()
+
+
+def save_splits(
+    path: str | Path, splits: Sequence[Split], num_items: int, *, cover: bool = True
+) -> str:
+    """Check splits and write them as JSON, atomically.
+
+    Args:
+        path: The file's name.
+        splits: One or several splits of the same items.
+        num_items: How many items there are.
+        cover: Whether every item must be in a part of every split.
+
+    Returns:
+        The hash of the splits, which is also in the file.
+
+    Raises:
+        DataError: A split is wrong; nothing is written.
+    """
+    for number, split in enumerate(splits):
+        check_split(split, num_items, cover, where=f"split {number}")
+    checksum = split_hash(splits)
+    content = {
+        "num_items": num_items,
+        "cover": cover,
+        "hash": checksum,
+        "splits": [{n: part.tolist() for n, part in s.parts().items()} for s in splits],
+    }
+    text = json.dumps(content).encode()
+    atomic_write(Path(path), lambda file: file.write(text))
+    return checksum
+
+
+def load_splits(path: str | Path, num_items: int | None = None) -> list[Split]:
+    """Read what `save_splits` wrote, verify its hash and check every split.
+
+    Args:
+        path: The file's name.
+        num_items: How many items the data set has; taken from the file if left out.
+
+    Returns:
+        The splits, in their order.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        DamagedFileError: The file is cut or altered.
+        DataError: The file belongs to a data set of another size.
+    """
+    text = Path(path).read_bytes()
+    try:
+        content = json.loads(text)
+        stored, cover = int(content["num_items"]), bool(content["cover"])
+        splits = [
+            Split(**{name: np.array(part[name], dtype=np.int64) for name in PARTS})
+            for part in content["splits"]
+        ]
+        intact = split_hash(splits) == content["hash"]
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
+        raise DamagedFileError(f"{path} does not hold splits ({error}); delete it") from error
+    if not intact:
+        raise DamagedFileError(f"{path} fails its checksum: its splits were altered; delete it")
+    if num_items is not None and stored != num_items:
+        raise DataError(
+            f"{path} splits {stored} items, but the data set has {num_items}: it "
+            "belongs to another set, delete it or give the other set"
+        )
+    for number, split in enumerate(splits):
+        check_split(split, stored, cover, where=f"{path}, split {number}")
+    return splits
+
+
+def _by_class(y: IntArray, items: IntArray, generator: np.random.Generator) -> IntArray:
+    """Shuffle the items, then put classes one after the other."""
+    shuffled = generator.permutation(items)
+    return shuffled[np.argsort(y[shuffled], kind="stable")]
+
+
+def _spread(count: int, size: int, generator: np.random.Generator) -> IntArray:
+    """Choose `count` evenly spaced places of `size`, so that each class gets its share."""
+    return ((np.arange(count) + generator.random()) * size / max(count, 1)).astype(np.int64)
+
+
+def _labels(y: ArrayLike) -> IntArray:
+    labels = np.asarray(y)
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise DataError(
+            f"stratified splits need one class number per graph, not {labels.dtype} "
+            f"of shape {labels.shape}: use a holdout without strata"
+        )
+    if len(np.unique(labels)) < 2:
+        raise DataError(
+            f"all {len(labels)} graphs are of one class: there is nothing to classify "
+            "or to stratify; check the labels of the data set"
+        )
+    return labels.astype(np.int64)
+
+
+def _part_sizes(num_items: int, fractions: Sequence[float]) -> tuple[int, int]:
+    if len(fractions) != 3 or min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-9:
+        raise DataError(
+            f"fractions={tuple(fractions)} must be three positive numbers with sum 1, "
+            "such as (0.8, 0.1, 0.1)"
+        )
+    validation, test = (round(num_items * fraction) for fraction in fractions[1:])
+    if min(validation, test, num_items - validation - test) < 1:
+        raise DataError(
+            f"{num_items} items are too few for parts of {tuple(fractions)}: one part "
+            "would be empty"
+        )
+    return validation, test
+
+
+def _cut(order: IntArray, validation: int, test: int, generator: np.random.Generator) -> Split:
+    in_test = np.zeros(len(order), dtype=bool)
+    in_test[_spread(test, len(order), generator)] = True
+    return _cut_validation(order[in_test], order[~in_test], validation, generator)
+
+
+def _cut_validation(
+    test: IntArray, rest: IntArray, count: int, generator: np.random.Generator
+) -> Split:
+    chosen = np.zeros(len(rest), dtype=bool)
+    chosen[_spread(count, len(rest), generator)] = True
+    return Split(train=np.sort(rest[~chosen]), validation=np.sort(rest[chosen]), test=np.sort(test))
+
+
+def stratified_holdout(
+    y: ArrayLike,
+    fractions: Sequence[float] = (0.8, 0.1, 0.1),
+    *,
+    generator: np.random.Generator,
+) -> Split:
+    """Draw one split in which every part holds each class in the set's own proportion.
+
+    Args:
+        y: Class of each item.
+        fractions: Shares of training, validation and test; they add up to 1.
+        generator: The source of chance.
+
+    Returns:
+        Sorted item numbers; each class is within one item of its share in every part.
+
+    Shapes:
+        y [N].
+
+    Raises:
+        DataError: Only one class, no class numbers, or a part without items.
+    """
+    labels = _labels(y)
+    validation, test = _part_sizes(len(labels), fractions)
+    order = _by_class(labels, np.arange(len(labels)), generator)
+    return _cut(order, validation, test, generator)
+
+
+def random_holdout(
+    num_items: int,
+    fractions: Sequence[float] = (0.8, 0.1, 0.1),
+    *,
+    generator: np.random.Generator,
+) -> Split:
+    """Draw one split without regard to targets.
+
+    Args:
+        num_items: How many items there are.
+        fractions: Shares of training, validation and test; they add up to 1.
+        generator: The source of chance.
+
+    Returns:
+        Sorted item numbers.
+
+    Raises:
+        DataError: A part would be without items.
+    """
+    validation, test = _part_sizes(num_items, fractions)
+    return _cut(generator.permutation(num_items), validation, test, generator)
+
+
+def stratified_k_fold(y: ArrayLike, folds: int, *, generator: np.random.Generator) -> list[Split]:
+    """Draw k splits: every item is tested once, and validation is another 1/k of all items.
+
+    Source: the setup of benchmarking-gnns (10 folds of 8:1:1, stratified).
+
+    Args:
+        y: Class of each item.
+        folds: The number k, from 3 on, so that all three parts have items.
+        generator: The source of chance.
+
+    Returns:
+        k splits with sorted item numbers; test parts differ by at most one item in size, and in
+        each part a class is within one item of its share.
+
+    Shapes:
+        y [N].
+
+    Raises:
+        DataError: k is too small, or larger than the smallest class, or there is one class only.
+    """
+    labels = _labels(y)
+    if folds < 3:
+        raise DataError(
+            f"protocol.folds={folds} leaves no items for training beside validation "
+            "and test: type protocol.folds=3 or more"
+        )
+    if folds > len(labels):
+        raise DataError(
+            f"protocol.folds={folds} is more than the {len(labels)} graphs: type "
+            f"protocol.folds={len(labels)} or less"
+        )
+    classes, counts = np.unique(labels, return_counts=True)
+    if counts.min() < folds:
+        smallest = int(counts.min())
+        advice = (
+            f"type protocol.folds={smallest} or less"
+            if smallest >= 3
+            else "it is too small for cross-validation, type protocol=holdout"
+        )
+        raise DataError(
+            f"protocol.folds={folds}, but class {classes[counts.argmin()]} has only "
+            f"{smallest} graphs, fewer than folds: {advice}"
+        )
+    order = _by_class(labels, np.arange(len(labels)), generator)
+    fold = np.empty(len(labels), dtype=np.int64)
+    fold[order] = np.arange(len(labels)) % folds
+    splits = []
+    for k in range(folds):
+        rest = _by_class(labels, np.flatnonzero(fold != k), generator)
+        count = round(len(labels) / folds)
+        splits.append(_cut_validation(np.flatnonzero(fold == k), rest, count, generator))
+    return splits
+
+
+def read_index_files(folder: str | Path, name: str, num_items: int | None = None) -> list[Split]:
+    """Read splits in the style of benchmarking-gnns: one line a fold, comma-separated numbers.
+
+    Args:
+        folder: Holds NAME_train.index, NAME_val.index and NAME_test.index.
+        name: Data set; where PROTEINS has no files, PROTEINS_full is taken, which indexes it.
+        num_items: How many items the set has; left out, the first fold's largest number tells.
+
+    Returns:
+        One split per line, items sorted.
+
+    Raises:
+        DataError: A file is missing or a fold is wrong; names the file and the fold.
+    """
+    folder = Path(folder)
+    stem = name
+    if not (folder / f"{name}_train.index").exists() and name == "PROTEINS":
+        stem = "PROTEINS_full"
+    paths = [folder / f"{stem}_{part}.index" for part in ("train", "val", "test")]
+    rows = [_read_index_file(path) for path in paths]
+    if len({len(part) for part in rows}) != 1:
+        given = ", ".join(f"{p.name} {len(r)}" for p, r in zip(paths, rows, strict=True))
+        raise DataError(
+            f"the index files of {name} in {folder} differ in their folds ({given}): "
+            "all three need one line per fold"
+        )
+    splits = []
+    for number, (train, validation, test) in enumerate(zip(*rows, strict=True)):
+        split = Split(train=train, validation=validation, test=test)
+        if num_items is None:
+            num_items = 1 + max(int(part.max(initial=-1)) for part in split.parts().values())
+        where = f"{folder / stem}_{{train,val,test}}.index, fold {number} (line {number + 1})"
+        check_split(split, num_items, where=where)
+        splits.append(split)
+    return splits
+
+
+def _read_index_file(path: Path) -> list[IntArray]:
+    try:
+        lines = path.read_text(encoding="ascii").rstrip().splitlines()
+    except FileNotFoundError:
+        raise DataError(
+            f"{path} is missing: splits need NAME_train.index, NAME_val.index and "
+            "NAME_test.index in that folder"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not a text file of comma-separated numbers") from error
+    folds = []
+    for number, line in enumerate(lines):
+        try:
+            items = np.array([int(item) for item in line.split(",")], dtype=np.int64)
+        except (ValueError, OverflowError):
+            raise DataError(
+                f"{path}, fold {number} (line {number + 1}): every item must be a "
+                "whole number, and commas stand between them"
+            ) from None
+        if (items < 0).any():
+            raise DataError(
+                f"{path}, fold {number} (line {number + 1}): item numbers are "
+                f"counted from 0, {items.min()} is negative"
+            )
+        folds.append(np.sort(items))
+    return folds

@@ -1,0 +1,1 @@
+"""Networks, one a file; `mpnn` is the stack that they share."""

@@ -1,0 +1,167 @@
+"""The stack that all message-passing networks share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, Required, TypedDict
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import BatchNorm, MessagePassing
+
+from unionsnn.nn.conv.union import UnionConv
+from unionsnn.nn.encoders import LinearEncoder
+from unionsnn.nn.gates import StructuralGate
+from unionsnn.nn.plugin import UnionPlugin, message_width
+from unionsnn.nn.readout import READOUTS, readout
+
+GateFactory = Callable[[int], StructuralGate]
+"""Makes a gate for messages of a given width."""
+
+
+class StackOptions(TypedDict, total=False):
+    """Arguments of `MPNN` that every network passes on."""
+
+    in_channels: Required[int]
+    out_channels: Required[int]
+    level: Literal["graph", "node"]
+    gate: GateFactory | None
+    hidden_channels: int
+    num_layers: int
+    dropout: float
+    norm: Literal["batch", "layer", "none"]
+    residual: bool
+    readout: Literal["sum", "mean", "max"]
+
+
+class MPNN(nn.Module):
+    r"""Encoder, message-passing layers, readout and head, for graphs or nodes.
+
+    .. math::
+        h^{(l+1)} = [h^{(l)} +]\; \mathrm{dropout}(\mathrm{ReLU}(\mathrm{norm}(
+        \mathrm{conv}_l(h^{(l)}))))
+
+    Args:
+        conv: Makes one layer that keeps the given width. With a gate, it is wrapped in
+            `UnionPlugin`, unless it has a gate already (UnionSNN's own layer).
+        in_channels: Width of the node features.
+        out_channels: Number of classes or targets.
+        level: ``graph`` for one row per graph, ``node`` for one per node.
+        gate: Makes a gate of a given width, one for each layer; None for the plain network.
+        hidden_channels: Width of the network.
+        num_layers: Number of message-passing layers.
+        dropout: Probability of dropping a channel after each layer.
+        norm: ``batch``, ``layer`` or ``none``.
+        residual: Whether each layer's input is added to its output.
+        readout: ``sum``, ``mean`` or ``max``; only for graphs.
+
+    Shapes:
+        - x: [num_nodes, in_channels]
+        - edge_index: [2, num_edges]
+        - edge_coefficient: [num_edges, C], needed with a gate
+        - batch: [num_nodes], the graph of each node
+        - output: [num_graphs or num_nodes, out_channels]
+
+    Raises:
+        ValueError: if a choice or size is not allowed.
+    """
+
+    def __init__(
+        self,
+        conv: Callable[[int], nn.Module],
+        *,
+        in_channels: int,
+        out_channels: int,
+        level: Literal["graph", "node"] = "graph",
+        gate: GateFactory | None = None,
+        hidden_channels: int = 64,
+        num_layers: int = 4,
+        dropout: float = 0.0,
+        norm: Literal["batch", "layer", "none"] = "batch",
+        residual: bool = True,
+        readout: Literal["sum", "mean", "max"] = "sum",
+    ) -> None:
+        super().__init__()
+        for name, value in {"hidden_channels": hidden_channels, "num_layers": num_layers}.items():
+            if value < 1:
+                raise ValueError(f"{name} is {value}; it must be at least 1.")
+        if readout not in READOUTS:
+            raise ValueError(f"readout is {readout!r}; allowed are {', '.join(READOUTS)}.")
+        self.level = level
+        self.hidden_channels = hidden_channels
+        self.readout = readout
+        self.residual = residual
+        self.encoder = LinearEncoder(in_channels, hidden_channels)
+        self.convs = nn.ModuleList(
+            plugged(conv(hidden_channels), gate) for _ in range(num_layers)
+        )
+        self.norms = nn.ModuleList(make_norm(norm, hidden_channels) for _ in range(num_layers))
+        self.dropout = nn.Dropout(dropout)
+        self.head = nn.Sequential(
+            nn.Linear(hidden_channels, hidden_channels),
+            nn.ReLU(),
+            nn.Dropout(dropout),
+            nn.Linear(hidden_channels, out_channels),
+        )
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        *,
+        edge_coefficient: Tensor | None = None,
+        batch: Tensor | None = None,
+        num_graphs: int = 1,
+    ) -> Tensor:
+        """Logits or targets, one row per graph (or node)."""
+        h = self.encoder(x)
+        for conv, norm in zip(self.convs, self.norms, strict=True):
+            if isinstance(conv, UnionPlugin | UnionConv):
+                new = conv(h, edge_index, edge_coefficient=edge_coefficient)
+            else:
+                new = conv(h, edge_index)
+            new = self.dropout(torch.relu(norm(new)))
+            h = h + new if self.residual else new
+        if self.level == "graph":
+            if batch is None:
+                batch = edge_index.new_zeros(h.size(0))
+            h = readout(h, batch, num_graphs, self.readout)
+        return self.head(h)
+
+
+def plugged(conv: nn.Module, gate: GateFactory | None) -> nn.Module:
+    """Wrap a layer in `UnionPlugin` if there is a gate and the layer has none of its own."""
+    if gate is None or isinstance(conv, UnionConv) or not isinstance(conv, MessagePassing):
+        return conv
+    return UnionPlugin(conv, gate=gate(message_width(conv)))
+
+
+def gates(module: nn.Module) -> list[StructuralGate]:
+    """All gates of a network."""
+    return [m for m in module.modules() if isinstance(m, StructuralGate)]
+
+
+def two_layer_mlp(channels: int) -> nn.Sequential:
+    """Linear, batch norm, ReLU, linear: the MLP inside GIN and UnionSNN layers."""
+    return nn.Sequential(
+        nn.Linear(channels, channels),
+        make_norm("batch", channels),
+        nn.ReLU(),
+        nn.Linear(channels, channels),
+    )
+
+
+def make_norm(kind: str, channels: int) -> nn.Module:
+    """Make a normalisation of node features.
+
+    Raises:
+        ValueError: if `kind` is unknown.
+    """
+    if kind == "batch":
+        # A training batch may consist of a single node.
+        return BatchNorm(channels, allow_single_element=True)
+    if kind == "layer":
+        return nn.LayerNorm(channels)
+    if kind == "none":
+        return nn.Identity()
+    raise ValueError(f"norm is {kind!r}; allowed are batch, layer, none.")

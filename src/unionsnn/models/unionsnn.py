@@ -1,0 +1,36 @@
+"""The union subgraph network."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from torch import nn
+
+from unionsnn.models.mpnn import MPNN, StackOptions, two_layer_mlp
+from unionsnn.nn.conv.union import UnionConv
+
+
+class UnionSNN(MPNN):
+    r"""UnionSNN: MLP((1 + eps) h_v + sum_u Trans(a_vu) * h_u) in each layer.
+
+    Equation 3 of "Union Subgraph Neural Networks" (Xu et al., AAAI 2024), with a Trans of its own
+    in each layer.
+
+    Args:
+        input_linear: Whether a linear map comes before message and self term, as in the authors'
+            code.
+        stack: Arguments of `MPNN`; `gate` must not be None.
+
+    Raises:
+        ValueError: if there is no gate.
+    """
+
+    def __init__(self, *, input_linear: bool = False, **stack: Unpack[StackOptions]) -> None:
+        gate = stack.get("gate")
+        if gate is None:
+            raise ValueError("UnionSNN needs a gate; without one it is GIN: use model=gin.")
+
+        def conv(channels: int) -> nn.Module:
+            return UnionConv(two_layer_mlp(channels), gate(channels), input_linear=input_linear)
+
+        super().__init__(conv, **stack)

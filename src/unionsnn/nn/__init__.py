@@ -1,0 +1,1 @@
+"""Neural building blocks: gates, the plug-in, convolutions, encoders, readouts."""

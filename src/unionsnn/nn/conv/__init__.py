@@ -1,0 +1,1 @@
+"""Message-passing operators, one a file."""

@@ -1,0 +1,62 @@
+"""The UnionSNN operator."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import MessagePassing
+from torch_geometric.nn.inits import reset
+
+from unionsnn.nn.gates import StructuralGate
+
+
+class UnionConv(MessagePassing):
+    r"""The UnionSNN layer.
+
+    .. math::
+        h_v \leftarrow \mathrm{MLP}_1 \Bigl( (1 + \epsilon) h_v
+        + \sum_{u \in N(v)} \mathrm{Trans}(\tilde a_{vu}) \odot h_u \Bigr)
+
+    Equation 3 of "Union Subgraph Neural Networks" (Xu et al., AAAI 2024). The operator maps
+    features of width `gate.channels`.
+
+    Args:
+        mlp: MLP_1, applied to the sum.
+        gate: Trans.
+        input_linear: Whether a linear map comes before message and self term, as in the authors'
+            code.
+
+    Shapes:
+        - x: [num_nodes, gate.channels]
+        - edge_index: [2, num_edges]
+        - edge_coefficient: [num_edges, len(gate.columns)]
+        - output: [num_nodes, width of mlp's output]
+    """
+
+    def __init__(self, mlp: nn.Module, gate: StructuralGate, *, input_linear: bool = False) -> None:
+        super().__init__(aggr="add")
+        self.mlp = mlp
+        self.gate = gate
+        self.linear = nn.Linear(gate.channels, gate.channels) if input_linear else None
+        self.epsilon = nn.Parameter(torch.zeros(()))
+
+    def reset_parameters(self) -> None:
+        """Draw new weights; epsilon becomes 0, the gate's statistics stay."""
+        super().reset_parameters()
+        reset(self.mlp)
+        self.gate.reset_parameters()
+        if self.linear is not None:
+            self.linear.reset_parameters()
+        nn.init.zeros_(self.epsilon)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_coefficient: Tensor) -> Tensor:
+        """New node features."""
+        if self.linear is not None:
+            x = self.linear(x)
+        weight = self.gate(edge_coefficient, edge_index, x.size(0))
+        total = self.propagate(edge_index, x=x, weight=weight)
+        return self.mlp((1 + self.epsilon) * x + total)
+
+    def message(self, x_j: Tensor, weight: Tensor) -> Tensor:
+        """Gated features of the senders, [num_edges, channels]."""
+        return weight * x_j

@@ -1,0 +1,300 @@
+"""Trans: from structural coefficients to one weight per edge and channel."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.utils import scatter, softmax
+
+Feature = Literal["raw", "normalized", "excess", "cyclomatic"]
+Normalization = Literal["neighborhood", "batch", "none"]
+
+_QUANTITIES = ("a", "a_tree", "nodes", "edges")
+_NEEDS: Mapping[str, tuple[str, ...]] = {
+    "raw": ("a",),
+    "normalized": ("a",),
+    "excess": ("a", "a_tree"),
+    "cyclomatic": ("nodes", "edges"),
+}
+_STANDARDIZED = ("raw", "excess", "cyclomatic")
+# Below this share of its magnitude, the spread of a feature is rounding noise: not to be blown up.
+_CONSTANT = 1e-6
+
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "paper": {
+        "features": ("normalized",),
+        "layers": 2,
+        "normalization": "neighborhood",
+        "residual": False,
+    },
+    "authors-code": {
+        "features": ("normalized",),
+        "normalize_over": "sender",
+        "offset": 1.0,
+        "layers": 2,
+        "negative_slope": 0.2,
+        "normalization": "batch",
+        "residual": True,
+    },
+    "default": {
+        "features": ("raw", "excess", "cyclomatic"),
+        "layers": 1,
+        "normalization": "none",
+        "residual": True,
+    },
+}
+
+
+def _choice(what: str, given: str, allowed: Iterable[str]) -> str:
+    """Return `given` if it is allowed; otherwise name the nearest match."""
+    allowed = list(allowed)
+    if given not in allowed:
+        near = difflib.get_close_matches(str(given), allowed, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"{what} is {given!r}; allowed are {', '.join(allowed)}.{hint}")
+    return given
+
+
+class StructuralGate(nn.Module):
+    r"""Trans: weights of messages from structural coefficients.
+
+    .. math::
+        w_{vu} = [1 +]\; \mathrm{norm}(\mathrm{MLP}(f_{vu})), \qquad
+        \tilde a_{vu} = a_{vu} / \sum_{w \in N(v)} a_{vw}
+
+    v receives the message, f are the `features` of the edge at every radius. Equation 4 of
+    "Union Subgraph Neural Networks" (Xu et al., AAAI 2024) is the preset ``paper``: f is the
+    normalised coefficient, norm the softmax over the receiver's neighbours, no ``1 +``. The
+    features ``excess`` and ``cyclomatic`` are extensions of this library. An edge from a node to
+    itself always has the weight 1.
+
+    Args:
+        channels: Width of the message.
+        features: What the MLP sees: ``raw`` a, ``normalized`` a, ``excess`` (a of the double star
+            with the same end degrees, minus a: the part that cycles cause; radius 1 only) or
+            ``cyclomatic`` (edges - nodes + 1 of the subgraph). All but ``normalized`` are
+            standardised with statistics of the training graphs (`fit_statistics`).
+        radius: One radius or several; each gives its own features.
+        normalization: Softmax over the receiver's ``neighborhood``, over all edges of the
+            ``batch`` (then a prediction depends on the other graphs of the batch), or ``none``.
+        residual: Whether 1 is added to the normalised output.
+        layers: 1 for a linear map, 2 for one hidden layer of `channels` units.
+        negative_slope: Slope of the hidden layer's leaky ReLU.
+        normalize_over: Whose neighbours the ``normalized`` feature sums over: ``receiver`` (the
+            paper) or ``sender`` (the authors' code).
+        offset: Constant added to the ``normalized`` feature.
+        columns: Names of the columns that `forward` is given, in their order; by default
+            `required_columns`.
+
+    Shapes:
+        - coefficient: [num_edges, len(columns)]
+        - edge_index: [2, num_edges]
+        - output: [num_edges, channels]
+
+    Raises:
+        ValueError: if a choice is unknown, or a column that the features need is missing.
+    """
+
+    feature_mean: Tensor
+    feature_std: Tensor
+    fitted: Tensor
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        features: Sequence[Feature] = ("raw", "excess", "cyclomatic"),
+        radius: int | Sequence[int] = 1,
+        normalization: Normalization = "none",
+        residual: bool = True,
+        layers: int = 1,
+        negative_slope: float = 0.0,
+        normalize_over: Literal["receiver", "sender"] = "receiver",
+        offset: float = 0.0,
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__()
+        if channels < 1:
+            raise ValueError(f"channels is {channels}; it must be at least 1.")
+        if layers not in (1, 2):
+            raise ValueError(f"layers is {layers}; allowed are 1 (linear) and 2 (one hidden layer).")
+        if not features:
+            raise ValueError(f"features is empty; name at least one of {', '.join(_NEEDS)}.")
+        self.channels = channels
+        self.features = tuple(_choice("A gate's feature", f, _NEEDS) for f in features)
+        self.radius = (radius,) if isinstance(radius, int) else tuple(radius)
+        if "excess" in self.features and self.radius != (1,):
+            raise ValueError(
+                f"The feature 'excess' is defined at radius 1 only, radius is {list(self.radius)}; "
+                "use 'cyclomatic' instead."
+            )
+        self.normalization = _choice(
+            "normalization", normalization, ("neighborhood", "batch", "none")
+        )
+        self.residual = residual
+        self.normalize_over = _choice("normalize_over", normalize_over, ("receiver", "sender"))
+        self.offset = offset
+        self.columns = self.required_columns
+        if columns is not None:
+            self.set_columns(columns)
+
+        width = len(self.features) * len(self.radius)
+        if layers == 1:
+            self.mlp: nn.Module = nn.Linear(width, channels)
+        else:
+            self.mlp = nn.Sequential(
+                nn.Linear(width, channels),
+                nn.LeakyReLU(negative_slope),
+                nn.Linear(channels, channels),
+            )
+        self.register_buffer("feature_mean", torch.zeros(width))
+        self.register_buffer("feature_std", torch.ones(width))
+        self.register_buffer("fitted", torch.tensor(False))
+        self._known_fitted = False
+
+    @classmethod
+    def preset(cls, name: str, channels: int, **overrides: Any) -> StructuralGate:
+        """Make a gate by name: ``paper``, ``authors-code`` or ``default``."""
+        return cls(channels, **{**PRESETS[_choice("A gate's preset", name, PRESETS)], **overrides})
+
+    @property
+    def required_columns(self) -> tuple[str, ...]:
+        """Names of the coefficient columns that the features are derived from."""
+        needed = {quantity for feature in self.features for quantity in _NEEDS[feature]}
+        return tuple(f"{q}_r{r}" for r in self.radius for q in _QUANTITIES if q in needed)
+
+    @property
+    def needs_statistics(self) -> bool:
+        """Whether `fit_statistics` must be called before the first step."""
+        return any(feature in _STANDARDIZED for feature in self.features)
+
+    def set_columns(self, columns: Sequence[str]) -> None:
+        """Say which columns `forward` will be given; raises ValueError if one is missing."""
+        missing = [name for name in self.required_columns if name not in columns]
+        if missing:
+            raise ValueError(
+                f"The gate needs the coefficient columns {list(self.required_columns)}, "
+                f"{missing} are missing from {list(columns)}. Compute them with "
+                f"StructuralCoefficients(CoefficientSpec.from_columns({list(self.required_columns)}))."
+            )
+        self.columns = tuple(columns)
+
+    def reset_parameters(self) -> None:
+        """Draw new weights; the statistics stay."""
+        for module in self.mlp.modules():
+            if isinstance(module, nn.Linear):
+                module.reset_parameters()
+
+    @torch.no_grad()
+    def fit_statistics(self, coefficient: Tensor) -> StructuralGate:
+        """Set mean and standard deviation of the features from the training graphs' rows.
+
+        Args:
+            coefficient: Rows of all training edges, in the order of `columns`; rows of zeros
+                (self loops) do not count.
+
+        Shapes:
+            - coefficient: [num_edges, len(columns)]
+
+        Raises:
+            ValueError: if the shape does not fit or a value is not finite.
+        """
+        self._check(coefficient)
+        if not bool(torch.isfinite(coefficient).all()):
+            raise ValueError("The structural coefficients contain NaN or infinity.")
+        rows = coefficient[(coefficient != 0).any(dim=1)].double()
+        columns = [self._standardizable(rows, f, r) for r in self.radius for f in self.features]
+        for i, values in enumerate(columns):
+            if values is None or values.numel() == 0:
+                continue
+            mean, std = values.mean(), values.std(unbiased=False)
+            self.feature_mean[i] = mean
+            self.feature_std[i] = std if std > _CONSTANT * values.abs().max() else 1.0
+        self.fitted.fill_(True)
+        return self
+
+    def forward(self, coefficient: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
+        """Weights of the messages, [num_edges, channels]."""
+        self._check(coefficient)
+        if self.needs_statistics and not self._has_statistics():
+            raise RuntimeError(
+                "The gate standardises its features but has no statistics. Call "
+                "fit_statistics(columns) with the coefficient rows of the training graphs "
+                "(UnionPlugin.fit_statistics takes the training data set itself)."
+            )
+        dtype = self.feature_mean.dtype
+        features = [
+            self._feature(coefficient, edge_index, num_nodes, name, radius)
+            for radius in self.radius
+            for name in self.features
+        ]
+        weight: Tensor = self.mlp(
+            (torch.stack(features, dim=-1).to(dtype) - self.feature_mean) / self.feature_std
+        )
+        receiver = edge_index[1]
+        loops = (edge_index[0] == receiver).unsqueeze(-1)
+        if self.normalization != "none":
+            # Finite, since a node whose only edge is a loop would give -inf - -inf.
+            weight = weight.masked_fill(loops, torch.finfo(weight.dtype).min / 2)
+        if self.normalization == "neighborhood":
+            weight = softmax(weight, receiver, num_nodes=num_nodes)
+        elif self.normalization == "batch":
+            weight = torch.softmax(weight, dim=0)
+        if self.residual:
+            weight = 1 + weight
+        return torch.where(loops, torch.ones_like(weight), weight)
+
+    def _has_statistics(self) -> bool:
+        # The buffer is read once: on a GPU each look at it waits for the device.
+        if not self._known_fitted:
+            self._known_fitted = bool(self.fitted)
+        return self._known_fitted
+
+    def _column(self, coefficient: Tensor, quantity: str, radius: int) -> Tensor:
+        return coefficient[:, self.columns.index(f"{quantity}_r{radius}")]
+
+    def _standardizable(self, coefficient: Tensor, feature: str, radius: int) -> Tensor | None:
+        """Value of a feature that depends on the edge alone; None for the normalised one."""
+        if feature == "raw":
+            return self._column(coefficient, "a", radius)
+        if feature == "excess":
+            return self._column(coefficient, "a_tree", radius) - self._column(
+                coefficient, "a", radius
+            )
+        if feature == "cyclomatic":
+            return (
+                self._column(coefficient, "edges", radius)
+                - self._column(coefficient, "nodes", radius)
+                + 1
+            )
+        return None
+
+    def _feature(
+        self, coefficient: Tensor, edge_index: Tensor, num_nodes: int, feature: str, radius: int
+    ) -> Tensor:
+        values = self._standardizable(coefficient, feature, radius)
+        if values is not None:
+            return values
+        a = self._column(coefficient, "a", radius)
+        node = edge_index[1 if self.normalize_over == "receiver" else 0]
+        total = scatter(a, node, dim=0, dim_size=num_nodes, reduce="sum")
+        # A self loop's row is 0, and so is the total of a node that has nothing else.
+        return a / total[node].clamp(min=torch.finfo(total.dtype).tiny) + self.offset
+
+    def _check(self, coefficient: Tensor) -> None:
+        if coefficient.dim() != 2 or coefficient.size(1) != len(self.columns):
+            raise ValueError(
+                f"edge_coefficient has the shape {list(coefficient.shape)}; this gate reads the "
+                f"columns {list(self.columns)}, so it must be [num_edges, {len(self.columns)}]."
+            )
+
+    def extra_repr(self) -> str:
+        """Show the choices that tell two gates apart."""
+        return (
+            f"features={self.features}, radius={self.radius}, "
+            f"normalization={self.normalization!r}, residual={self.residual}"
+        )

@@ -1,0 +1,36 @@
+"""From node embeddings to one row per graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from torch import Tensor
+from torch_geometric.nn import global_add_pool, global_max_pool, global_mean_pool
+
+READOUTS: Mapping[str, Callable[..., Tensor]] = {
+    "sum": global_add_pool,
+    "mean": global_mean_pool,
+    "max": global_max_pool,
+}
+
+
+def readout(x: Tensor, batch: Tensor, num_graphs: int, kind: str) -> Tensor:
+    """Pool node embeddings of each graph; a graph without nodes keeps its row, of zeros.
+
+    Args:
+        x: Node embeddings.
+        batch: Graph of each node.
+        num_graphs: Number of graphs; not derived from `batch`, whose last graphs may be empty.
+        kind: ``sum``, ``mean`` or ``max``.
+
+    Shapes:
+        - x: [num_nodes, channels]
+        - batch: [num_nodes]
+        - output: [num_graphs, channels]
+
+    Raises:
+        ValueError: if `kind` is unknown.
+    """
+    if kind not in READOUTS:
+        raise ValueError(f"readout is {kind!r}; allowed are {', '.join(READOUTS)}.")
+    return READOUTS[kind](x, batch, size=num_graphs)

@@ -1,0 +1,64 @@
+"""Progress of long work on data: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+Callback = Callable[[str, int, int], None]
+
+
+@contextmanager
+def data_progress(kind: str) -> Iterator[Callback | None]:
+    """Yield a callback (what, done, total) that shows progress.
+
+    Args:
+        kind: ``auto``, ``bar``, ``plain`` or ``none``.
+    """
+    if kind == "auto":
+        kind = "bar" if sys.stderr.isatty() or "ipykernel" in sys.modules else "plain"
+    if kind == "none":
+        yield None
+    elif kind == "plain":
+        yield PlainLines()
+    else:
+        with Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        ) as progress:
+            tasks = {}
+
+            def show(what: str, done: int, total: int) -> None:
+                if what not in tasks:
+                    tasks[what] = progress.add_task(what, total=total)
+                progress.update(tasks[what], completed=done, total=total)
+
+            yield show
+
+
+class PlainLines:
+    """A line every few seconds.
+
+    Args:
+        interval: Seconds between lines, at the least.
+    """
+
+    def __init__(self, interval: float = 5.0) -> None:
+        self.interval = interval
+        self._last = time.monotonic()
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Print if it is time."""
+        now = time.monotonic()
+        if now - self._last >= self.interval:
+            self._last = now
+            print(f"{what}: {done:,} of {total:,}", file=sys.stderr, flush=True)

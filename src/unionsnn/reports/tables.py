@@ -1,0 +1,153 @@
+"""Tables of results for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+from rich.console import Console, Group, RenderableType
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+_PERCENT = ("accuracy",)
+
+
+def format_value(key: str, value: float | None) -> str:
+    """Write a metric as papers do: accuracy in percent, others with four digits."""
+    if value is None:
+        return "–"
+    return f"{100 * value:.2f} %" if is_percent(key) else f"{value:.4f}"
+
+
+def is_percent(key: str) -> bool:
+    """Whether a metric is printed in percent."""
+    return key.endswith(_PERCENT)
+
+
+def results_table(record: Mapping[str, Any]) -> RenderableType:
+    """The final table of one experiment: each repetition, the summary and what it rests on.
+
+    Args:
+        record: The merged record of a run folder.
+    """
+    report = record["protocol"]["report"]
+    keys = [k for k in _metric_keys(record["repetitions"]) if k != report]
+    table = Table(title=f"{record['model']} on {record['data']}", title_justify="left")
+    table.add_column("repetition", justify="right")
+    for key in [report, *keys]:
+        table.add_column(key, justify="right")
+    table.add_column("best epoch", justify="right")
+    table.add_column("epochs", justify="right")
+    table.add_column("time", justify="right")
+    for row in record["repetitions"]:
+        best = row["best_epoch"]
+        table.add_row(
+            str(row["index"]),
+            *(format_value(k, row["metrics"].get(k)) for k in [report, *keys]),
+            "–" if best is None else str(best + 1),
+            str(row["epochs"]),
+            format_seconds(row["seconds"]),
+        )
+    return Group(table, Text(summary_line(record), style="bold"), Text(provenance(record)))
+
+
+def summary_line(record: Mapping[str, Any]) -> str:
+    """The reported number with spread, interval and the protocol that it comes from."""
+    result, protocol = record["result"], record["protocol"]
+    if result is None:
+        return f"No repetition of {protocol['name']} is finished."
+    report = protocol["report"]
+    line = f"{report}: {format_value(report, result['mean'])}"
+    if result["std"] is not None:
+        line += f" ± {format_value(report, result['std'])}"
+        low, high = result["interval"]
+        line += f", 95 % interval [{format_value(report, low)}, {format_value(report, high)}]"
+        line += f" ({result['method']})"
+    if result["epoch"] is not None:
+        line += f", epoch {result['epoch'] + 1}"
+    line += f"\nprotocol: {protocol['name']} ({protocol['selection']})"
+    if record["missing"]:
+        done = len(record["repetitions"])
+        line += f"\nINCOMPLETE: {done} of {protocol['repetitions']} repetitions"
+    return line
+
+
+def provenance(record: Mapping[str, Any]) -> str:
+    """What a reader needs to trust or repeat the number."""
+    versions = record["versions"]
+    one = versions if isinstance(versions, Mapping) else (versions or [{}])[0]
+    packages = ", ".join(f"{k} {one[k]}" for k in ("unionsnn", "torch", "torch-geometric") if k in one)
+    devices = sorted({r["device"] for r in record["repetitions"]})
+    parameters = record["parameters"]
+    count = f"{parameters:,}" if isinstance(parameters, int) else str(parameters)
+    return "\n".join(
+        [
+            f"data: {record['dataset']}, split {(record['protocol']['split_hash'] or '')[:12]}, "
+            f"seed {record['protocol']['seed']}",
+            f"model: {count} parameters, hidden {record['hidden_channels']}, "
+            f"gate {record['gate'] or 'none'}, config {record['config_hash']}",
+            f"{packages}; {', '.join(devices)}; {format_seconds(record['seconds'])} of training",
+        ]
+    )
+
+
+def format_seconds(seconds: float) -> str:
+    """Write a duration."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d} h" if hours else f"{minutes}:{rest:02d} min"
+
+
+def key_value_table(title: str, rows: Sequence[tuple[str, str]]) -> Table:
+    """A table of two columns without a header."""
+    table = Table(title=title, title_justify="left", show_header=False)
+    for key, value in rows:
+        table.add_row(key, value)
+    return table
+
+
+def print_results(record: Mapping[str, Any], console: Console | None = None) -> None:
+    """Print the final table."""
+    (console or Console()).print(results_table(record))
+
+
+def _metric_keys(repetitions: Sequence[Mapping[str, Any]]) -> list[str]:
+    keys: list[str] = []
+    for row in repetitions:
+        keys += [k for k in row["metrics"] if k not in keys and not k.startswith("train")]
+    return sorted(keys)
+
+
+def print_dry_run(plan: Mapping[str, Any], console: Console | None = None) -> None:
+    """Print what an experiment would do."""
+    console = console or Console()
+    console.print(Syntax(yaml.safe_dump(plan["config"], sort_keys=False), "yaml"))
+    sizes = plan["sizes"][0]
+    rows = [
+        ("run folder", plan["run_dir"]),
+        ("protocol", f"{plan['protocol']} ({plan['selection']}), reports {plan['report']}"),
+        ("repetitions", f"{len(plan['pending'])} of {plan['repetitions']} still to train"),
+        ("data", plan["dataset"]),
+        ("split", ", ".join(f"{name} {size:,}" for name, size in sizes.items())),
+        ("node features", str(plan["num_features"])),
+        ("outputs", str(plan["num_outputs"])),
+        ("parameters", f"{plan['parameters']:,} (hidden {plan['hidden_channels']})"),
+        ("an epoch", f"about {format_seconds(plan['seconds_per_epoch'])}"),
+        ("all epochs", f"at most about {format_seconds(plan['seconds_at_most'])}"),
+    ]
+    console.print(key_value_table("Dry run: nothing was trained", rows))
+
+
+def print_info(content: Mapping[str, Any], console: Console | None = None) -> None:
+    """Print versions, devices, folders and the size of the cache."""
+    devices, sizes = content["devices"], content["bytes_on_disk"]
+    rows = [(name, number) for name, number in content["versions"].items()]
+    rows += [("platform", content["platform"]), ("git revision", content["git_revision"] or "–")]
+    rows += [("cpu", devices["cpu"]), ("gpu", ", ".join(devices["gpu"]) or "none")]
+    rows += [(f"path: {k}", v or "–") for k, v in content["paths"].items()]
+    rows += [(f"on disk: {k}", f"{v / 1e6:,.1f} MB") for k, v in sizes.items()]
+    (console or Console()).print(key_value_table("unionsnn", rows))

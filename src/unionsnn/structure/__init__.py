@@ -1,0 +1,16 @@
+"""Structural coefficients of edges: graph theory on numpy arrays, without torch."""
+
+from unionsnn.structure.cache import CoefficientCache, DamagedEntryError
+from unionsnn.structure.coefficients import structural_coefficients
+from unionsnn.structure.graph import SimpleGraph
+from unionsnn.structure.spec import ENGINE_VERSION, QUANTITIES, CoefficientSpec
+
+__all__ = [
+    "ENGINE_VERSION",
+    "QUANTITIES",
+    "CoefficientCache",
+    "CoefficientSpec",
+    "DamagedEntryError",
+    "SimpleGraph",
+    "structural_coefficients",
+]

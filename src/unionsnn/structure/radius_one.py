@@ -1,0 +1,244 @@
+"""The radius-1 kernel: from an undirected edge to its raw quantities.
+
+Trees take their value from a table of double stars. Small quotient matrices are looked up by their
+full key in a table of values seen before; the value is always computed from the key's own order of
+classes, so a hit and a miss give the same bits. A new key replaces an old one in its slot, which
+bounds the memory.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from unionsnn.structure._jit import kernel
+from unionsnn.structure.descriptors import double_star_coefficient, path_coefficient
+from unionsnn.structure.spectra import OWN_SOLVER_LIMIT
+from unionsnn.structure.substructures import (
+    WORD,
+    Word,
+    induced_lists,
+    induced_rows,
+    mix,
+    popcount,
+    reduced_rows,
+    twin_classes_of_lists,
+    twin_classes_of_rows,
+    union_nodes,
+)
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+NodeArray = npt.NDArray[np.int32]
+
+COLUMNS = ("a", "a_tree", "nodes", "edges")
+"""Raw quantities of an edge, in canonical order."""
+
+_STAR_TABLE = 64
+_MAX_SLOTS = 1 << 16
+
+# Rows of the scratch memory for subgraphs of at most 64 nodes.
+_ROWS, _MEMBERS, _SIZES, _KINDS, _REDUCED, _COLORS, _ORDER, _RANK = range(8)
+_SORTED_ROWS, _SORTED_SIZES, _SORTED_KINDS, _KEY = range(8, 12)
+_SCRATCH_ROWS = 12
+
+# A key holds 16 bits of adjacency, 7 bits of size and 1 bit of kind for each of 16 classes.
+_KEY_CLASSES = 16
+_KEY_WORDS = 6
+
+
+class Workspace(NamedTuple):
+    """Memory of one thread.
+
+    ``local`` maps nodes to positions in the current subgraph, -1 outside, and is restored after
+    each edge; ``stars`` holds a of double stars by end degrees, NaN where not yet computed;
+    ``keys`` and ``known`` are the table of quotient matrices seen before. The last two rows of
+    ``matrix`` are the diagonals that the eigenvalue solver works on.
+    """
+
+    local: NodeArray
+    nodes: NodeArray
+    scratch: IntArray
+    matrix: FloatArray
+    stars: FloatArray
+    keys: IntArray
+    known: FloatArray
+
+
+def new_workspace(num_nodes: int, max_degree: int, num_edges: int) -> Workspace:
+    """Allocate the memory of one thread for a graph of the given measures."""
+    slots = min(_MAX_SLOTS, 1 << max(6, (2 * num_edges).bit_length()))
+    stars = min(_STAR_TABLE, max_degree + 1)
+    return Workspace(
+        local=np.full(num_nodes, -1, np.int32),
+        nodes=np.empty(2 * max_degree, np.int32),
+        scratch=np.empty((_SCRATCH_ROWS, WORD), np.int64),
+        matrix=np.empty((OWN_SOLVER_LIMIT + 2, OWN_SOLVER_LIMIT)),
+        stars=np.full((stars, stars), np.nan),
+        keys=np.zeros((slots, _KEY_WORDS), np.int64),
+        known=np.empty(slots),
+    )
+
+
+@kernel
+def compute_chunk(
+    indptr: IntArray,
+    indices: NodeArray,
+    edges: NodeArray,
+    begin: int,
+    end: int,
+    work: Workspace,
+    wanted: IntArray,
+    values: FloatArray,
+) -> None:
+    """Compute the wanted quantities of the edges begin..end-1.
+
+    Shapes:
+        indptr [N + 1], indices [2 M], edges [2, M], wanted [4] (output column of each of
+        `COLUMNS`, or -1), values [M, C].
+    """
+    column_a, column_tree, column_nodes, column_edges = wanted
+    local, nodes, rows = work.local, work.nodes, work.scratch[_ROWS]
+    for i in range(begin, end):
+        v, u = edges[0, i], edges[1, i]
+        degree_v, degree_u = indptr[v + 1] - indptr[v], indptr[u + 1] - indptr[u]
+        if column_tree >= 0:
+            values[i, column_tree] = _tree_coefficient(degree_v, degree_u, work.stars, work.matrix)
+        if column_a < 0 and column_nodes < 0 and column_edges < 0:
+            continue
+        count = union_nodes(indptr, indices, v, u, nodes)
+        if column_nodes >= 0:
+            values[i, column_nodes] = count
+        if column_a < 0 and column_edges < 0:
+            continue
+        for k in range(count):
+            local[nodes[k]] = k
+        if count <= WORD:
+            num_edges = induced_rows(indptr, indices, nodes, count, local, rows)
+            starts, neighbors = indptr[:0], nodes[:0]
+        else:
+            starts, neighbors = induced_lists(indptr, indices, nodes, count, local)
+            num_edges = neighbors.shape[0] // 2
+        for k in range(count):
+            local[nodes[k]] = -1
+        if column_edges >= 0:
+            values[i, column_edges] = num_edges
+        if column_a < 0:
+            continue
+        if num_edges == count - 1:
+            a = _tree_coefficient(degree_v, degree_u, work.stars, work.matrix)
+        elif count <= WORD:
+            a = _small_coefficient(count, work.scratch, work.matrix, work.keys, work.known)
+        else:
+            a = _large_coefficient(starts, neighbors, work.matrix)
+        values[i, column_a] = a
+
+
+@kernel
+def _tree_coefficient(degree_v: int, degree_u: int, stars: FloatArray, matrix: FloatArray) -> float:
+    """Look up or compute the coefficient of the double star with the given end degrees."""
+    if max(degree_v, degree_u) >= _STAR_TABLE:
+        return double_star_coefficient(degree_v, degree_u, matrix, matrix[-2], matrix[-1])
+    if np.isnan(stars[degree_v, degree_u]):
+        stars[degree_v, degree_u] = double_star_coefficient(
+            degree_v, degree_u, matrix, matrix[-2], matrix[-1]
+        )
+    return stars[degree_v, degree_u]
+
+
+@kernel
+def _large_coefficient(starts: IntArray, neighbors: NodeArray, matrix: FloatArray) -> float:
+    """Coefficient of a union subgraph of any size, given as lists."""
+    members, sizes, kinds, rows = twin_classes_of_lists(starts, neighbors)
+    return path_coefficient(rows, sizes, kinds, members.shape[0], matrix, matrix[-2], matrix[-1])
+
+
+@kernel
+def _small_coefficient(
+    count: int, scratch: IntArray, matrix: FloatArray, keys: IntArray, known: FloatArray
+) -> float:
+    """Coefficient of a union subgraph of at most 64 nodes, given as bit rows in the scratch."""
+    classes = twin_classes_of_rows(
+        scratch[_ROWS], count, scratch[_MEMBERS], scratch[_SIZES], scratch[_KINDS]
+    )
+    reduced_rows(scratch[_ROWS], scratch[_MEMBERS], classes, scratch[_REDUCED])
+    sort_classes(classes, scratch)
+    slot = np.int64(-1)
+    if classes <= _KEY_CLASSES:
+        slot = _write_key(classes, scratch) & (known.shape[0] - 1)
+        hit = True
+        for k in range(_KEY_WORDS):
+            hit = hit and keys[slot, k] == scratch[_KEY, k]
+        if hit:
+            return known[slot]
+    a = path_coefficient(
+        scratch[_SORTED_ROWS].reshape(WORD, 1),
+        scratch[_SORTED_SIZES],
+        scratch[_SORTED_KINDS],
+        classes,
+        matrix,
+        matrix[-2],
+        matrix[-1],
+    )
+    if slot >= 0:
+        known[slot] = a
+        for k in range(_KEY_WORDS):
+            keys[slot, k] = scratch[_KEY, k]
+    return a
+
+
+@kernel
+def sort_classes(classes: int, scratch: IntArray) -> None:
+    """Order the classes by what they and their neighbours look like, to make equal keys likely."""
+    rows, colors, order, rank = (
+        scratch[_REDUCED],
+        scratch[_COLORS],
+        scratch[_ORDER],
+        scratch[_RANK],
+    )
+    for k in range(classes):
+        looks = (popcount(rows[k]) << 8) | (scratch[_SIZES, k] << 1) | scratch[_KINDS, k]
+        rank[k] = mix(looks)
+    for k in range(classes):
+        color = 3 * rank[k]
+        row = rows[k]
+        while row != 0:
+            color += rank[popcount((row & -row) - 1)]
+            row &= row - 1
+        colors[k] = color
+        at = k
+        while at > 0 and colors[order[at - 1]] > color:
+            order[at] = order[at - 1]
+            at -= 1
+        order[at] = k
+    for k in range(classes):
+        rank[order[k]] = k
+    for k in range(classes):
+        scratch[_SORTED_SIZES, k] = scratch[_SIZES, order[k]]
+        scratch[_SORTED_KINDS, k] = scratch[_KINDS, order[k]]
+        row = rows[order[k]]
+        moved = np.int64(0)
+        while row != 0:
+            moved |= np.int64(1) << rank[popcount((row & -row) - 1)]
+            row &= row - 1
+        scratch[_SORTED_ROWS, k] = moved
+
+
+@kernel
+def _write_key(classes: int, scratch: IntArray) -> Word:
+    """Pack the sorted classes into the key and return its hash.
+
+    At most 64 nodes make at most 64 members of a class, which 7 bits hold. A size is at least 1,
+    so the key also tells the number of classes and is never zero.
+    """
+    key = scratch[_KEY]
+    for k in range(_KEY_WORDS):
+        key[k] = 0
+    for k in range(classes):
+        key[k >> 2] |= scratch[_SORTED_ROWS, k] << ((k & 3) << 4)
+        packed = (scratch[_SORTED_SIZES, k] << 1) | scratch[_SORTED_KINDS, k]
+        key[4 + (k >> 3)] |= packed << ((k & 7) << 3)
+    digest: Word = np.int64(0)
+    for k in range(_KEY_WORDS):
+        digest = mix(digest ^ key[k])
+    return digest

@@ -1,0 +1,152 @@
+"""From a configuration to data, network and task."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import nn
+
+from unionsnn.data.datamodules import GraphDataModule, Progress
+from unionsnn.data.sources import data_root
+from unionsnn.models.mpnn import GateFactory, gates
+from unionsnn.nn.gates import StructuralGate
+from unionsnn.structure import CoefficientSpec
+from unionsnn.training.config import RequestError
+from unionsnn.training.tasks import TASKS, Task
+
+Config = Mapping[str, Any]
+
+# Keys that say what a section is, not how its class is made.
+_DATA_NOTES = ("_target_", "task", "metric")
+_MODEL_NOTES = ("_target_", "name", "parameter_budget")
+
+
+def locate(target: str) -> Any:
+    """Import the object that a dotted path names."""
+    module, _, name = target.rpartition(".")
+    return getattr(import_module(module), name)
+
+
+def build_data(config: Config, progress: Progress | None = None) -> GraphDataModule:
+    """Make the data module, with the coefficients that the gate reads; reads nothing yet."""
+    section = config["data"]
+    arguments = {k: v for k, v in section.items() if k not in _DATA_NOTES}
+    data: GraphDataModule = locate(section["_target_"])(
+        **arguments,
+        root=data_root(config["paths"]["data"]),
+        spec=coefficient_spec(config),
+        progress=progress,
+    )
+    data.task = section["task"]
+    return data
+
+
+def gate_factory(config: Config) -> GateFactory | None:
+    """Return the maker of gates that the configuration asks for; None for the plain model."""
+    section = config["gate"]
+    if section["preset"] is None:
+        return None
+    changes = {k: v for k, v in section.items() if k != "preset" and v is not None}
+    return functools.partial(
+        StructuralGate.preset, section["preset"], radius=config["coefficient"]["radius"], **changes
+    )
+
+
+def coefficient_spec(config: Config) -> CoefficientSpec | None:
+    """Return the coefficients that the gate reads; None for the plain model."""
+    make_gate = gate_factory(config)
+    if make_gate is None:
+        return None
+    section = config["coefficient"]
+    return CoefficientSpec.from_columns(
+        make_gate(1).required_columns,
+        substructure=section["substructure"],
+        descriptor=section["descriptor"],
+        encoding=section["encoding"],
+    )
+
+
+def build_model(config: Config, num_features: int, num_outputs: int) -> nn.Module:
+    """Make the network; with a parameter budget, the widest one that stays under it.
+
+    Raises:
+        RequestError: if the class refuses its arguments, or the budget is too small.
+    """
+    section = config["model"]
+    arguments = {k: v for k, v in section.items() if k not in _MODEL_NOTES}
+    node_level = config["data"]["task"].startswith("node")
+    make = functools.partial(
+        locate(section["_target_"]),
+        in_channels=num_features,
+        out_channels=num_outputs,
+        level="node" if node_level else "graph",
+        gate=gate_factory(config),
+    )
+    budget = section.get("parameter_budget")
+    if budget is not None:
+        arguments["hidden_channels"] = widest(
+            lambda width: make(**{**arguments, "hidden_channels": width}), budget
+        )
+    try:
+        model: nn.Module = make(**arguments)
+    except (TypeError, ValueError) as error:
+        raise RequestError([f"model {section['name']}: {error}"]) from error
+    if make.keywords["gate"] is not None:
+        spec = coefficient_spec(config)
+        for gate in gates(model):
+            gate.set_columns(spec.columns if spec else ())
+    return model
+
+
+def widest(make: Any, budget: int) -> int:
+    """Largest hidden width whose network has at most `budget` parameters.
+
+    Raises:
+        RequestError: if even a width of 1 is over the budget.
+    """
+
+    def size(width: int) -> int:
+        with torch.device("meta"):
+            return count_parameters(make(width))
+
+    if size(1) > budget:
+        raise RequestError(
+            [f"model.parameter_budget is {budget}; the smallest model has {size(1)} parameters."]
+        )
+    low, high = 1, 2
+    while size(high) <= budget:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if size(middle) <= budget else (low, middle)
+    return low
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Number of trainable parameters."""
+    return sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+
+def build_task(config: Config, data: GraphDataModule) -> Task:
+    """Make the task with its network; draws initial weights from the global generator."""
+    model = build_model(config, data.num_features, data.num_outputs)
+    optimizer = config["optimizer"]
+    return TASKS[data.task](
+        model,
+        num_outputs=data.num_outputs,
+        lr=optimizer["lr"],
+        weight_decay=optimizer["weight_decay"],
+    )
+
+
+def fit_gates(model: nn.Module, data: GraphDataModule) -> None:
+    """Fit the statistics of all gates to the training part of the split."""
+    needing = [gate for gate in gates(model) if gate.needs_statistics]
+    if needing:
+        rows = data.part_coefficient("train")
+        for gate in needing:
+            gate.fit_statistics(rows)

@@ -1,0 +1,126 @@
+"""What happens around epochs: the best weights, curves, a stop on NaN, progress."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from typing import Any, Literal
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import Callback, ProgressBar, RichProgressBar, TQDMProgressBar
+
+
+class NonFiniteLossError(RuntimeError):
+    """Training reached a loss that is NaN or infinite."""
+
+
+class StopOnNonFinite(Callback):
+    """Stop with an error, naming epoch and key, when a logged value is not finite."""
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Look at all values of the epoch."""
+        for key, value in trainer.callback_metrics.items():
+            if not math.isfinite(float(value)):
+                raise NonFiniteLossError(
+                    f"{key} is {float(value)} in epoch {trainer.current_epoch}. Lower optimizer.lr, "
+                    "or look for extreme values in the features."
+                )
+
+
+class Curves(Callback):
+    """Keep each epoch's metrics in `history`, one dict an epoch."""
+
+    def __init__(self) -> None:
+        self.history: list[dict[str, float]] = []
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Add the epoch's metrics."""
+        self.history.append({k: float(v) for k, v in trainer.callback_metrics.items()})
+
+
+class BestWeights(Callback):
+    """Keep the weights of the best epoch in memory and restore them after training.
+
+    Args:
+        monitor: Metric that selects.
+        mode: Whether its smallest (``min``) or largest (``max``) value is best; ties go to the
+            first epoch.
+    """
+
+    def __init__(self, monitor: str, mode: Literal["min", "max"]) -> None:
+        self.monitor = monitor
+        self.mode = mode
+        self.best_epoch: int | None = None
+        self.best_value = math.inf if mode == "min" else -math.inf
+        self._state: dict[str, torch.Tensor] = {}
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Copy the weights if the epoch is the best so far."""
+        value = float(trainer.callback_metrics[self.monitor])
+        better = value < self.best_value if self.mode == "min" else value > self.best_value
+        if better:
+            self.best_epoch, self.best_value = trainer.current_epoch, value
+            self._state = {k: v.detach().clone() for k, v in pl_module.state_dict().items()}
+
+    def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Put the best weights back."""
+        if self._state:
+            pl_module.load_state_dict(self._state)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps of it."""
+        return {"best_epoch": self.best_epoch, "best_value": self.best_value, "state": self._state}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.best_epoch = state_dict["best_epoch"]
+        self.best_value = state_dict["best_value"]
+        self._state = state_dict["state"]
+
+
+class PlainProgress(ProgressBar):
+    """One line every few seconds, for logs and pipes.
+
+    Args:
+        label: Printed before each line.
+        interval: Seconds between lines, at the least.
+    """
+
+    def __init__(self, label: str, interval: float = 10.0) -> None:
+        super().__init__()
+        self.label = label
+        self.interval = interval
+        self._last = time.monotonic()
+
+    def disable(self) -> None:
+        """Lightning calls this in all processes but the first."""
+        self.interval = math.inf
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Print the epoch's metrics if it is time."""
+        now = time.monotonic()
+        if now - self._last >= self.interval:
+            self._last = now
+            values = " ".join(f"{k} {float(v):.4f}" for k, v in trainer.callback_metrics.items())
+            epoch = f"{trainer.current_epoch + 1}/{trainer.max_epochs}"
+            print(f"{self.label} epoch {epoch} {values}", file=sys.stderr, flush=True)
+
+
+def progress_callbacks(kind: str, label: str) -> list[Callback]:
+    """Return the progress display: ``auto``, ``bar``, ``plain`` or ``none``.
+
+    ``auto`` is a bar on a terminal or in a notebook, and plain lines elsewhere.
+    """
+    if kind == "auto":
+        kind = "bar" if sys.stderr.isatty() or _in_notebook() else "plain"
+    if kind == "bar":
+        return [TQDMProgressBar() if _in_notebook() else RichProgressBar(leave=False)]
+    return [PlainProgress(label)] if kind == "plain" else []
+
+
+def _in_notebook() -> bool:
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return type(shell).__name__ == "ZMQInteractiveShell"

@@ -1,0 +1,246 @@
+"""Requests: composed by Hydra, checked as a whole, before torch is imported."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.object_type import ObjectType
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import ValidationError
+
+from unionsnn.training.schema import ConfigSchema
+
+# What may differ between two runs of the same experiment.
+_NOT_IN_HASH = (
+    ("paths",),
+    ("logger",),
+    ("run_dir",),
+    ("force",),
+    ("data", "mirror"),
+    ("data", "offline"),
+    ("protocol", "workers"),
+    ("protocol", "only"),
+    ("trainer", "accelerator"),
+    ("trainer", "devices"),
+    ("trainer", "threads"),
+    ("trainer", "progress"),
+)
+
+
+class RequestError(ValueError):
+    """A request that cannot be carried out as it stands; lists every fault.
+
+    Args:
+        faults: One sentence each: what was given, what is allowed, what to type.
+    """
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = list(faults)
+
+
+def config_folder() -> Path:
+    """Folder of the shipped configuration, in the package or in a source checkout."""
+    packaged = Path(str(files("unionsnn"))) / "conf"
+    return packaged if packaged.is_dir() else Path(__file__).parents[3] / "conf"
+
+
+def compose_config(
+    overrides: Sequence[str], config_dir: str | Path | None = None
+) -> dict[str, Any]:
+    """Compose one experiment and check it.
+
+    Args:
+        overrides: In Hydra's syntax, such as ``model=gin`` or ``optimizer.lr=0.01``.
+        config_dir: A folder of the user's own, searched beside the shipped one.
+
+    Returns:
+        The configuration as plain types, interpolations resolved.
+
+    Raises:
+        RequestError: with every fault that was found.
+    """
+    search = []
+    if config_dir is not None:
+        if not Path(config_dir).is_dir():
+            raise RequestError([f"--config-dir is {str(config_dir)!r}; there is no such folder."])
+        search = [f"hydra.searchpath=[file://{Path(config_dir).resolve()}]"]
+    with initialize_config_dir(str(config_folder()), version_base="1.3"):
+        loader = GlobalHydra.instance().config_loader()
+        parsed = _parse(overrides)
+        groups = [o for o in parsed if _is_group(o, loader)]
+        faults = [f for o in groups if (f := _group_fault(o, loader, config_dir))]
+        if faults:
+            raise RequestError(faults)
+        base = _compose([*search, *(str(o.input_line) for o in groups)])
+        faults = [f for o in parsed if o not in groups and (f := _value_fault(o, base, loader))]
+        if faults:
+            raise RequestError(faults)
+        config = _compose([*search, *overrides])
+    return _validated(config, {o.key_or_group for o in parsed})
+
+
+def config_hash(config: Mapping[str, Any]) -> str:
+    """Hash of what determines a result: 8 hex digits, independent of the order of keys."""
+    plain = json.loads(json.dumps(config))
+    for path in _NOT_IN_HASH:
+        section = plain
+        for key in path[:-1]:
+            section = section.get(key, {})
+        section.pop(path[-1], None)
+    canonical = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:8]
+
+
+def differing_keys(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Dotted keys whose values differ between two configurations."""
+    left, right = dict(_flatten(one)), dict(_flatten(other))
+    return sorted(k for k in left.keys() | right.keys() if left.get(k) != right.get(k))
+
+
+def nearest(word: str, allowed: Iterable[str]) -> str:
+    """Say which allowed word is closest, as the end of a message; empty if none is."""
+    near = difflib.get_close_matches(word, list(allowed), n=1, cutoff=0.5)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def _parse(overrides: Sequence[str]) -> list[Override]:
+    try:
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+    except HydraException as error:
+        first = str(error).splitlines()[0]
+        raise RequestError(
+            [f"{first} Overrides are written key=value, such as model=gin or optimizer.lr=0.01."]
+        ) from None
+    sweeps = [f"{o.input_line}: several values at once belong to a sweep." for o in parsed
+              if o.is_sweep_override()]
+    if sweeps:
+        raise RequestError(sweeps)
+    return parsed
+
+
+def _is_group(override: Override, loader: ConfigLoader) -> bool:
+    key = override.key_or_group
+    return "." not in key and bool(loader.get_group_options(key))
+
+
+def _group_fault(
+    override: Override, loader: ConfigLoader, config_dir: str | Path | None
+) -> str | None:
+    group = override.key_or_group
+    options = set(loader.get_group_options(group))
+    if config_dir is not None:
+        options |= {p.stem for p in (Path(config_dir) / group).glob("*.yaml")}
+    value = override.value()
+    if value is None or value in options or override.is_delete():
+        return None
+    return (
+        f"{group}={value} is unknown; allowed are {', '.join(sorted(options))}."
+        f"{nearest(str(value), options)}"
+    )
+
+
+def _value_fault(override: Override, base: DictConfig, loader: ConfigLoader) -> str | None:
+    key = override.key_or_group
+    if override.is_add() or override.is_force_add() or override.is_delete():
+        return None
+    leaves = dict(_flatten(OmegaConf.to_container(base)))
+    known = set(leaves) | {k.rpartition(".")[0] for k in leaves} | set(
+        loader.get_group_options("", ObjectType.GROUP)
+    )
+    if key not in known:
+        parent = key.rpartition(".")[0]
+        near = nearest(key, known)
+        inside = sorted(k for k in leaves if k.startswith(f"{parent}.")) if parent else []
+        allowed = f" Keys there: {', '.join(inside)}." if inside and not near else ""
+        return f"The key {key!r} does not exist.{near}{allowed}"
+    return _type_fault(key, override.value(), leaves.get(key))
+
+
+def _type_fault(key: str, value: Any, default: Any) -> str | None:
+    """Compare with the shipped value's type; other types are the schema's business."""
+    if not isinstance(default, bool | int | float) or "$" in str(value):
+        return None
+    wanted = (int, float) if isinstance(default, float) else (type(default),)
+    if isinstance(value, wanted) and isinstance(value, bool) == isinstance(default, bool):
+        return None
+    return f"{key} is {value!r}; it must be {_kind(default)}, such as {default}."
+
+
+def _kind(value: bool | int | float) -> str:
+    if isinstance(value, bool):
+        return "true or false"
+    return "a whole number" if isinstance(value, int) else "a number"
+
+
+def _compose(overrides: Sequence[str]) -> DictConfig:
+    try:
+        return compose("train", overrides=list(overrides))
+    except (HydraException, OmegaConfBaseException) as error:
+        cause = error.__cause__ or error
+        raise RequestError([" ".join(str(cause).split())]) from None
+
+
+def _validated(config: DictConfig, given: set[str]) -> dict[str, Any]:
+    unresolved = dict(_flatten(OmegaConf.to_container(config)))
+    missing = sorted(key for key, value in unresolved.items() if value == "???")
+    if missing:
+        raise RequestError([f"{key} must be given: type {key}=..." for key in missing])
+    try:
+        plain = OmegaConf.to_container(config, resolve=True)
+    except OmegaConfBaseException as error:
+        raise RequestError([" ".join(str(error).split())]) from None
+    try:
+        checked = ConfigSchema.model_validate(plain)
+    except ValidationError as error:
+        raise RequestError([_sentence(fault) for fault in error.errors()]) from None
+    if {"model.hidden_channels", "model.parameter_budget"} <= given and (
+        checked.model.parameter_budget is not None
+    ):
+        raise RequestError(
+            ["model.hidden_channels and model.parameter_budget are both given; the budget finds "
+             "the width itself, so give one of them."]
+        )
+    return checked.model_dump(by_alias=True)
+
+
+def _sentence(fault: Any) -> str:
+    key = ".".join(str(part) for part in fault["loc"])
+    given = fault["input"]
+    if fault["type"] == "value_error":
+        return str(fault["ctx"]["error"])
+    if fault["type"] == "extra_forbidden":
+        return f"The key {key!r} does not exist."
+    message = fault["msg"].replace("Input should be", "it must be")
+    return f"{key} is {given!r}; {message[0].lower()}{message[1:]}."
+
+
+def _flatten(config: Any, prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in config.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def completions(incomplete: str) -> list[str]:
+    """Words that may follow on the command line: group=option for groups, key= for the rest."""
+    with initialize_config_dir(str(config_folder()), version_base="1.3"):
+        loader = GlobalHydra.instance().config_loader()
+        groups = loader.get_group_options("", ObjectType.GROUP)
+        words = [f"{g}={o}" for g in groups for o in loader.get_group_options(g)]
+        words += [f"{key}=" for key, _ in _flatten(OmegaConf.to_container(compose("train")))]
+    return sorted(word for word in words if word.startswith(incomplete))

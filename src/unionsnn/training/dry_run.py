@@ -1,0 +1,79 @@
+"""What an experiment would do, and how long it would take."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from unionsnn.data.datamodules import GraphDataModule, Progress
+from unionsnn.training.build import build_data, build_task, count_parameters, fit_gates
+from unionsnn.training.config import config_hash
+from unionsnn.training.experiment import check_accelerator
+from unionsnn.training.protocols import make_protocol
+from unionsnn.training.records import RunFolder
+from unionsnn.training.tasks import Task
+
+_TIMED_STEPS = 5
+
+
+def describe(config: Mapping[str, Any], progress: Progress | None = None) -> dict[str, Any]:
+    """Compose, load, build and time a few steps; writes nothing but the data caches.
+
+    The estimate is for max_epochs in every repetition; early stopping makes it shorter.
+    """
+    check_accelerator(config)
+    torch.set_num_threads(config["trainer"]["threads"])
+    protocol = make_protocol(config["protocol"])
+    data = build_data(config, progress)
+    splits = protocol.splits(data, config["seed"])
+    data.split = splits[0]
+    data.generator = torch.Generator().manual_seed(0)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        task = build_task(config, data)
+        fit_gates(task.model, data)
+        epoch = seconds_per_epoch(task, data)
+    folder = RunFolder.of(config)
+    finished = folder.finished()
+    pending = [i for i in protocol.wanted if i not in finished]
+    return {
+        "config": dict(config),
+        "config_hash": config_hash(config),
+        "run_dir": str(folder.path),
+        "protocol": protocol.name,
+        "selection": protocol.selection,
+        "report": protocol.report,
+        "repetitions": protocol.num_repetitions,
+        "pending": pending,
+        "dataset": data.dataset_id,
+        "sizes": [{n: len(p) for n, p in split.parts().items()} for split in splits],
+        "num_features": data.num_features,
+        "num_outputs": data.num_outputs,
+        "parameters": count_parameters(task.model),
+        "hidden_channels": task.model.hidden_channels,
+        "seconds_per_epoch": epoch,
+        "seconds_at_most": epoch * config["trainer"]["max_epochs"] * len(pending),
+    }
+
+
+def seconds_per_epoch(task: Task, data: GraphDataModule) -> float:
+    """Estimate of an epoch on the CPU, from a few timed steps."""
+    optimizer = task.configure_optimizers()
+    task.log = lambda *args, **kwargs: None  # type: ignore[method-assign]
+    loader = data.train_dataloader()
+    steps = min(_TIMED_STEPS, len(loader))
+    times = []
+    for batch in itertools.islice(loader, steps):
+        started = time.perf_counter()
+        optimizer.zero_grad()
+        task.training_step(batch, 0).backward()
+        optimizer.step()
+        times.append(time.perf_counter() - started)
+    # The first step also pays for lazy set-up.
+    step = sum(times[1:] or times) / max(1, len(times) - 1)
+    evaluation = len(data.val_dataloader()) / 3
+    return step * (len(loader) + evaluation)

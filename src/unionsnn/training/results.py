@@ -1,0 +1,91 @@
+"""The record of an experiment: all finished repetitions, merged."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from unionsnn.data.splits import load_splits, split_hash
+from unionsnn.training.config import config_hash
+from unionsnn.training.protocols import make_protocol
+from unionsnn.training.records import RunFolder
+
+# What a repetition contributes as it is; what must be equal in all is said once.
+_PER_REPETITION = (
+    "index",
+    "seed",
+    "split_hash",
+    "sizes",
+    "metrics",
+    "best_epoch",
+    "epochs",
+    "device",
+    "seconds",
+)
+_SHARED = ("dataset", "coefficient", "parameters", "hidden_channels", "versions", "git_revision")
+
+
+def merge(folder: RunFolder) -> dict[str, Any]:
+    """Merge the repetitions of a folder into one record.
+
+    Its state is ``finished``, or ``incomplete`` with the repetitions that are missing; the result
+    is None while there is no repetition.
+    """
+    config = folder.config
+    protocol = make_protocol(config["protocol"])
+    finished = folder.finished()
+    chosen = [finished[i] for i in range(protocol.num_repetitions) if i in finished]
+    missing = [i for i in range(protocol.num_repetitions) if i not in finished]
+    splits = folder.path / "splits.json"
+    return {
+        "format": 1,
+        "state": "incomplete" if missing else "finished",
+        "missing": missing,
+        "data": config["data"]["name"],
+        "task": config["data"]["task"],
+        "model": config["model"]["name"],
+        "gate": config["gate"]["preset"],
+        "protocol": {
+            "name": protocol.name,
+            "repetitions": protocol.num_repetitions,
+            "selection": protocol.selection,
+            "select_on": protocol.select_on,
+            "stop_on": protocol.stop_on,
+            "report": protocol.report,
+            "seed": config["seed"],
+            "split_hash": split_hash(load_splits(splits)) if splits.exists() else None,
+        },
+        "result": protocol.summarize(chosen).to_dict() if chosen else None,
+        "seconds": round(sum(r["seconds"] for r in chosen), 3),
+        **{key: _shared(chosen, key) for key in _SHARED},
+        "repetitions": [{key: r[key] for key in _PER_REPETITION} for r in chosen],
+        "config": dict(config),
+        "config_hash": config_hash(config),
+    }
+
+
+def _shared(records: list[dict[str, Any]], key: str) -> Any:
+    """Value of a key that all repetitions have in common; a list of all values otherwise."""
+    values: list[Any] = []
+    for record in records:
+        if record[key] not in values:
+            values.append(record[key])
+    return values[0] if len(values) == 1 else values or None
+
+
+def warn_of_other_versions(folder: RunFolder, current: Mapping[str, str]) -> None:
+    """Warn once if finished repetitions were trained with other package versions."""
+    for record in folder.finished().values():
+        changed = {
+            name: (record["versions"].get(name), now)
+            for name, now in current.items()
+            if record["versions"].get(name) != now
+        }
+        if changed:
+            text = ", ".join(f"{n} {old} -> {now}" for n, (old, now) in changed.items())
+            warnings.warn(
+                f"{folder.path} has repetitions of other versions ({text}); both are recorded.",
+                stacklevel=2,
+            )
+            return

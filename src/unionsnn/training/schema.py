@@ -1,0 +1,201 @@
+"""What a configuration may hold: types, ranges and combinations of its fixed keys."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+PositiveInt = Annotated[int, Field(ge=1)]
+Probability = Annotated[float, Field(ge=0, lt=1)]
+
+METRICS = {
+    "accuracy": "max",
+    "mae": "min",
+    "loss": "min",
+}
+"""Metrics that a task logs, and whether larger or smaller is better."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True)
+
+
+class _OpenSection(_Section):
+    """Its further keys are those of the class that `_target_` names."""
+
+    model_config = ConfigDict(extra="allow", strict=True, populate_by_name=True)
+
+    target: str = Field(alias="_target_")
+
+
+class DataSchema(_OpenSection):
+    """Keys of every data set."""
+
+    name: str
+    task: Literal["graph_classification", "graph_regression", "node_classification"]
+    metric: str
+    batch_size: PositiveInt
+    features: str
+    mirror: str | None
+    offline: bool
+
+    @model_validator(mode="after")
+    def _names(self) -> Self:
+        if self.metric not in METRICS:
+            raise ValueError(
+                f"data.metric is {self.metric!r}; allowed are {', '.join(METRICS)}."
+            )
+        allowed = ("labels", "attributes", "both", "degree", "constant")
+        if self.features not in allowed:
+            raise ValueError(
+                f"data.features is {self.features!r}; allowed are {', '.join(allowed)}."
+            )
+        return self
+
+
+class ModelSchema(_OpenSection):
+    """Keys of every model."""
+
+    name: str
+    hidden_channels: PositiveInt
+    num_layers: PositiveInt
+    dropout: Probability
+    parameter_budget: PositiveInt | None = None
+    norm: Literal["batch", "layer", "none"] = "batch"
+    readout: Literal["sum", "mean", "max"] = "sum"
+
+
+class GateSchema(_Section):
+    """A preset of `StructuralGate` and the choices that replace its own; null keeps the preset's."""
+
+    preset: Literal["paper", "authors-code", "default"] | None
+    features: list[Literal["raw", "normalized", "excess", "cyclomatic"]] | None = None
+    normalization: Literal["neighborhood", "batch", "none"] | None = None
+    residual: bool | None = None
+    layers: Literal[1, 2] | None = None
+    negative_slope: float | None = None
+    normalize_over: Literal["receiver", "sender"] | None = None
+    offset: float | None = None
+
+
+def _radii(value: Any) -> Any:
+    return [value] if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class CoefficientSchema(_Section):
+    """Keys of the structural coefficient."""
+
+    substructure: Literal["union"]
+    descriptor: Literal["path"]
+    encoding: Literal["singular_value_sum"]
+    radius: Annotated[list[Literal[1]], Field(min_length=1), BeforeValidator(_radii)]
+
+
+class ProtocolSchema(_Section):
+    """Keys of every protocol."""
+
+    name: Literal["holdout", "repeated_seeds", "cross_validation", "cross_validation_paper"]
+    select_on: str | None
+    stop_on: str | None
+    report: str
+    curve: str | None = None
+    patience: PositiveInt
+    folds: Annotated[int, Field(ge=3)] | None = None
+    seeds: PositiveInt | None = None
+    split_folder: str | None = None
+    only: list[Annotated[int, Field(ge=0)]] | None
+    workers: PositiveInt
+
+
+class OptimizerSchema(_Section):
+    """Keys of Adam."""
+
+    lr: Annotated[float, Field(gt=0)]
+    weight_decay: Annotated[float, Field(ge=0)]
+
+
+class TrainerSchema(_Section):
+    """Keys that go to Lightning's Trainer."""
+
+    max_epochs: PositiveInt
+    accelerator: Literal["auto", "cpu", "gpu", "mps"]
+    devices: PositiveInt
+    precision: Literal["32-true", "64-true", "bf16-mixed", "16-mixed"]
+    threads: PositiveInt
+    progress: Literal["auto", "bar", "plain", "none"]
+
+
+class LoggerSchema(_Section):
+    """Which tracker gets the metrics."""
+
+    name: Literal["csv", "none"]
+
+
+class PathsSchema(_Section):
+    """Folders."""
+
+    data: str | None
+    output: str
+
+
+class ConfigSchema(_Section):
+    """One experiment."""
+
+    data: DataSchema
+    model: ModelSchema
+    gate: GateSchema
+    coefficient: CoefficientSchema
+    protocol: ProtocolSchema
+    optimizer: OptimizerSchema
+    trainer: TrainerSchema
+    logger: LoggerSchema
+    paths: PathsSchema
+    seed: Annotated[int, Field(ge=0)]
+    run_dir: str | None
+    force: bool
+
+    @model_validator(mode="after")
+    def _metric_keys(self) -> Self:
+        metric = self.data.metric
+        validation = [f"val_{metric}", "val_loss"]
+        test = [f"test_{metric}", "test_loss"]
+        protocol = self.protocol
+        for key in ("select_on", "stop_on"):
+            given = getattr(protocol, key)
+            if given is None and protocol.name == "cross_validation_paper":
+                continue
+            if given not in validation:
+                raise ValueError(
+                    f"protocol.{key} is {given!r}; {'the test set must not choose; ' * (given in test)}"
+                    f"allowed are {', '.join(validation)}."
+                )
+        if protocol.report not in test:
+            raise ValueError(
+                f"protocol.report is {protocol.report!r}; allowed are {', '.join(test)}."
+            )
+        if protocol.curve is not None and protocol.curve not in validation + test:
+            raise ValueError(
+                f"protocol.curve is {protocol.curve!r}; allowed are "
+                f"{', '.join(validation + test)}."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _workers(self) -> Self:
+        if self.protocol.workers > 1 and self.trainer.devices > 1:
+            raise ValueError(
+                "protocol.workers and trainer.devices are both larger than 1: each worker would "
+                "take all devices. Set one of them to 1."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _repetitions(self) -> Self:
+        count = self.protocol.folds or self.protocol.seeds or 1
+        beyond = [i for i in self.protocol.only or [] if i >= count]
+        if beyond:
+            raise ValueError(
+                f"protocol.only names {beyond}; the repetitions are 0 to {count - 1}."
+            )
+        return self

@@ -1,0 +1,159 @@
+"""LightningModules: what is predicted, its loss and its metric."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from torchmetrics import MeanAbsoluteError, MeanMetric, Metric
+from torchmetrics.classification import MulticlassAccuracy
+
+
+class Task(pl.LightningModule):
+    """A network with loss, metric and optimiser.
+
+    Logs ``train_loss``, and ``val_loss``, ``test_loss``, ``val_<metric>``, ``test_<metric>`` as
+    values over the whole part, whatever the batches.
+
+    Args:
+        model: Called with node features, edges and coefficients of a batch.
+        num_outputs: Number of classes or targets.
+        lr: Learning rate of Adam.
+        weight_decay: L2 penalty of Adam.
+    """
+
+    metric_name: str
+
+    def __init__(
+        self, model: nn.Module, *, num_outputs: int, lr: float, weight_decay: float
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.lr = lr
+        self.weight_decay = weight_decay
+        # Two of each: validation and test may run in the same loop.
+        self.metrics = nn.ModuleDict(
+            {f"{part}_{self.metric_name}": self.make_metric(num_outputs) for part in PARTS}
+        )
+        self.losses = nn.ModuleDict({f"{part}_loss": MeanMetric() for part in PARTS})
+
+    def make_metric(self, num_outputs: int) -> Metric:
+        """Return the metric that the task is judged by."""
+        raise NotImplementedError
+
+    def loss(self, output: Tensor, target: Tensor) -> Tensor:
+        """Mean loss over the rows."""
+        raise NotImplementedError
+
+    def select(self, output: Tensor, batch: Data, part: str) -> tuple[Tensor, Tensor]:
+        """Rows of output and target that count in a part of the split."""
+        return output, batch.y
+
+    def forward(self, batch: Data) -> Tensor:
+        """Output of the network for a batch."""
+        return self.model(
+            batch.x,
+            batch.edge_index,
+            edge_coefficient=batch.get("edge_coefficient"),
+            batch=batch.batch,
+            num_graphs=batch.num_graphs,
+        )
+
+    def training_step(self, batch: Data, batch_idx: int) -> Tensor:
+        """Loss of a batch; refuses one that is not finite."""
+        output, target = self.select(self(batch), batch, "train")
+        loss = self.loss(output, target)
+        self.log("train_loss", loss, on_step=False, on_epoch=True, batch_size=len(target))
+        return loss
+
+    def validation_step(self, batch: Data, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """Add a batch to the validation metrics; a second loader's to the test metrics."""
+        self._evaluate(batch, "val" if dataloader_idx == 0 else "test")
+
+    def test_step(self, batch: Data, batch_idx: int) -> None:
+        """Add a batch to the test metrics."""
+        self._evaluate(batch, "test")
+
+    def _evaluate(self, batch: Data, part: str) -> None:
+        output, target = self.select(self(batch), batch, part)
+        name = f"{part}_{self.metric_name}"
+        self.metrics[name].update(self.prediction(output), target)  # type: ignore[operator]
+        self.losses[f"{part}_loss"].update(self.loss(output, target), len(target))  # type: ignore[operator]
+        for key, metric in ((name, self.metrics[name]), (f"{part}_loss", self.losses[f"{part}_loss"])):
+            self.log(
+                key,
+                metric,  # type: ignore[arg-type]
+                on_step=False,
+                on_epoch=True,
+                batch_size=len(target),
+                add_dataloader_idx=False,
+            )
+
+    def prediction(self, output: Tensor) -> Tensor:
+        """What the metric compares with the target."""
+        return output
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Adam, fused where the device has it."""
+        fused = self.device.type in ("cpu", "cuda")
+        return torch.optim.Adam(
+            self.parameters(), lr=self.lr, weight_decay=self.weight_decay, fused=fused
+        )
+
+
+PARTS = ("val", "test")
+
+
+class GraphClassification(Task):
+    """Cross-entropy and accuracy, one class per graph."""
+
+    metric_name = "accuracy"
+
+    def make_metric(self, num_outputs: int) -> Metric:
+        """Share of right answers."""
+        return MulticlassAccuracy(num_outputs, average="micro")
+
+    def loss(self, output: Tensor, target: Tensor) -> Tensor:
+        """Cross-entropy."""
+        return nn.functional.cross_entropy(output, target)
+
+
+class NodeClassification(GraphClassification):
+    """Cross-entropy and accuracy over the nodes of a part, on one graph as a full batch.
+
+    The batch has boolean `train_mask`, `val_mask` and `test_mask`, [num_nodes] each.
+    """
+
+    def select(self, output: Tensor, batch: Data, part: str) -> tuple[Tensor, Tensor]:
+        """Rows of the nodes in the part's mask."""
+        mask = batch[f"{part}_mask"]
+        return output[mask], batch.y[mask]
+
+
+class GraphRegression(Task):
+    """L1 loss and mean absolute error."""
+
+    metric_name = "mae"
+
+    def make_metric(self, num_outputs: int) -> Metric:
+        """Mean absolute error over all targets."""
+        return MeanAbsoluteError()
+
+    def select(self, output: Tensor, batch: Data, part: str) -> tuple[Tensor, Tensor]:
+        """All rows; a single target may come as [num_graphs]."""
+        return output, batch.y.view_as(output)
+
+    def loss(self, output: Tensor, target: Tensor) -> Tensor:
+        """Mean absolute error."""
+        return nn.functional.l1_loss(output, target)
+
+
+TASKS: Mapping[str, type[Task]] = {
+    "graph_classification": GraphClassification,
+    "graph_regression": GraphRegression,
+    "node_classification": NodeClassification,
+}
+"""Tasks by the name that a data set gives them."""
