@@ -18,8 +18,10 @@ REQUEST_WAS_WRONG = 2
 INTERRUPTED = 130
 TERMINATED = 143
 
+_KEPT = "Finished repetitions are kept; the same command goes on."
 
-class Overrides(click.ParamType):
+
+class Overrides(click.types.StringParamType):
     """Hydra overrides, with completion of groups, their options and keys."""
 
     name = "override"
@@ -45,12 +47,12 @@ def main() -> NoReturn:
         error.show()
         sys.exit(REQUEST_WAS_WRONG)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("Interrupted. Finished repetitions are kept; the same command goes on.", err=True)
+        click.echo(f"Interrupted. {_KEPT}", err=True)
         sys.exit(INTERRUPTED)
 
 
 def _terminate(signum: int, frame: Any) -> NoReturn:
-    click.echo("Terminated. Finished repetitions are kept; the same command goes on.", err=True)
+    click.echo(f"Terminated. {_KEPT}", err=True)
     sys.exit(TERMINATED)
 
 
@@ -117,10 +119,7 @@ def _run(config: dict[str, Any], options: dict[str, bool], *, dry_run: bool, as_
 
     try:
         with data_progress(config["trainer"]["progress"]) as progress:
-            if dry_run:
-                record = describe(config, progress)
-            else:
-                record = run_experiment(config, progress)
+            record = describe(config, progress) if dry_run else run_experiment(config, progress)
     except RequestError as error:
         _refuse(error.faults)
     except (DataError, RuntimeError, OSError) as error:

@@ -41,7 +41,7 @@ def as_networkx(graphs: GraphArrays, i: int) -> nx.Graph:
 
 
 def degree_features(graph: nx.Graph) -> NDArray[np.float64]:
-    """Histograms of degrees and of the degree pairs of edges: what two rounds of 1-WL begin with."""
+    """Count nodes by degree and edges by the degrees of their ends: the first rounds of 1-WL."""
     limit = 8
     degree = {node: min(d, limit) for node, d in graph.degree()}
     nodes = np.bincount(list(degree.values()), minlength=limit + 1)
@@ -147,6 +147,20 @@ def test_seed_length_and_variant_each_change_the_graphs_and_global_seeds_do_not(
     np.random.seed(2)  # noqa: NPY002
     assert first == make(0)
     assert len({first, make(1), make(2), make(0, "plain")}) == 4
+
+
+@pytest.mark.parametrize(
+    ("length", "variant", "start"),
+    [
+        (4, "matched", "93f457b5741ca4c8"),
+        (4, "plain", "e82a6422d4ee5f75"),
+        (6, "matched", "699e9ea7b9ac5523"),
+        (6, "plain", "befe4e0627b8a591"),
+    ],
+)
+def test_the_sets_stay_what_they_are(length: int, variant: str, start: str) -> None:
+    graphs = generate_cycles(length, variant=variant, num_graphs=10, seed=0)
+    assert graphs.content_hash().startswith(start)
 
 
 def test_no_two_pairs_are_alike() -> None:

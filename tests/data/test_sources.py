@@ -40,9 +40,7 @@ def put(folder: Path, content: bytes, name: str = NAME) -> Path:
 
 
 def leftovers(root: Path) -> list[str]:
-    return sorted(
-        p.name for p in (root / "raw").rglob("*") if p.is_file() and p.suffix != ".lock"
-    )
+    return sorted(p.name for p in (root / "raw").rglob("*") if p.is_file() and p.suffix != ".lock")
 
 
 @pytest.fixture(autouse=True)
@@ -392,7 +390,7 @@ def _fetch_slowly(root: Path, mirror: Path, reached: object) -> None:
         reached.set()  # type: ignore[attr-defined]
         time.sleep(60)
 
-    sources.os.replace = stop  # type: ignore[attr-defined,assignment]
+    sources.os.replace = stop  # type: ignore[attr-defined]
     fetch(NAME, upstream=None, root=root, mirror=mirror)
 
 
@@ -556,7 +554,7 @@ def test_an_altered_cache_file_fails_its_checksum(tmp_path: Path) -> None:
 )
 def test_validation_names_what_is_wrong(change: dict[str, object], message: str) -> None:
     with pytest.raises(DataError, match=message):
-        GraphArrays(**(vars(sample()) | change)).validate()  # type: ignore[arg-type]
+        GraphArrays(**(vars(sample()) | change)).validate()
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:

@@ -40,10 +40,10 @@ def labels(*counts: int) -> NDArray[np.int64]:
     return rng(1).permutation(np.repeat(np.arange(len(counts)), counts))
 
 
-def assert_shares(y: NDArray[np.int64], part: NDArray[np.int64], share: float) -> None:
+def assert_shares(y: NDArray[np.int64], part: NDArray[np.int64], share: float, within: int) -> None:
     counts = np.bincount(y, minlength=y.max() + 1)
     in_part = np.bincount(y[part], minlength=y.max() + 1)
-    assert (np.abs(in_part - share * counts) < 1 + share).all()
+    assert (np.abs(in_part - share * counts) < within).all()
 
 
 class_counts = st.lists(st.integers(10, 40), min_size=2, max_size=5)
@@ -59,8 +59,8 @@ def test_k_folds_partition_test_once_and_are_stratified(
     assert len(splits) == folds
     for split in splits:
         check_split(split, len(y))
-        assert_shares(y, split.test, 1 / folds)
-        assert_shares(y, split.validation, 1 / folds)
+        assert_shares(y, split.test, 1 / folds, within=1)
+        assert_shares(y, split.validation, 1 / folds, within=2)
     tested = np.concatenate([split.test for split in splits])
     np.testing.assert_array_equal(np.sort(tested), np.arange(len(y)))
     sizes = [len(split.test) for split in splits] + [len(split.validation) for split in splits]
@@ -113,8 +113,11 @@ def test_holdout_is_a_stratified_partition(
     check_split(split, len(y))
     assert len(split.validation) == round(fractions[1] * len(y))
     assert len(split.test) == round(fractions[2] * len(y))
-    for part, share in zip(split.parts().values(), fractions, strict=True):
-        assert_shares(y, part, share)
+    for part, share, within in zip(split.parts().values(), fractions, (2, 2, 1), strict=True):
+        # Rounding the part itself to a whole number takes up to half an item more.
+        exact = len(part) / len(y)
+        assert abs(exact - share) * len(y) < 1.01
+        assert_shares(y, part, exact, within)
 
 
 def test_random_holdout_is_a_partition() -> None:
@@ -235,13 +238,22 @@ def test_proteins_may_take_the_files_of_proteins_full(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ({"val": "3\n5\n"}, r"SET_\{train,val,test\}.index, fold 1 .* train and validation overlap"),
+        (
+            {"val": "3\n5\n"},
+            r"SET_\{train,val,test\}.index, fold 1 .* train and validation overlap",
+        ),
         ({"val": "3\n0\n"}, r"fold 1 \(line 2\): validation and test overlap in 1 item\(s\): 0"),
         ({"train": "0,1\n5,4,3\n"}, r"fold 0 \(line 1\): 1 of 6 items are in no part: 2"),
         ({"val": "3\n"}, r"differ in their folds \(SET_train.index 2, SET_val.index 1, SET_test"),
         ({"test": "4,5\n0,-2\n"}, r"SET_test.index, fold 1 \(line 2\): .* -2 is negative"),
-        ({"test": "4,5\n0,2.0\n"}, r"SET_test.index, fold 1 \(line 2\): every item must be a whole"),
-        ({"test": "4,5\n\n0,2\n"}, r"SET_test.index, fold 1 \(line 2\): every item must be a whole"),
+        (
+            {"test": "4,5\n0,2.0\n"},
+            r"SET_test.index, fold 1 \(line 2\): every item must be a whole",
+        ),
+        (
+            {"test": "4,5\n\n0,2\n"},
+            r"SET_test.index, fold 1 \(line 2\): every item must be a whole",
+        ),
         ({"test": "4,5\n0,2,99999999999999999999\n"}, r"SET_test.index, fold 1"),
         ({"test": "4,5\n0,2,é\n"}, r"SET_test.index is not a text file of comma-separated numbers"),
         ({"test": "4,5,6\n0,2\n"}, r"fold 0 .* test names 1 item\(s\) outside of 0..5: 6"),
@@ -260,19 +272,19 @@ def test_wrong_index_files_are_named_by_file_and_fold(
 @pytest.mark.parametrize(
     ("folder", "name", "num_items", "num_train"),
     [
-        ("benchmarking-gnns/TUs", "DD", 1178, range(942, 945)),
-        ("benchmarking-gnns/TUs", "ENZYMES", 600, range(480, 481)),
-        ("benchmarking-gnns/TUs", "PROTEINS", 1113, range(889, 893)),
-        ("UnionSNN", "MUTAG", 188, range(150, 151)),
+        ("benchmarking-gnns/TUs", "DD", 1178, {941, 942, 943}),
+        ("benchmarking-gnns/TUs", "ENZYMES", 600, {480}),
+        ("benchmarking-gnns/TUs", "PROTEINS", 1113, {889, 890}),
+        ("UnionSNN", "MUTAG", 188, {150, 151}),
     ],
 )
 def test_published_splits_are_read(
-    folder: str, name: str, num_items: int, num_train: range
+    folder: str, name: str, num_items: int, num_train: set[int]
 ) -> None:
     if not (MIRROR / "splits" / folder).is_dir():
         pytest.skip(f"{MIRROR} has no splits/{folder}; name a mirror with UNIONSNN_TEST_MIRROR")
     splits = read_index_files(MIRROR / "splits" / folder, name, num_items)
     assert len(splits) == 10
-    assert all(len(split.train) in num_train for split in splits)
+    assert {len(split.train) for split in splits} == num_train
     tested = np.concatenate([split.test for split in splits])
     np.testing.assert_array_equal(np.unique(tested), np.arange(num_items))

@@ -52,6 +52,7 @@ class GraphDataModule(LightningDataModule, ABC):
         progress: Called during long work.
     """
 
+    name: str
     task: Task = "graph_classification"
 
     def __init__(
@@ -119,6 +120,11 @@ class GraphDataModule(LightningDataModule, ABC):
     def dataset_id(self) -> str:
         """Name and content hash: two sets with the same id hold the same graphs."""
         return f"{self.name}-{self.arrays.content_hash()[:12]}"
+
+    @property
+    def split_name(self) -> str:
+        """Name of the set in published split files."""
+        return self.name
 
     @property
     def num_graphs(self) -> int:
@@ -233,6 +239,11 @@ class TUDataModule(GraphDataModule):
         super().__init__(**common)
         self.tu_name = tu_name
 
+    @property
+    def split_name(self) -> str:
+        """The collection's own name."""
+        return self.tu_name
+
     def _archive(self) -> Path:
         return fetch(
             catalog.tu_relative_path(self.tu_name),
@@ -310,4 +321,3 @@ class CyclesDataModule(GraphDataModule):
     def default_split(self, generator: np.random.Generator) -> Split:
         """Return the fixed split; both graphs of a matched pair are in the same part."""
         return cycles_split(*self.sizes)
-

@@ -46,9 +46,7 @@ def build_dataset(
         DataError: if the graphs lack what `features` names.
     """
     if features not in NODE_FEATURES:
-        raise DataError(
-            f"data.features is {features!r}; allowed are {', '.join(NODE_FEATURES)}."
-        )
+        raise DataError(f"data.features is {features!r}; allowed are {', '.join(NODE_FEATURES)}.")
     node_slices = torch.from_numpy(arrays.node_slices)
     edge_slices = torch.from_numpy(arrays.edge_slices)
     one_each = torch.arange(arrays.num_graphs + 1)

@@ -77,7 +77,7 @@ def _refuse(items: IntArray, message: str) -> None:
     if len(items):
         examples = ", ".join(str(item) for item in items[:5])
         more = ", ..." if len(items) > 5 else ""
-        raise DataError(f"{message.format(count=len(items))}: {examples}{more}")
+        raise DataError(f"{message.replace('{count}', str(len(items)))}: {examples}{more}")
 
 
 def split_hash(splits: Sequence[Split]) -> str:
@@ -235,7 +235,8 @@ def stratified_holdout(
         generator: The source of chance.
 
     Returns:
-        Sorted item numbers; each class is within one item of its share in every part.
+        Sorted item numbers; each class is within one item of its share of the test part, and
+        within two in the others.
 
     Shapes:
         y [N].
@@ -283,8 +284,8 @@ def stratified_k_fold(y: ArrayLike, folds: int, *, generator: np.random.Generato
         generator: The source of chance.
 
     Returns:
-        k splits with sorted item numbers; test parts differ by at most one item in size, and in
-        each part a class is within one item of its share.
+        k splits with sorted item numbers; test and validation parts differ by at most one item
+        in size; each class is within one item of its share of a test part, within two elsewhere.
 
     Shapes:
         y [N].

@@ -26,6 +26,8 @@ _FILES = (
     "edge_attributes",
 )
 
+_HUGE = 2.0**62
+
 Values = NDArray[Any]
 
 
@@ -219,7 +221,8 @@ def _parse_fast(text: bytes, dtype: np.dtype[Any]) -> Values | None:
             values = np.fromstring(text.replace(b",", b" "), dtype, sep=" ")
         except (ValueError, DeprecationWarning):
             return None
-    if len(values) != len(ends) * columns:
+    # Whole numbers that do not fit come back as the largest one: let the slow way look at them.
+    if len(values) != len(ends) * columns or (np.abs(values) >= _HUGE).any():
         return None
     return values.reshape(len(ends), columns)
 

@@ -15,6 +15,8 @@ from unionsnn.nn.gates import StructuralGate
 from unionsnn.nn.plugin import UnionPlugin, message_width
 from unionsnn.nn.readout import READOUTS, readout
 
+_GATED = (UnionPlugin, UnionConv)
+
 GateFactory = Callable[[int], StructuralGate]
 """Makes a gate for messages of a given width."""
 
@@ -59,7 +61,7 @@ class MPNN(nn.Module):
         - x: [num_nodes, in_channels]
         - edge_index: [2, num_edges]
         - edge_coefficient: [num_edges, C], needed with a gate
-        - batch: [num_nodes], the graph of each node
+        - batch: [num_nodes], the graph of each node; needs num_graphs beside it
         - output: [num_graphs or num_nodes, out_channels]
 
     Raises:
@@ -68,7 +70,7 @@ class MPNN(nn.Module):
 
     def __init__(
         self,
-        conv: Callable[[int], nn.Module],
+        conv: Callable[[int], MessagePassing],
         *,
         in_channels: int,
         out_channels: int,
@@ -85,6 +87,8 @@ class MPNN(nn.Module):
         for name, value in {"hidden_channels": hidden_channels, "num_layers": num_layers}.items():
             if value < 1:
                 raise ValueError(f"{name} is {value}; it must be at least 1.")
+        if level not in ("graph", "node"):
+            raise ValueError(f"level is {level!r}; allowed are graph, node.")
         if readout not in READOUTS:
             raise ValueError(f"readout is {readout!r}; allowed are {', '.join(READOUTS)}.")
         self.level = level
@@ -92,9 +96,7 @@ class MPNN(nn.Module):
         self.readout = readout
         self.residual = residual
         self.encoder = LinearEncoder(in_channels, hidden_channels)
-        self.convs = nn.ModuleList(
-            plugged(conv(hidden_channels), gate) for _ in range(num_layers)
-        )
+        self.convs = nn.ModuleList(plugged(conv(hidden_channels), gate) for _ in range(num_layers))
         self.norms = nn.ModuleList(make_norm(norm, hidden_channels) for _ in range(num_layers))
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Sequential(
@@ -111,12 +113,17 @@ class MPNN(nn.Module):
         *,
         edge_coefficient: Tensor | None = None,
         batch: Tensor | None = None,
-        num_graphs: int = 1,
+        num_graphs: int | None = None,
     ) -> Tensor:
         """Logits or targets, one row per graph (or node)."""
+        if edge_coefficient is None and any(isinstance(c, _GATED) for c in self.convs):
+            raise ValueError(
+                "A gated network needs edge_coefficient; load the data with "
+                "pre_transform=StructuralCoefficients() and pass data.edge_coefficient."
+            )
         h = self.encoder(x)
         for conv, norm in zip(self.convs, self.norms, strict=True):
-            if isinstance(conv, UnionPlugin | UnionConv):
+            if isinstance(conv, _GATED):
                 new = conv(h, edge_index, edge_coefficient=edge_coefficient)
             else:
                 new = conv(h, edge_index)
@@ -124,14 +131,16 @@ class MPNN(nn.Module):
             h = h + new if self.residual else new
         if self.level == "graph":
             if batch is None:
-                batch = edge_index.new_zeros(h.size(0))
+                batch, num_graphs = edge_index.new_zeros(h.size(0)), 1
+            elif num_graphs is None:
+                raise ValueError("batch is given without num_graphs; pass data.num_graphs.")
             h = readout(h, batch, num_graphs, self.readout)
         return self.head(h)
 
 
-def plugged(conv: nn.Module, gate: GateFactory | None) -> nn.Module:
+def plugged(conv: MessagePassing, gate: GateFactory | None) -> nn.Module:
     """Wrap a layer in `UnionPlugin` if there is a gate and the layer has none of its own."""
-    if gate is None or isinstance(conv, UnionConv) or not isinstance(conv, MessagePassing):
+    if gate is None or isinstance(conv, _GATED):
         return conv
     return UnionPlugin(conv, gate=gate(message_width(conv)))
 

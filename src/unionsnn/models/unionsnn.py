@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from torch import nn
-
 from unionsnn.models.mpnn import MPNN, StackOptions, two_layer_mlp
 from unionsnn.nn.conv.union import UnionConv
 
@@ -30,7 +28,7 @@ class UnionSNN(MPNN):
         if gate is None:
             raise ValueError("UnionSNN needs a gate; without one it is GIN: use model=gin.")
 
-        def conv(channels: int) -> nn.Module:
+        def conv(channels: int) -> UnionConv:
             return UnionConv(two_layer_mlp(channels), gate(channels), input_linear=input_linear)
 
         super().__init__(conv, **stack)

@@ -21,7 +21,7 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "cyclomatic": ("nodes", "edges"),
 }
 _STANDARDIZED = ("raw", "excess", "cyclomatic")
-# Below this share of its magnitude, the spread of a feature is rounding noise: not to be blown up.
+# Below this share of the columns that a feature is made of, its spread is rounding noise.
 _CONSTANT = 1e-6
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
@@ -101,7 +101,6 @@ class StructuralGate(nn.Module):
 
     feature_mean: Tensor
     feature_std: Tensor
-    fitted: Tensor
 
     def __init__(
         self,
@@ -121,12 +120,17 @@ class StructuralGate(nn.Module):
         if channels < 1:
             raise ValueError(f"channels is {channels}; it must be at least 1.")
         if layers not in (1, 2):
-            raise ValueError(f"layers is {layers}; allowed are 1 (linear) and 2 (one hidden layer).")
+            raise ValueError(
+                f"layers is {layers}; allowed are 1 (linear) and 2 (one hidden layer)."
+            )
         if not features:
             raise ValueError(f"features is empty; name at least one of {', '.join(_NEEDS)}.")
         self.channels = channels
         self.features = tuple(_choice("A gate's feature", f, _NEEDS) for f in features)
-        self.radius = (radius,) if isinstance(radius, int) else tuple(radius)
+        # Sorted, as the columns of StructuralCoefficients are.
+        self.radius = (radius,) if isinstance(radius, int) else tuple(sorted(set(radius)))
+        if not self.radius or self.radius[0] < 1:
+            raise ValueError(f"radius is {radius}; it must be one or several numbers from 1.")
         if "excess" in self.features and self.radius != (1,):
             raise ValueError(
                 f"The feature 'excess' is defined at radius 1 only, radius is {list(self.radius)}; "
@@ -153,8 +157,7 @@ class StructuralGate(nn.Module):
             )
         self.register_buffer("feature_mean", torch.zeros(width))
         self.register_buffer("feature_std", torch.ones(width))
-        self.register_buffer("fitted", torch.tensor(False))
-        self._known_fitted = False
+        self.fitted = False
 
     @classmethod
     def preset(cls, name: str, channels: int, **overrides: Any) -> StructuralGate:
@@ -200,96 +203,126 @@ class StructuralGate(nn.Module):
         Shapes:
             - coefficient: [num_edges, len(columns)]
 
+        Returns:
+            The gate itself.
+
         Raises:
             ValueError: if the shape does not fit or a value is not finite.
         """
         self._check(coefficient)
         if not bool(torch.isfinite(coefficient).all()):
             raise ValueError("The structural coefficients contain NaN or infinity.")
-        rows = coefficient[(coefficient != 0).any(dim=1)].double()
-        columns = [self._standardizable(rows, f, r) for r in self.radius for f in self.features]
-        for i, values in enumerate(columns):
-            if values is None or values.numel() == 0:
+        rows = coefficient[(coefficient != 0).any(dim=1)].to("cpu", torch.float64)
+        self.feature_mean.zero_()
+        self.feature_std.fill_(1)
+        kinds = [(feature, radius) for radius in self.radius for feature in self.features]
+        for i, (feature, radius) in enumerate(kinds if len(rows) else ()):
+            if feature not in _STANDARDIZED:
                 continue
-            mean, std = values.mean(), values.std(unbiased=False)
-            self.feature_mean[i] = mean
-            self.feature_std[i] = std if std > _CONSTANT * values.abs().max() else 1.0
-        self.fitted.fill_(True)
+            values = self._edge_feature(rows, feature, radius)
+            sources = [self._column(rows, quantity, radius) for quantity in _NEEDS[feature]]
+            noise = _CONSTANT * torch.stack(sources).abs().max()
+            self.feature_mean[i] = values.mean()
+            std = values.std(unbiased=False)
+            if std > noise:
+                self.feature_std[i] = std
+        self.fitted = True
         return self
 
+    def get_extra_state(self) -> Tensor:
+        """Whether there are statistics: a part of the state that is no part of the function."""
+        return torch.tensor(self.fitted, device="cpu")
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Take over from a state dict whether there are statistics."""
+        self.fitted = bool(state)
+
     def forward(self, coefficient: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
-        """Weights of the messages, [num_edges, channels]."""
+        """Weights of the messages.
+
+        Args:
+            coefficient: One row per edge.
+            edge_index: Senders, then receivers.
+            num_nodes: Number of nodes.
+
+        Shapes:
+            - coefficient: [num_edges, len(columns)]
+            - edge_index: [2, num_edges]
+            - output: [num_edges, channels]
+
+        Raises:
+            ValueError: if the shapes do not fit.
+            RuntimeError: if features are standardised and there are no statistics.
+        """
         self._check(coefficient)
-        if self.needs_statistics and not self._has_statistics():
+        if coefficient.size(0) != edge_index.size(1):
+            raise ValueError(
+                f"edge_coefficient has {coefficient.size(0)} rows for {edge_index.size(1)} edges; "
+                "compute it after the last transform that changes edges."
+            )
+        if self.needs_statistics and not self.fitted:
             raise RuntimeError(
                 "The gate standardises its features but has no statistics. Call "
                 "fit_statistics(columns) with the coefficient rows of the training graphs "
                 "(UnionPlugin.fit_statistics takes the training data set itself)."
             )
         dtype = self.feature_mean.dtype
-        features = [
-            self._feature(coefficient, edge_index, num_nodes, name, radius)
-            for radius in self.radius
-            for name in self.features
-        ]
-        weight: Tensor = self.mlp(
-            (torch.stack(features, dim=-1).to(dtype) - self.feature_mean) / self.feature_std
-        )
-        receiver = edge_index[1]
-        loops = (edge_index[0] == receiver).unsqueeze(-1)
+        features = self._features(coefficient, edge_index, num_nodes).to(dtype)
+        # Under autocast the MLP returns a short type, too coarse for the softmax over many edges.
+        weight = self.mlp((features - self.feature_mean) / self.feature_std).to(dtype)
+        loops = (edge_index[0] == edge_index[1]).unsqueeze(-1)
         if self.normalization != "none":
             # Finite, since a node whose only edge is a loop would give -inf - -inf.
-            weight = weight.masked_fill(loops, torch.finfo(weight.dtype).min / 2)
+            weight = weight.masked_fill(loops, torch.finfo(dtype).min / 2)
         if self.normalization == "neighborhood":
-            weight = softmax(weight, receiver, num_nodes=num_nodes)
+            weight = softmax(weight, edge_index[1], num_nodes=num_nodes)
         elif self.normalization == "batch":
             weight = torch.softmax(weight, dim=0)
         if self.residual:
             weight = 1 + weight
-        return torch.where(loops, torch.ones_like(weight), weight)
+        return weight.masked_fill(loops, 1.0)
 
-    def _has_statistics(self) -> bool:
-        # The buffer is read once: on a GPU each look at it waits for the device.
-        if not self._known_fitted:
-            self._known_fitted = bool(self.fitted)
-        return self._known_fitted
+    def _features(self, coefficient: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
+        """All features before standardisation, radius-major, [num_edges, F]."""
+        node = edge_index[1 if self.normalize_over == "receiver" else 0]
+        return torch.stack(
+            [
+                self._edge_feature(coefficient, feature, radius)
+                if feature in _STANDARDIZED
+                else self._normalized(coefficient, node, num_nodes, radius)
+                for radius in self.radius
+                for feature in self.features
+            ],
+            dim=-1,
+        )
 
-    def _column(self, coefficient: Tensor, quantity: str, radius: int) -> Tensor:
-        return coefficient[:, self.columns.index(f"{quantity}_r{radius}")]
-
-    def _standardizable(self, coefficient: Tensor, feature: str, radius: int) -> Tensor | None:
-        """Value of a feature that depends on the edge alone; None for the normalised one."""
+    def _edge_feature(self, coefficient: Tensor, feature: str, radius: int) -> Tensor:
+        """Value of a feature that depends on the edge alone, [num_edges]."""
         if feature == "raw":
             return self._column(coefficient, "a", radius)
         if feature == "excess":
-            return self._column(coefficient, "a_tree", radius) - self._column(
-                coefficient, "a", radius
-            )
-        if feature == "cyclomatic":
-            return (
-                self._column(coefficient, "edges", radius)
-                - self._column(coefficient, "nodes", radius)
-                + 1
-            )
-        return None
+            tree = self._column(coefficient, "a_tree", radius)
+            return tree - self._column(coefficient, "a", radius)
+        edges = self._column(coefficient, "edges", radius)
+        return edges - self._column(coefficient, "nodes", radius) + 1
 
-    def _feature(
-        self, coefficient: Tensor, edge_index: Tensor, num_nodes: int, feature: str, radius: int
-    ) -> Tensor:
-        values = self._standardizable(coefficient, feature, radius)
-        if values is not None:
-            return values
+    def _normalized(self, coefficient: Tensor, node: Tensor, num_nodes: int, radius: int) -> Tensor:
+        """Coefficient divided by its sum over the edges of `node`, plus the offset, [num_edges]."""
         a = self._column(coefficient, "a", radius)
-        node = edge_index[1 if self.normalize_over == "receiver" else 0]
         total = scatter(a, node, dim=0, dim_size=num_nodes, reduce="sum")
         # A self loop's row is 0, and so is the total of a node that has nothing else.
         return a / total[node].clamp(min=torch.finfo(total.dtype).tiny) + self.offset
+
+    def _column(self, coefficient: Tensor, quantity: str, radius: int) -> Tensor:
+        return coefficient[:, self.columns.index(f"{quantity}_r{radius}")]
 
     def _check(self, coefficient: Tensor) -> None:
         if coefficient.dim() != 2 or coefficient.size(1) != len(self.columns):
             raise ValueError(
                 f"edge_coefficient has the shape {list(coefficient.shape)}; this gate reads the "
-                f"columns {list(self.columns)}, so it must be [num_edges, {len(self.columns)}]."
+                f"columns {list(self.columns)}, so it must be [num_edges, {len(self.columns)}]. "
+                "Where the data have other columns, call "
+                "gate.set_columns(data.coefficient_columns.split(','))."
             )
 
     def extra_repr(self) -> str:

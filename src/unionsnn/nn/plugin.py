@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import copy
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch_geometric import EdgeIndex
+from torch_geometric.data.data import BaseData
 from torch_geometric.nn import MessagePassing
 
 from unionsnn.nn.gates import StructuralGate
+
+
+@dataclass
+class _Pass:
+    """What the hooks must know during one forward pass."""
+
+    weight: Tensor
+    given: Tensor
+    """The edges that `weight` belongs to."""
+    sent: Tensor
+    """The edges that the layer sends its messages along."""
+    gated: bool = False
 
 
 class UnionPlugin(nn.Module):
@@ -22,7 +37,8 @@ class UnionPlugin(nn.Module):
     Equation 5 of "Union Subgraph Neural Networks" (Xu et al., AAAI 2024) where the layer's message
     is h_u itself (GIN, GraphSAGE, GraphConv). A layer that transforms first (GCN, GAT) has what it
     sends gated. Loops that the layer adds itself keep the weight 1. The wrapped layer, called
-    directly, stays as it was.
+    directly, stays as it was. In a compiled network the wrapped layer runs uncompiled, since PyG
+    calls no hooks in compiled code.
 
     Args:
         conv: A `MessagePassing` layer, with any flow direction. It is used, not copied.
@@ -31,15 +47,17 @@ class UnionPlugin(nn.Module):
         gate: Name of a preset, or a `StructuralGate` of that width.
 
     Shapes:
-        - x: [num_nodes, in_channels]
+        - x: [num_nodes, in_channels], or a pair of such tensors, where the first nodes of the
+          longer one are the nodes of the shorter one (as neighbour sampling makes them)
         - edge_index: [2, num_edges]
         - edge_coefficient: [num_edges, len(gate.columns)]
         - output: what the layer returns
 
     Raises:
-        TypeError: if `conv` is not a `MessagePassing` layer, or `edge_index` is of a form that
-            skips the layer's message step.
-        ValueError: if the width of the message is unknown or does not fit the gate.
+        TypeError: if `conv` is not a `MessagePassing` layer or sends no messages one by one, or
+            `edge_index` is of a form that skips the layer's message step.
+        ValueError: if the width of the message is unknown or does not fit the gate, or the rows
+            do not fit the edges.
     """
 
     def __init__(
@@ -53,6 +71,11 @@ class UnionPlugin(nn.Module):
             raise TypeError(
                 f"UnionPlugin wraps a PyG MessagePassing layer, it was given {type(conv).__name__}."
             )
+        if conv.decomposed_layers > 1:
+            raise TypeError(
+                f"{type(conv).__name__} has decomposed_layers={conv.decomposed_layers}: it sends "
+                "each message in pieces, which cannot be gated; set it to 1."
+            )
         if isinstance(gate, StructuralGate):
             channels = gate.channels if channels is None else channels
             if channels != gate.channels:
@@ -60,15 +83,12 @@ class UnionPlugin(nn.Module):
                     f"channels is {channels} but the gate has {gate.channels} channels; "
                     "leave channels out, or make a gate of that width."
                 )
-        if channels is None:
+        elif channels is None:
             channels = message_width(conv)
         self.conv = conv
         self.gate = StructuralGate.preset(gate, channels) if isinstance(gate, str) else gate
-        # Plain attributes, not module state: they live during one call of forward only.
-        self._weight: Tensor | None = None
-        self._edge_index: Tensor | None = None
-        self._sent: Tensor | None = None
-        self._gated = False
+        # Set during one pass only; otherwise the hooks do nothing.
+        self._pass: _Pass | None = None
         conv.register_propagate_forward_pre_hook(self._note_edges)
         conv.register_message_forward_hook(self._multiply)
 
@@ -81,8 +101,14 @@ class UnionPlugin(nn.Module):
         """Fit the gate's statistics to the training graphs.
 
         Args:
-            data: A PyG data set or any iterable of `Data` with `edge_coefficient`, or the rows
-                themselves as a tensor [num_edges, C].
+            data: A PyG data set, one `Data` or any iterable of them, each with
+                `edge_coefficient`; or the rows themselves as a tensor [num_edges, C].
+
+        Returns:
+            The plug-in itself.
+
+        Raises:
+            ValueError: if there are no coefficients, or not the columns that the gate needs.
         """
         self.gate.fit_statistics(coefficient_rows(data, self.gate))
         return self
@@ -91,121 +117,145 @@ class UnionPlugin(nn.Module):
         self, x: Any, edge_index: Tensor, *args: Any, edge_coefficient: Tensor, **kwargs: Any
     ) -> Any:
         """Call the layer with gated messages; other arguments go to the layer unchanged."""
-        self._refuse_fused(edge_index)
-        self._refuse_rows(edge_index, edge_coefficient)
-        towards_source = self.conv.flow == "target_to_source"
-        edges = edge_index.flip(0) if towards_source else edge_index
-        receivers = x[-1] if isinstance(x, (tuple, list)) and x[-1] is not None else x
-        num_nodes = (receivers[0] if isinstance(receivers, (tuple, list)) else receivers).size(0)
-        self._weight = self.gate(edge_coefficient, edges, num_nodes)
-        self._edge_index = edge_index
-        self._gated = False
+        _refuse_fused(edge_index)
+        # The gate wants receivers in the second row.
+        edges = edge_index.flip(0) if self.conv.flow == "target_to_source" else edge_index
+        weight = self.gate(edge_coefficient, edges, _num_nodes(x))
+        return self._send(weight, x, edge_index, *args, **kwargs)
+
+    @torch.compiler.disable
+    def _send(self, weight: Tensor, x: Any, edge_index: Tensor, *args: Any, **kwargs: Any) -> Any:
+        """Call the layer while the hooks multiply its messages by `weight`."""
+        current = self._pass = _Pass(weight, given=edge_index, sent=edge_index)
         try:
             out = self.conv(x, edge_index, *args, **kwargs)
-            gated = self._gated
         finally:
-            self._weight = self._edge_index = self._sent = None
-        if not gated:
+            self._pass = None
+        if not current.gated:
             raise TypeError(
                 f"{type(self.conv).__name__} sent no message through `message`, so nothing was "
                 "gated; this layer cannot be wrapped."
             )
         return out
 
-    def _note_edges(self, module: nn.Module, inputs: tuple[Any, ...]) -> None:
-        if self._weight is not None:
-            self._sent = inputs[0]
+    def _note_edges(self, conv: MessagePassing, inputs: tuple[Any, ...]) -> None:
+        """Note the edges that the layer propagates along, before it does."""
+        if self._pass is not None:
+            self._pass.sent = inputs[0]
 
-    def _multiply(self, module: nn.Module, inputs: tuple[Any, ...], message: Tensor) -> Any:
-        if self._weight is None:
+    def _multiply(
+        self, conv: MessagePassing, inputs: tuple[Any, ...], message: Tensor
+    ) -> Tensor | None:
+        """Gate the messages, after the layer has made them; None leaves them as they are."""
+        if self._pass is None:
             return None
-        edge_dim = module.node_dim if isinstance(module, MessagePassing) else -2
-        edge_dim = edge_dim % message.dim()
-        weight = self._aligned(message.size(edge_dim))
-        self._gated = True
-        trailing = message.shape[edge_dim + 1 :]
-        if trailing.numel() != weight.size(1):
-            raise ValueError(
-                f"{type(module).__name__} sends messages of width {trailing.numel()}, the gate has "
-                f"{weight.size(1)} channels; pass channels={trailing.numel()}."
-            )
-        return message * weight.view(weight.size(0), *trailing).to(message.dtype)
-
-    def _aligned(self, num_messages: int) -> Tensor:
-        """Weights in the order of the layer's messages."""
-        assert self._weight is not None
-        assert self._edge_index is not None
-        sent, given, weight = self._sent, self._edge_index, self._weight
-        if sent is given or sent is None:
-            return weight
-        loops = given[0] == given[1]
-        # PyG's layers that add loops first remove existing ones and put theirs last.
-        kept = given[:, ~loops]
-        weight = weight[~loops]
-        added = num_messages - kept.size(1)
-        tail = sent[:, kept.size(1) :]
-        if not torch.compiler.is_compiling() and not (
-            added >= 0 and torch.equal(sent[:, : kept.size(1)], kept) and bool((tail[0] == tail[1]).all())
-        ):
-            if sent.shape == given.shape and torch.equal(sent, given):
-                return self._weight
+        name = type(conv).__name__
+        weight = _aligned(self._pass, name)
+        num_messages, *trailing = message.shape[_edge_dim(conv, message) :]
+        width = torch.Size(trailing).numel()
+        if num_messages != weight.size(0):
             raise TypeError(
-                f"{type(self.conv).__name__} changes the order or number of edges before it sends "
-                "messages, so weights cannot be matched to them; this layer cannot be wrapped."
+                f"{name} sends {num_messages} messages along {weight.size(0)} edges; "
+                "this layer cannot be wrapped."
             )
-        return torch.cat([weight, weight.new_ones(added, weight.size(1))])
-
-    def _refuse_fused(self, edge_index: Any) -> None:
-        sorted_edges = isinstance(edge_index, EdgeIndex) and edge_index.is_sorted
-        if not isinstance(edge_index, Tensor) or edge_index.is_sparse or sorted_edges or (
-            edge_index.layout != torch.strided
-        ):
-            kind = "a sorted EdgeIndex" if sorted_edges else type(edge_index).__name__
-            raise TypeError(
-                f"edge_index is {kind}; PyG then fuses message and aggregation and no message can "
-                "be gated. Pass a plain tensor [2, num_edges] (EdgeIndex.as_tensor(), "
-                "torch_geometric.utils.to_edge_index)."
-            )
-
-    def _refuse_rows(self, edge_index: Tensor, edge_coefficient: Tensor) -> None:
-        if edge_coefficient.size(0) != edge_index.size(1):
+        if width != weight.size(1):
             raise ValueError(
-                f"edge_coefficient has {edge_coefficient.size(0)} rows for {edge_index.size(1)} "
-                "edges; compute it after the last transform that changes edges."
+                f"{name} sends messages of width {width}, the gate has {weight.size(1)} "
+                f"channels; pass channels={width}."
             )
+        self._pass.gated = True
+        return message * weight.view(num_messages, *trailing).to(message.dtype)
+
+
+def _edge_dim(conv: MessagePassing, message: Tensor) -> int:
+    """Dimension of the messages that counts the edges; what follows it are channels."""
+    return int(conv.node_dim) % message.dim()
+
+
+def _num_nodes(x: Any) -> int:
+    """Number of nodes of the features, the larger one of a pair."""
+    parts = x if isinstance(x, tuple | list) else (x,)
+    sizes = [part.size(0) for part in parts if isinstance(part, Tensor)]
+    if not sizes:
+        raise TypeError(f"x is {type(x).__name__}; it must be a tensor or a pair of tensors.")
+    return max(sizes)
+
+
+def _refuse_fused(edge_index: Any) -> None:
+    """Raise TypeError for edges along which PyG may send messages without making them."""
+    is_sorted = isinstance(edge_index, EdgeIndex) and edge_index.is_sorted
+    if isinstance(edge_index, Tensor) and edge_index.layout == torch.strided and not is_sorted:
+        return
+    kind = type(edge_index).__name__
+    if is_sorted:
+        kind = "a sorted EdgeIndex"
+    elif isinstance(edge_index, Tensor):
+        kind = f"a tensor of layout {edge_index.layout}"
+    raise TypeError(
+        f"edge_index is {kind}; PyG then fuses message and aggregation and no message can "
+        "be gated. Pass a plain tensor [2, num_edges] (EdgeIndex.as_tensor(), "
+        "torch_geometric.utils.to_edge_index)."
+    )
+
+
+def _aligned(current: _Pass, name: str) -> Tensor:
+    """Weights in the order of the messages; those of added loops are 1.
+
+    Layers that add loops first remove the ones that exist, and put theirs last.
+    """
+    given, sent, weight = current.given, current.sent, current.weight
+    if sent is given or torch.equal(sent, given):
+        return weight
+    kept = given[0] != given[1]
+    edges = given[:, kept]
+    head, tail = sent[:, : edges.size(1)], sent[:, edges.size(1) :]
+    if not torch.equal(head, edges) or bool((tail[0] != tail[1]).any()):
+        raise TypeError(
+            f"{name} changes the order or number of edges before it sends messages, so weights "
+            "cannot be matched to them; this layer cannot be wrapped."
+        )
+    return torch.cat([weight[kept], weight.new_ones(tail.size(1), weight.size(1))])
 
 
 def coefficient_rows(data: Any, gate: StructuralGate) -> Tensor:
     """Rows of all edges of a data set, for `StructuralGate.fit_statistics`.
 
     Args:
-        data: Tensor [num_edges, C] or an iterable of `Data` with `edge_coefficient`. Where the
-            data name their columns (`coefficient_columns`), the gate is told.
+        data: Tensor [num_edges, C], a `Data` or an iterable of them with `edge_coefficient`. Where
+            the data name their columns (`coefficient_columns`), the gate is told.
         gate: The gate that will read them.
 
+    Shapes:
+        - output: [num_edges of all graphs, C]
+
     Raises:
-        ValueError: if no graph has coefficients.
+        ValueError: if there is no graph, one has no coefficients, their columns differ, or the
+            gate needs others.
     """
     if isinstance(data, Tensor):
         return data
-    graphs: Iterable[Any] = [data] if hasattr(data, "edge_index") and not hasattr(
-        data, "__getitem__"
-    ) else data
-    rows = []
+    graphs: Iterable[BaseData] = [data] if isinstance(data, BaseData) else data
+    rows: list[Tensor] = []
+    columns: set[str] = set()
     for graph in graphs:
-        values = graph.get("edge_coefficient") if isinstance(graph, Mapping) else getattr(
-            graph, "edge_coefficient", None
-        )
-        if values is None:
+        if "edge_coefficient" not in graph:
             raise ValueError(
                 "The data have no edge_coefficient. Load them with "
                 "pre_transform=StructuralCoefficients() (or apply it to each graph)."
             )
-        rows.append(values)
+        rows.append(graph.edge_coefficient)
+        if "coefficient_columns" in graph:
+            names = graph.coefficient_columns
+            # A batch has a list, one entry per graph.
+            columns.update([names] if isinstance(names, str) else names)
     if not rows:
         raise ValueError("The data set is empty; statistics need at least one training graph.")
-    names = getattr(graph, "coefficient_columns", None)
-    if names is not None:
+    if len(columns) > 1:
+        raise ValueError(
+            f"The graphs differ in their coefficient columns: {sorted(columns)}. Compute them "
+            "with one StructuralCoefficients."
+        )
+    for names in columns:
         gate.set_columns(names.split(","))
     return torch.cat(rows)
 
@@ -213,39 +263,44 @@ def coefficient_rows(data: Any, gate: StructuralGate) -> Tensor:
 def message_width(conv: MessagePassing) -> int:
     """Width of a layer's message, found by a trial run on a graph of two nodes.
 
+    The trial runs a copy, on the CPU: the layer, its device (meta too) and the random state stay
+    as they are.
+
     Raises:
         ValueError: if the layer needs more than node features and edges, or its input width is
             unknown.
     """
-    in_channels = getattr(conv, "in_channels", None)
-    if in_channels is None:
-        linear = next((m for m in conv.modules() if isinstance(m, nn.Linear)), None)
-        in_channels = None if linear is None else linear.in_features
-    if isinstance(in_channels, (tuple, list)):
-        in_channels = in_channels[0]
     widths: list[int] = []
 
-    def look(module: nn.Module, inputs: tuple[Any, ...], message: Tensor) -> None:
-        edge_dim = module.node_dim % message.dim()  # type: ignore[operator]
-        widths.append(message.shape[edge_dim + 1 :].numel())
+    def look(trial: MessagePassing, inputs: tuple[Any, ...], message: Tensor) -> None:
+        widths.append(message.shape[_edge_dim(trial, message) + 1 :].numel())
 
-    if in_channels is not None and in_channels > 0:
-        parameter = next(iter(conv.parameters()), torch.empty(0))
-        x = torch.zeros(2, in_channels, dtype=parameter.dtype, device=parameter.device)
-        edge_index = torch.tensor([[0, 1], [1, 0]], device=parameter.device)
-        handle = conv.register_message_forward_hook(look)
-        was_training = conv.training
+    in_channels = _in_channels(conv)
+    if in_channels is not None:
         try:
-            with torch.no_grad():
-                conv.eval()(x, edge_index)
+            with torch.device("cpu"), torch.random.fork_rng(devices=[]), torch.no_grad():
+                # Empty, so that a layer on the meta device can run: only shapes count.
+                trial = copy.deepcopy(conv).to_empty(device="cpu").eval()
+                trial.register_message_forward_hook(look)
+                dtype = next((p.dtype for p in trial.parameters()), None)
+                trial(torch.zeros(2, in_channels, dtype=dtype), torch.tensor([[0, 1], [1, 0]]))
         except Exception:  # any failure has the same remedy, named below
             widths.clear()
-        finally:
-            conv.train(was_training)
-            handle.remove()
     if not widths:
         raise ValueError(
             f"The width of {type(conv).__name__}'s messages could not be found; "
             "pass channels=<width of the message>."
         )
     return widths[0]
+
+
+def _in_channels(conv: MessagePassing) -> int | None:
+    """Width that a layer, or the first linear map inside it, declares; None if none does."""
+    for module in conv.modules():
+        for name in ("in_channels", "in_features"):
+            width = getattr(module, name, None)
+            if isinstance(width, tuple | list):
+                width = width[0]
+            if isinstance(width, int) and width > 0:
+                return width
+    return None

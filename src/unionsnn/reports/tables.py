@@ -33,12 +33,12 @@ def results_table(record: Mapping[str, Any]) -> RenderableType:
         record: The merged record of a run folder.
     """
     report = record["protocol"]["report"]
-    keys = [k for k in _metric_keys(record["repetitions"]) if k != report]
+    keys = [k for k in _validation_keys(record["repetitions"]) if k != report]
     table = Table(title=f"{record['model']} on {record['data']}", title_justify="left")
-    table.add_column("repetition", justify="right")
+    table.add_column("#", justify="right")
     for key in [report, *keys]:
-        table.add_column(key, justify="right")
-    table.add_column("best epoch", justify="right")
+        table.add_column(key, justify="right", no_wrap=True)
+    table.add_column("best", justify="right")
     table.add_column("epochs", justify="right")
     table.add_column("time", justify="right")
     for row in record["repetitions"]:
@@ -78,7 +78,8 @@ def provenance(record: Mapping[str, Any]) -> str:
     """What a reader needs to trust or repeat the number."""
     versions = record["versions"]
     one = versions if isinstance(versions, Mapping) else (versions or [{}])[0]
-    packages = ", ".join(f"{k} {one[k]}" for k in ("unionsnn", "torch", "torch-geometric") if k in one)
+    shown = ("unionsnn", "torch", "torch-geometric")
+    packages = ", ".join(f"{name} {one[name]}" for name in shown if name in one)
     devices = sorted({r["device"] for r in record["repetitions"]})
     parameters = record["parameters"]
     count = f"{parameters:,}" if isinstance(parameters, int) else str(parameters)
@@ -115,11 +116,8 @@ def print_results(record: Mapping[str, Any], console: Console | None = None) -> 
     (console or Console()).print(results_table(record))
 
 
-def _metric_keys(repetitions: Sequence[Mapping[str, Any]]) -> list[str]:
-    keys: list[str] = []
-    for row in repetitions:
-        keys += [k for k in row["metrics"] if k not in keys and not k.startswith("train")]
-    return sorted(keys)
+def _validation_keys(repetitions: Sequence[Mapping[str, Any]]) -> list[str]:
+    return sorted({k for row in repetitions for k in row["metrics"] if k.startswith("val_")})
 
 
 def print_dry_run(plan: Mapping[str, Any], console: Console | None = None) -> None:

@@ -25,10 +25,11 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Progress = Callable[[int, int], Any]
 
-# Estimated nanoseconds: below the first a second thread costs more than it brings, the second is
-# what a chunk should cost, short enough for progress and interrupts.
+# Estimated nanoseconds: below the first a second thread costs more than it brings; a chunk costs
+# between the other two, long against a call, short enough for progress and interrupts.
 _TINY_WORK = 2.0e7
-_CHUNK_WORK = 5.0e7
+_MIN_CHUNK_WORK = 3.0e6
+_MAX_CHUNK_WORK = 5.0e7
 _CHUNKS_PER_THREAD = 16
 
 
@@ -156,10 +157,9 @@ def _single_threaded_blas(graph: SimpleGraph) -> AbstractContextManager[Any]:
 def _plan(graph: SimpleGraph, threads: int | None) -> tuple[IntArray, float]:
     """Cut the edges into chunks of about equal estimated cost; also the cost of all."""
     work = _total_cost(graph.indptr, graph.edges)
-    per_chunk = max(
-        work / (_CHUNKS_PER_THREAD * (threads or available_threads())), _CHUNK_WORK / 16
-    )
-    return _cut(graph.indptr, graph.edges, min(per_chunk, _CHUNK_WORK)), work
+    per_chunk = work / (_CHUNKS_PER_THREAD * (threads or available_threads()))
+    per_chunk = min(max(per_chunk, _MIN_CHUNK_WORK), _MAX_CHUNK_WORK)
+    return _cut(graph.indptr, graph.edges, per_chunk), work
 
 
 @kernel

@@ -146,30 +146,41 @@ def _sorted_rows(
     source: IntArray, target: IntArray, num_nodes: int
 ) -> tuple[IntArray, npt.NDArray[np.int32], IntArray]:
     """Sort edges by (source, target), merge duplicates; slot of each input edge, -1 for loops."""
-    num_edges = source.shape[0]
-    by_target = np.empty(num_edges, np.int64)
-    start = np.zeros(num_nodes + 1, np.int64)
-    for i in range(num_edges):
-        start[target[i] + 1] += 1
-    for node in range(num_nodes):
-        start[node + 1] += start[node]
-    for i in range(num_edges):
-        by_target[start[target[i]]] = i
-        start[target[i]] += 1
-    start[:] = 0
-    for i in range(num_edges):
-        if source[i] != target[i]:
-            start[source[i] + 1] += 1
-    for node in range(num_nodes):
-        start[node + 1] += start[node]
-    order = np.empty(start[num_nodes], np.int64)
-    cursor = start[:num_nodes].copy()
-    for k in range(num_edges):
-        i = by_target[k]
-        if source[i] != target[i]:
-            order[cursor[source[i]]] = i
-            cursor[source[i]] += 1
+    start = _row_starts(source, num_nodes)
+    if _is_sorted(source, target):
+        return _merge_duplicates(source, target, start, np.arange(source.shape[0]))
+    # Two stable counting sorts, the minor key first.
+    by_target = np.empty(source.shape[0], np.int64)
+    cursor = _row_starts(target, num_nodes)
+    for i in range(source.shape[0]):
+        by_target[cursor[target[i]]] = i
+        cursor[target[i]] += 1
+    order = np.empty(source.shape[0], np.int64)
+    cursor = start.copy()
+    for i in by_target:
+        order[cursor[source[i]]] = i
+        cursor[source[i]] += 1
     return _merge_duplicates(source, target, start, order)
+
+
+@kernel
+def _row_starts(nodes: IntArray, num_nodes: int) -> IntArray:
+    start = np.zeros(num_nodes + 1, np.int64)
+    for node in nodes:
+        start[node + 1] += 1
+    for node in range(num_nodes):
+        start[node + 1] += start[node]
+    return start
+
+
+@kernel
+def _is_sorted(source: IntArray, target: IntArray) -> bool:
+    for i in range(1, source.shape[0]):
+        if source[i - 1] > source[i]:
+            return False
+        if source[i - 1] == source[i] and target[i - 1] > target[i]:
+            return False
+    return True
 
 
 @kernel
@@ -186,6 +197,8 @@ def _merge_duplicates(
         last = -1
         for k in range(start[node], start[node + 1]):
             i = order[k]
+            if target[i] == node:
+                continue
             if target[i] != last:
                 last = target[i]
                 indices[filled] = last

@@ -24,8 +24,8 @@ class StopOnNonFinite(Callback):
         for key, value in trainer.callback_metrics.items():
             if not math.isfinite(float(value)):
                 raise NonFiniteLossError(
-                    f"{key} is {float(value)} in epoch {trainer.current_epoch}. Lower optimizer.lr, "
-                    "or look for extreme values in the features."
+                    f"{key} is {float(value)} in epoch {trainer.current_epoch}. Lower "
+                    "optimizer.lr, or look for extreme values in the features."
                 )
 
 

@@ -125,8 +125,11 @@ def _parse(overrides: Sequence[str]) -> list[Override]:
         raise RequestError(
             [f"{first} Overrides are written key=value, such as model=gin or optimizer.lr=0.01."]
         ) from None
-    sweeps = [f"{o.input_line}: several values at once belong to a sweep." for o in parsed
-              if o.is_sweep_override()]
+    sweeps = [
+        f"{o.input_line}: several values at once belong to a sweep."
+        for o in parsed
+        if o.is_sweep_override()
+    ]
     if sweeps:
         raise RequestError(sweeps)
     return parsed
@@ -158,8 +161,10 @@ def _value_fault(override: Override, base: DictConfig, loader: ConfigLoader) -> 
     if override.is_add() or override.is_force_add() or override.is_delete():
         return None
     leaves = dict(_flatten(OmegaConf.to_container(base)))
-    known = set(leaves) | {k.rpartition(".")[0] for k in leaves} | set(
-        loader.get_group_options("", ObjectType.GROUP)
+    known = (
+        set(leaves)
+        | {k.rpartition(".")[0] for k in leaves}
+        | set(loader.get_group_options("", ObjectType.GROUP))
     )
     if key not in known:
         parent = key.rpartition(".")[0]
@@ -211,8 +216,10 @@ def _validated(config: DictConfig, given: set[str]) -> dict[str, Any]:
         checked.model.parameter_budget is not None
     ):
         raise RequestError(
-            ["model.hidden_channels and model.parameter_budget are both given; the budget finds "
-             "the width itself, so give one of them."]
+            [
+                "model.hidden_channels and model.parameter_budget are both given; the budget finds "
+                "the width itself, so give one of them."
+            ]
         )
     return checked.model_dump(by_alias=True)
 

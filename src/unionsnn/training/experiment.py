@@ -33,7 +33,7 @@ from unionsnn.training.callbacks import (
     StopOnNonFinite,
     progress_callbacks,
 )
-from unionsnn.training.config import RequestError, config_hash
+from unionsnn.training.config import RequestError
 from unionsnn.training.protocols import Protocol, make_protocol, metric_mode
 from unionsnn.training.records import RunFolder, environment, write_json
 from unionsnn.training.results import merge
@@ -79,8 +79,10 @@ def check_accelerator(config: Mapping[str, Any]) -> None:
     there = {"gpu": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not there.get(wanted, True):
         raise RequestError(
-            [f"trainer.accelerator is {wanted!r}, but torch {torch.__version__} finds none here; "
-             "type trainer.accelerator=cpu, or install a torch build for your device."]
+            [
+                f"trainer.accelerator is {wanted!r}, but torch {torch.__version__} finds none; "
+                "type trainer.accelerator=cpu, or install a torch build for your device."
+            ]
         )
 
 
@@ -122,7 +124,7 @@ def train_repetition(
         best = None
         callbacks: list[Callback] = [StopOnNonFinite(), curves]
         if protocol.select_on is not None:
-            best = BestWeights(protocol.select_on, metric_mode(protocol.select_on))  # type: ignore[arg-type]
+            best = BestWeights(protocol.select_on, metric_mode(protocol.select_on))
             callbacks.append(best)
         if protocol.stop_on is not None:
             callbacks.append(
@@ -160,7 +162,7 @@ def train_repetition(
     }
 
 
-def evaluate(trainer: pl.Trainer, task: pl.LightningModule, data: GraphDataModule) -> dict[str, float]:
+def evaluate(trainer: pl.Trainer, task: Task, data: GraphDataModule) -> dict[str, float]:
     """Metrics of the restored weights on validation and, once, on test."""
     validation = trainer.validate(task, data.val_dataloader(), verbose=False)[0]
     test = trainer.test(task, data.test_dataloader(), verbose=False)[0]

@@ -16,11 +16,13 @@ from unionsnn.training.records import environment
 def information() -> dict[str, Any]:
     """Versions, devices, folders and the size of the cache, as plain types."""
     root = data_root()
+    allowed = getattr(os, "sched_getaffinity", None)
+    cores = len(allowed(0)) if allowed else os.cpu_count()
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return {
         **environment(),
         "devices": {
-            "cpu": f"{len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} cores",
+            "cpu": f"{cores} cores",
             "gpu": gpus,
             "mps": torch.backends.mps.is_available(),
         },

@@ -5,31 +5,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-from typing import Protocol as TypingProtocol
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unionsnn.data.arrays import DataError
+from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.splits import Split, read_index_files, stratified_k_fold
 from unionsnn.training.schema import METRICS
 from unionsnn.training.statistics import Summary, summarize_folds, summarize_seeds
 
 
-class SplittableData(TypingProtocol):
-    """What a protocol needs to know of a data set."""
-
-    name: str
-    num_graphs: int
-    targets: NDArray[Any]
-
-    def default_split(self, generator: np.random.Generator) -> Split:
-        """Draw or return the data set's own split."""
-        ...
-
-
-def metric_mode(key: str) -> str:
+def metric_mode(key: str) -> Literal["min", "max"]:
     """Return ``min`` or ``max`` for a key such as val_loss."""
     return METRICS[key.partition("_")[2]]
 
@@ -58,7 +45,7 @@ class Protocol(ABC):
         """Number of repetitions."""
 
     @abstractmethod
-    def splits(self, data: SplittableData, seed: int) -> list[Split]:
+    def splits(self, data: GraphDataModule, seed: int) -> list[Split]:
         """One split for each repetition."""
 
     @abstractmethod
@@ -90,7 +77,7 @@ class Holdout(Protocol):
         """One."""
         return 1
 
-    def splits(self, data: SplittableData, seed: int) -> list[Split]:
+    def splits(self, data: GraphDataModule, seed: int) -> list[Split]:
         """The data set's own split, or a stratified 8:1:1 drawn from `seed`."""
         split = data.default_split(np.random.default_rng(np.random.SeedSequence(seed)))
         return [split] * self.num_repetitions
@@ -124,7 +111,7 @@ class CrossValidation(Protocol):
         """Number of folds."""
         return self.folds
 
-    def splits(self, data: SplittableData, seed: int) -> list[Split]:
+    def splits(self, data: GraphDataModule, seed: int) -> list[Split]:
         """Stratified folds drawn from `seed`, or read from index files.
 
         Raises:
@@ -134,7 +121,7 @@ class CrossValidation(Protocol):
         if self.split_folder is None:
             generator = np.random.default_rng(np.random.SeedSequence(seed))
             return stratified_k_fold(data.targets, self.folds, generator=generator)
-        stem = getattr(data, "tu_name", data.name)
+        stem = data.split_name
         splits = read_index_files(self.split_folder, stem, data.num_graphs)
         if len(splits) != self.folds:
             raise DataError(

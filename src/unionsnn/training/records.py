@@ -132,8 +132,10 @@ class RunFolder:
             if config_hash(held) != config_hash(self.config):
                 keys = ", ".join(differing_keys(held, self.config))
                 raise RequestError(
-                    [f"{self.path} holds another experiment; it differs in {keys}. Give another "
-                     "run_dir, or leave it out."]
+                    [
+                        f"{self.path} holds another experiment; it differs in {keys}. Give another "
+                        "run_dir, or leave it out."
+                    ]
                 )
         else:
             write_json(path, self.config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -9,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 PositiveInt = Annotated[int, Field(ge=1)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 
-METRICS = {
+METRICS: Mapping[str, Literal["min", "max"]] = {
     "accuracy": "max",
     "mae": "min",
     "loss": "min",
@@ -43,9 +44,7 @@ class DataSchema(_OpenSection):
     @model_validator(mode="after")
     def _names(self) -> Self:
         if self.metric not in METRICS:
-            raise ValueError(
-                f"data.metric is {self.metric!r}; allowed are {', '.join(METRICS)}."
-            )
+            raise ValueError(f"data.metric is {self.metric!r}; allowed are {', '.join(METRICS)}.")
         allowed = ("labels", "attributes", "both", "degree", "constant")
         if self.features not in allowed:
             raise ValueError(
@@ -67,7 +66,7 @@ class ModelSchema(_OpenSection):
 
 
 class GateSchema(_Section):
-    """A preset of `StructuralGate` and the choices that replace its own; null keeps the preset's."""
+    """A preset of `StructuralGate` and choices that replace its own; null keeps the preset's."""
 
     preset: Literal["paper", "authors-code", "default"] | None
     features: list[Literal["raw", "normalized", "excess", "cyclomatic"]] | None = None
@@ -166,9 +165,9 @@ class ConfigSchema(_Section):
             if given is None and protocol.name == "cross_validation_paper":
                 continue
             if given not in validation:
+                why = "the test set must not choose; " if given in test else ""
                 raise ValueError(
-                    f"protocol.{key} is {given!r}; {'the test set must not choose; ' * (given in test)}"
-                    f"allowed are {', '.join(validation)}."
+                    f"protocol.{key} is {given!r}; {why}allowed are {', '.join(validation)}."
                 )
         if protocol.report not in test:
             raise ValueError(
@@ -176,8 +175,7 @@ class ConfigSchema(_Section):
             )
         if protocol.curve is not None and protocol.curve not in validation + test:
             raise ValueError(
-                f"protocol.curve is {protocol.curve!r}; allowed are "
-                f"{', '.join(validation + test)}."
+                f"protocol.curve is {protocol.curve!r}; allowed are {', '.join(validation + test)}."
             )
         return self
 
@@ -195,7 +193,5 @@ class ConfigSchema(_Section):
         count = self.protocol.folds or self.protocol.seeds or 1
         beyond = [i for i in self.protocol.only or [] if i >= count]
         if beyond:
-            raise ValueError(
-                f"protocol.only names {beyond}; the repetitions are 0 to {count - 1}."
-            )
+            raise ValueError(f"protocol.only names {beyond}; the repetitions are 0 to {count - 1}.")
         return self

@@ -8,7 +8,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
-from torchmetrics import MeanAbsoluteError, MeanMetric, Metric
+from torchmetrics import MeanAbsoluteError, Metric
 from torchmetrics.classification import MulticlassAccuracy
 
 
@@ -35,10 +35,9 @@ class Task(pl.LightningModule):
         self.lr = lr
         self.weight_decay = weight_decay
         # Two of each: validation and test may run in the same loop.
-        self.metrics = nn.ModuleDict(
-            {f"{part}_{self.metric_name}": self.make_metric(num_outputs) for part in PARTS}
+        self.metrics: Mapping[str, Metric] = nn.ModuleDict(  # type: ignore[assignment]
+            {part: self.make_metric(num_outputs) for part in ("val", "test")}
         )
-        self.losses = nn.ModuleDict({f"{part}_loss": MeanMetric() for part in PARTS})
 
     def make_metric(self, num_outputs: int) -> Metric:
         """Return the metric that the task is judged by."""
@@ -79,22 +78,16 @@ class Task(pl.LightningModule):
 
     def _evaluate(self, batch: Data, part: str) -> None:
         output, target = self.select(self(batch), batch, part)
-        name = f"{part}_{self.metric_name}"
-        self.metrics[name].update(self.prediction(output), target)  # type: ignore[operator]
-        self.losses[f"{part}_loss"].update(self.loss(output, target), len(target))  # type: ignore[operator]
-        for key, metric in ((name, self.metrics[name]), (f"{part}_loss", self.losses[f"{part}_loss"])):
-            self.log(
-                key,
-                metric,  # type: ignore[arg-type]
-                on_step=False,
-                on_epoch=True,
-                batch_size=len(target),
-                add_dataloader_idx=False,
-            )
-
-    def prediction(self, output: Tensor) -> Tensor:
-        """What the metric compares with the target."""
-        return output
+        metric = self.metrics[part]
+        metric.update(output, target)
+        # The loss is averaged by Lightning, weighted with the batch's rows.
+        self.log_dict(
+            {f"{part}_{self.metric_name}": metric, f"{part}_loss": self.loss(output, target)},
+            on_step=False,
+            on_epoch=True,
+            batch_size=len(target),
+            add_dataloader_idx=False,
+        )
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Adam, fused where the device has it."""
@@ -102,9 +95,6 @@ class Task(pl.LightningModule):
         return torch.optim.Adam(
             self.parameters(), lr=self.lr, weight_decay=self.weight_decay, fused=fused
         )
-
-
-PARTS = ("val", "test")
 
 
 class GraphClassification(Task):

@@ -26,6 +26,8 @@ class UnionConv(MessagePassing):
         input_linear: Whether a linear map comes before message and self term, as in the authors'
             code.
 
+    Without the linear map it is `UnionPlugin` on PyG's ``GINConv(mlp, train_eps=True)``.
+
     Shapes:
         - x: [num_nodes, gate.channels]
         - edge_index: [2, num_edges]
@@ -59,4 +61,4 @@ class UnionConv(MessagePassing):
 
     def message(self, x_j: Tensor, weight: Tensor) -> Tensor:
         """Gated features of the senders, [num_edges, channels]."""
-        return weight * x_j
+        return weight.to(x_j.dtype) * x_j

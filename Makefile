@@ -1,0 +1,48 @@
+# Targets for a fresh clone; `make` alone lists them.
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install train test test-slow lint format wheel clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@echo '  Arguments of a command are passed on by ARGS, such as make train ARGS="model=gin".'
+
+install: $(STAMP) ## Make .venv and install the package with its development tools
+
+# torch first: the release that is pinned, whatever build of it the machine offers.
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
+	$(BIN)/python -m pip install --quiet --editable ".[dev]" --constraint constraints.txt
+	@touch $(STAMP)
+
+train: $(STAMP) ## Train the default experiment, or another with ARGS="data=mutag model=gin"
+	$(BIN)/unionsnn train $(ARGS)
+
+test: $(STAMP) ## Run the tests; one of them with ARGS="tests/nn -k gate"
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(ARGS)
+
+test-slow: $(STAMP) ## Run the long tests, some of them on real data
+	$(BIN)/python -m pytest -m slow $(ARGS)
+
+lint: $(STAMP) ## Check style, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP) ## Rewrite the code in the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+wheel: $(STAMP) ## Build the wheel into dist/
+	$(BIN)/python -m build --wheel
+
+clean: ## Delete what the tools above left behind, but not .venv
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

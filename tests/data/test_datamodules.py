@@ -1,0 +1,182 @@
+"""Data modules: caches, features, batches, and files that are wrong."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tu_files import write_tu
+
+from unionsnn.data import datamodules
+from unionsnn.data.arrays import DataError
+from unionsnn.data.datamodules import CyclesDataModule, TUDataModule
+from unionsnn.data.splits import Split
+from unionsnn.structure import CoefficientSpec
+
+SPEC = CoefficientSpec(quantities=("a", "a_tree", "nodes", "edges"))
+
+
+def tu(tmp_path: Path, **options: Any) -> TUDataModule:
+    arguments = {"name": "toy", "tu_name": "TOY", "root": tmp_path / "root", "mirror": tmp_path}
+    return TUDataModule(**{**arguments, "offline": True, **options})
+
+
+def everything(data: TUDataModule) -> Split:
+    indices = np.arange(data.num_graphs)
+    return Split(train=indices[:30], validation=indices[30:35], test=indices[35:])
+
+
+def test_batches_carry_the_rows_of_their_own_edges(tmp_path: Path) -> None:
+    write_tu(tmp_path, "TOY")
+    data = tu(tmp_path, spec=SPEC, batch_size=7)
+    data.split = everything(data)
+    batch = next(iter(data.val_dataloader()))
+    rows = SPEC.compute(batch.edge_index.numpy(), batch.num_nodes)
+    np.testing.assert_allclose(batch.edge_coefficient.numpy(), rows, rtol=1e-6)
+    assert batch.y.tolist() == [i % 2 for i in range(30, 35)]
+    assert data.part_coefficient("train").shape[1] == 4
+
+
+def test_training_batches_are_shuffled_by_the_given_generator_alone(tmp_path: Path) -> None:
+    write_tu(tmp_path, "TOY")
+    data = tu(tmp_path, batch_size=7)
+    data.split = everything(data)
+    orders = []
+    for seed, noise in ((1, 5), (1, 6), (2, 5)):
+        torch.manual_seed(noise)
+        data.generator = torch.Generator().manual_seed(seed)
+        orders.append([batch.x.sum().item() for batch in data.train_dataloader()])
+    assert orders[0] == orders[1]
+    assert orders[0] != orders[2]
+
+
+@pytest.mark.parametrize(
+    ("features", "width"), [("labels", 3), ("attributes", 2), ("both", 5), ("constant", 1)]
+)
+def test_node_features_are_those_that_the_config_names(
+    tmp_path: Path, features: str, width: int
+) -> None:
+    write_tu(tmp_path, "TOY", attributes=2)
+    data = tu(tmp_path, features=features)
+    assert data.num_features == width
+    assert data.num_outputs == 2
+
+
+def test_degree_features_are_one_hot_degrees(tmp_path: Path) -> None:
+    write_tu(tmp_path, "TOY")
+    data = tu(tmp_path, features="degree")
+    for graph in list(data.graphs)[:5]:
+        degree = torch.bincount(graph.edge_index[1], minlength=graph.num_nodes)
+        assert torch.equal(graph.x.argmax(dim=1), degree)
+        assert torch.equal(graph.x.sum(dim=1), torch.ones(graph.num_nodes))
+
+
+def test_features_that_the_set_lacks_name_the_others(tmp_path: Path) -> None:
+    write_tu(tmp_path, "TOY", labels=False)
+    with pytest.raises(DataError, match=r"no node labels; choose data\.features=attributes"):
+        _ = tu(tmp_path).graphs
+    with pytest.raises(DataError, match=r"no node attributes; choose data\.features=labels"):
+        _ = tu(tmp_path, features="attributes").graphs
+
+
+def test_processed_graphs_are_read_again_and_follow_the_raw_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tu(tmp_path, "TOY")
+    first = tu(tmp_path).dataset_id
+
+    def fail(self: object) -> None:
+        raise AssertionError("the raw archive was read again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TUDataModule, "read", fail)
+        assert tu(tmp_path).dataset_id == first
+    write_tu(tmp_path, "TOY", seed=1)
+    fresh = tu(tmp_path, root=tmp_path / "other").dataset_id
+    assert fresh != first
+
+
+def test_a_damaged_cache_is_made_anew_with_one_warning(tmp_path: Path) -> None:
+    write_tu(tmp_path, "TOY")
+    expected = tu(tmp_path, spec=SPEC).graphs[3].edge_coefficient
+    for folder in ("processed", "coefficients"):
+        for path in (tmp_path / "root" / folder).rglob("*"):
+            if path.is_file() and path.suffix != ".lock":
+                content = bytearray(path.read_bytes())
+                content[len(content) // 2] ^= 0xFF
+                path.write_bytes(bytes(content))
+        with pytest.warns(UserWarning) as caught:
+            again = tu(tmp_path, spec=SPEC).graphs[3].edge_coefficient
+        assert len(caught) == 1
+        assert torch.equal(again, expected)
+    assert torch.equal(tu(tmp_path, spec=SPEC).graphs[3].edge_coefficient, expected)
+
+
+def test_a_truncated_archive_is_refused_and_the_next_call_works(tmp_path: Path) -> None:
+    path = write_tu(tmp_path, "TOY")
+    good = path.read_bytes()
+    path.write_bytes(good[: len(good) // 2])
+    with pytest.warns(UserWarning, match="not a sound zip"), pytest.raises(DataError, match="TOY"):
+        _ = tu(tmp_path).arrays
+    path.write_bytes(good)
+    assert tu(tmp_path).num_graphs == 40
+
+
+def test_an_archive_that_climbs_out_of_its_folder_is_refused(tmp_path: Path) -> None:
+    path = write_tu(tmp_path, "TOY")
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("../escaped.txt", "x")
+    with pytest.warns(UserWarning, match="escaped"), pytest.raises(DataError, match="TOY"):
+        _ = tu(tmp_path).arrays
+    assert not (tmp_path / "escaped.txt").exists()
+    write_tu(tmp_path, "TOY")
+    assert tu(tmp_path).num_graphs == 40
+
+
+def test_labels_of_the_wrong_length_are_refused_by_file(tmp_path: Path) -> None:
+    path = write_tu(tmp_path, "TOY")
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members["TOY/TOY_graph_labels.txt"] = b"0\n1\n"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    with pytest.raises(DataError, match=r"TOY_graph_labels\.txt"):
+        _ = tu(tmp_path).arrays
+
+
+def test_a_mirror_without_the_file_names_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="TOY") as refusal:
+        _ = tu(tmp_path).arrays
+    assert "UNIONSNN_MIRROR" in str(refusal.value)
+
+
+def test_generated_graphs_are_kept_and_split_by_pairs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {
+        "name": "4cycles",
+        "root": tmp_path,
+        "features": "constant",
+        "length": 4,
+        "variant": "matched",
+        "num_train": 21,
+        "num_validation": 4,
+        "num_test": 6,
+    }
+    data = CyclesDataModule(**options)
+    split = data.default_split(np.random.default_rng(0))
+    assert [len(part) for part in split.parts().values()] == [20, 4, 6]
+    assert data.num_graphs == 30
+    monkeypatch.setattr(datamodules, "generate_cycles", None)
+    assert CyclesDataModule(**options).dataset_id == data.dataset_id
+
+
+def test_loaders_without_a_split_say_so(tmp_path: Path) -> None:
+    write_tu(tmp_path, "TOY")
+    with pytest.raises(RuntimeError, match=r"assign data\.split"):
+        tu(tmp_path).train_dataloader()

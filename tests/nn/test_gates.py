@@ -1,0 +1,466 @@
+"""StructuralGate against formulas written out edge by edge."""
+
+from __future__ import annotations
+
+import copy
+import io
+import math
+import pickle
+
+import pytest
+import torch
+from graphs import cycle, graph, random_graphs, star
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+
+from unionsnn import CoefficientSpec, StructuralCoefficients, StructuralGate
+
+COLUMNS = ("a_r1", "a_tree_r1", "nodes_r1", "edges_r1")
+PRESETS = ("paper", "authors-code", "default")
+
+
+@pytest.fixture
+def batch() -> Data:
+    """Several random graphs with at least one isolated node among them, in float64."""
+    graphs = random_graphs(8, torch.Generator().manual_seed(0))
+    return Batch.from_data_list([*graphs, graph([(0, 1), (1, 2)], 5, channels=3)]).to(
+        torch.float64, "edge_coefficient", "x"
+    )
+
+
+def make(preset: str, channels: int = 4, seed: int = 0, **overrides: object) -> StructuralGate:
+    torch.manual_seed(seed)
+    return StructuralGate.preset(preset, channels, columns=COLUMNS, **overrides).double()
+
+
+def fitted(preset: str, data: Data, channels: int = 4, **overrides: object) -> StructuralGate:
+    return make(preset, channels, **overrides).fit_statistics(data.edge_coefficient)
+
+
+def apply(gate: StructuralGate, data: Data) -> Tensor:
+    return gate(data.edge_coefficient, data.edge_index, data.num_nodes)
+
+
+def with_loops(data: Data, nodes: list[int]) -> Data:
+    """Put a self loop of each node between the other edges, with the row 0 that it has."""
+    loops = torch.tensor([nodes, nodes])
+    edges = torch.cat([loops[:, :1], data.edge_index, loops[:, 1:]], dim=1)
+    rows = data.edge_coefficient
+    zeros = rows.new_zeros(len(nodes), rows.size(1))
+    return Data(
+        x=data.x,
+        edge_index=edges,
+        edge_coefficient=torch.cat([zeros[:1], rows, zeros[1:]]),
+        num_nodes=data.num_nodes,
+    )
+
+
+def normalized(data: Data, over: str) -> list[float]:
+    """a_vu divided by the sum over the neighbours of receiver or sender, edge by edge."""
+    a = data.edge_coefficient[:, 0].tolist()
+    ends = data.edge_index.tolist()[1 if over == "receiver" else 0]
+    return [a[e] / sum(a[f] for f in range(len(a)) if ends[f] == ends[e]) for e in range(len(a))]
+
+
+def mlp(gate: StructuralGate, inputs: list[list[float]], slope: float) -> list[list[float]]:
+    """Apply the gate's MLP, Linear or Linear - LeakyReLU - Linear, written out."""
+    layers = [m for m in gate.mlp.modules() if isinstance(m, torch.nn.Linear)]
+    rows = inputs
+    for depth, layer in enumerate(layers):
+        W, b = layer.weight.tolist(), layer.bias.tolist()
+        rows = [
+            [sum(w * v for w, v in zip(W[c], row, strict=True)) + b[c] for c in range(len(b))]
+            for row in rows
+        ]
+        if depth + 1 < len(layers):
+            rows = [[v if v > 0 else slope * v for v in row] for row in rows]
+    return rows
+
+
+def softmax_over(rows: list[list[float]], groups: list[int]) -> list[list[float]]:
+    """Softmax per channel among the rows of the same group."""
+    return [
+        [
+            math.exp(value)
+            / sum(math.exp(rows[f][c]) for f in range(len(rows)) if groups[f] == groups[e])
+            for c, value in enumerate(row)
+        ]
+        for e, row in enumerate(rows)
+    ]
+
+
+def test_paper_is_equation_4(batch: Data) -> None:
+    gate = make("paper")
+    scores = mlp(gate, [[value] for value in normalized(batch, "receiver")], slope=0.0)
+    expected = softmax_over(scores, batch.edge_index[1].tolist())
+    torch.testing.assert_close(apply(gate, batch), torch.tensor(expected, dtype=torch.float64))
+
+
+def test_paper_sums_to_one_over_the_neighbours_of_the_receiver(batch: Data) -> None:
+    weight = apply(make("paper"), batch)
+    total = torch.zeros(batch.num_nodes, 4, dtype=torch.float64)
+    total.index_add_(0, batch.edge_index[1], weight)
+    has_neighbours = torch.zeros(batch.num_nodes, 1, dtype=torch.float64)
+    has_neighbours[batch.edge_index[1]] = 1
+    torch.testing.assert_close(total, has_neighbours.expand(-1, 4))
+
+
+def test_authors_code_is_its_formula(batch: Data) -> None:
+    gate = make("authors-code")
+    scores = mlp(gate, [[value + 1] for value in normalized(batch, "sender")], slope=0.2)
+    expected = softmax_over(scores, [0] * batch.num_edges)
+    torch.testing.assert_close(apply(gate, batch), 1 + torch.tensor(expected, dtype=torch.float64))
+
+
+def test_default_is_one_plus_a_linear_map_of_standardised_features(batch: Data) -> None:
+    gate = fitted("default", batch)
+    a, tree, nodes, edges = batch.edge_coefficient.t().tolist()
+    columns = [
+        a,
+        [t - s for t, s in zip(tree, a, strict=True)],
+        [m - n + 1 for m, n in zip(edges, nodes, strict=True)],
+    ]
+    standardised = []
+    for values in columns:
+        mean = sum(values) / len(values)
+        std = math.sqrt(sum((v - mean) ** 2 for v in values) / len(values))
+        standardised.append([(v - mean) / std for v in values])
+    expected = mlp(gate, [list(row) for row in zip(*standardised, strict=True)], slope=0.0)
+    torch.testing.assert_close(apply(gate, batch), 1 + torch.tensor(expected, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("normalization", ["neighborhood", "batch", "none"])
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_every_feature_under_every_normalisation(
+    batch: Data, normalization: str, residual: bool, layers: int
+) -> None:
+    gate = fitted(
+        "default",
+        batch,
+        features=("cyclomatic", "normalized", "raw", "excess"),
+        normalization=normalization,
+        residual=residual,
+        layers=layers,
+        negative_slope=0.1,
+        normalize_over="sender",
+        offset=0.5,
+    )
+    a, tree, nodes, edges = batch.edge_coefficient.t()
+    share = torch.tensor(normalized(batch, "sender"), dtype=torch.float64)
+    raw = {"cyclomatic": edges - nodes + 1, "raw": a, "excess": tree - a}
+    scaled = {k: (v - v.mean()) / v.std(correction=0) for k, v in raw.items()}
+    inputs = [scaled["cyclomatic"], share + 0.5, scaled["raw"], scaled["excess"]]
+    expected = mlp(gate, torch.stack(inputs, dim=1).tolist(), slope=0.1)
+    if normalization != "none":
+        receivers = batch.edge_index[1].tolist()
+        groups = receivers if normalization == "neighborhood" else [0] * batch.num_edges
+        expected = softmax_over(expected, groups)
+    torch.testing.assert_close(
+        apply(gate, batch), residual + torch.tensor(expected, dtype=torch.float64)
+    )
+
+
+def test_several_radii_have_features_of_their_own_whatever_the_order() -> None:
+    rows = torch.tensor([[1.0, 10.0], [3.0, 40.0], [8.0, 20.0]], dtype=torch.float64)
+    edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
+    outputs = []
+    for radius in ([1, 2], [2, 1]):
+        torch.manual_seed(0)
+        gate = StructuralGate(3, features=("raw",), radius=radius).double().fit_statistics(rows)
+        assert gate.columns == ("a_r1", "a_r2")
+        torch.testing.assert_close(gate.feature_mean, rows.mean(dim=0))
+        torch.testing.assert_close(gate.feature_std, rows.std(dim=0, correction=0))
+        outputs.append(gate(rows, edge_index, 3))
+    standardised = (rows - rows.mean(dim=0)) / rows.std(dim=0, correction=0)
+    expected = 1 + standardised @ gate.mlp.weight.t() + gate.mlp.bias
+    torch.testing.assert_close(outputs[0], expected)
+    assert torch.equal(outputs[0], outputs[1])
+
+
+def test_columns_are_found_by_name(batch: Data) -> None:
+    gate = fitted("default", batch)
+    turned = copy.deepcopy(gate)
+    turned.set_columns(("edges_r1", "unused", "a_tree_r1", "nodes_r1", "a_r1"))
+    a, tree, nodes, edges = batch.edge_coefficient.t()
+    rows = torch.stack([edges, torch.full_like(a, 1e9), tree, nodes, a], dim=1)
+    assert torch.equal(turned(rows, batch.edge_index, batch.num_nodes), apply(gate, batch))
+
+
+def test_required_columns_are_those_that_the_features_use() -> None:
+    assert StructuralGate.preset("paper", 1).required_columns == ("a_r1",)
+    assert StructuralGate.preset("authors-code", 1).required_columns == ("a_r1",)
+    assert StructuralGate.preset("default", 1).required_columns == COLUMNS
+    several = StructuralGate(1, features=("cyclomatic", "normalized"), radius=[1, 3])
+    assert several.required_columns == (
+        "a_r1", "nodes_r1", "edges_r1", "a_r3", "nodes_r3", "edges_r3",
+    )  # fmt: skip
+
+
+def test_self_loops_do_not_count_in_the_statistics(batch: Data) -> None:
+    plain, looped = fitted("default", batch), fitted("default", with_loops(batch, [0, 3, 4]))
+    assert torch.equal(plain.feature_mean, looped.feature_mean)
+    assert torch.equal(plain.feature_std, looped.feature_std)
+
+
+def test_a_constant_feature_is_centred_and_not_blown_up() -> None:
+    """On trees excess and cyclomatic number are 0 but for rounding, in training and later."""
+    trees = Batch.from_data_list([graph(star(k), k + 1) for k in (1, 2, 5)])
+    rows = trees.edge_coefficient
+    noisy = rows.clone()
+    noisy[:, 1] = noisy[:, 0] * (1 + 1e-7 * (-1.0) ** torch.arange(len(rows)))
+    assert (noisy[:, 1] - noisy[:, 0]).std() > 0
+    gate = StructuralGate.preset("default", 2, columns=COLUMNS).fit_statistics(noisy)
+    assert gate.feature_std[1:].tolist() == [1.0, 1.0]
+    assert gate.feature_std[0] == pytest.approx(float(rows[:, 0].std(correction=0)), rel=1e-6)
+    cycles = graph(cycle(4), 4)
+    ones, rings = gate._features(cycles.edge_coefficient, cycles.edge_index, 4)[:, 1:].t()
+    torch.testing.assert_close(ones, cycles.edge_coefficient[:, 1] - cycles.edge_coefficient[:, 0])
+    assert rings.tolist() == [1.0] * 8
+
+
+def test_statistics_are_fitted_anew(batch: Data) -> None:
+    gate = fitted("default", batch)
+    other = batch.edge_coefficient[:7] * 3
+    assert gate.fit_statistics(other) is gate
+    fresh = make("default").fit_statistics(other)
+    assert torch.equal(gate.feature_mean, fresh.feature_mean)
+    assert torch.equal(gate.feature_std, fresh.feature_std)
+    gate.fit_statistics(other[:0])
+    assert gate.fitted
+    assert gate.feature_mean.tolist() == [0.0] * 3
+    assert gate.feature_std.tolist() == [1.0] * 3
+
+
+def test_reset_parameters_keeps_the_statistics(batch: Data) -> None:
+    gate = fitted("default", batch)
+    before = copy.deepcopy(gate.state_dict())
+    gate.reset_parameters()
+    after = gate.state_dict()
+    assert {k for k in before if not torch.equal(before[k], after[k])} == {
+        "mlp.weight",
+        "mlp.bias",
+    }
+
+
+def test_without_statistics_the_error_names_the_call(batch: Data) -> None:
+    with pytest.raises(RuntimeError, match=r"no statistics\. Call fit_statistics\(columns\)"):
+        apply(make("default"), batch)
+    for preset in ("paper", "authors-code"):
+        assert not make(preset).needs_statistics
+        assert torch.isfinite(apply(make(preset), batch)).all()
+
+
+def test_a_missing_column_is_named() -> None:
+    message = r"\['nodes_r1', 'edges_r1'\] are missing from \['a_r1', 'a_tree_r1'\]"
+    with pytest.raises(ValueError, match=message) as error:
+        StructuralGate.preset("default", 2, columns=("a_r1", "a_tree_r1"))
+    remedy = str(error.value).split("Compute them with ")[1].rstrip(".")
+    names = {
+        "CoefficientSpec": CoefficientSpec,
+        "StructuralCoefficients": StructuralCoefficients,
+    }
+    columns = eval(remedy, names).spec.columns
+    StructuralGate.preset("default", 2, columns=columns)
+
+
+@pytest.mark.parametrize("shape", [(5,), (5, 3), (5, 5)])
+def test_a_wrong_width_is_refused(shape: tuple[int, ...]) -> None:
+    gate = make("default")
+    message = r"has the shape \[5.*must be \[num_edges, 4\].*set_columns"
+    with pytest.raises(ValueError, match=message):
+        gate.fit_statistics(torch.ones(shape))
+    with pytest.raises(ValueError, match=message):
+        gate(torch.ones(shape), torch.zeros(2, 5, dtype=torch.long), 5)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 7])
+def test_rows_that_do_not_fit_the_edges_are_refused(batch: Data, rows: int) -> None:
+    gate = fitted("default", batch)
+    with pytest.raises(ValueError, match=f"edge_coefficient has {rows} rows for 4 edges"):
+        gate(batch.edge_coefficient[:rows], batch.edge_index[:, :4], batch.num_nodes)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_statistics_of_what_is_not_finite_are_refused(batch: Data, value: float) -> None:
+    rows = batch.edge_coefficient.clone()
+    rows[3, 2] = value
+    gate = make("default")
+    with pytest.raises(ValueError, match="contain NaN or infinity"):
+        gate.fit_statistics(rows)
+    assert not gate.fitted
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"channels": 0}, "channels is 0; it must be at least 1"),
+        ({"layers": 3}, r"layers is 3; allowed are 1 \(linear\) and 2"),
+        ({"features": ()}, "features is empty; name at least one of raw, normalized"),
+        ({"features": ("cyclic",)}, "A gate's feature is 'cyclic'.*Did you mean 'cyclomatic'"),
+        ({"normalization": "neighbourhood"}, "Did you mean 'neighborhood'"),
+        ({"normalize_over": "reciever"}, "Did you mean 'receiver'"),
+        ({"radius": 2}, r"'excess' is defined at radius 1 only, radius is \[2\]; use 'cyclomatic'"),
+        ({"radius": [1, 2]}, r"'excess' is defined at radius 1 only, radius is \[1, 2\]"),
+        ({"radius": []}, r"radius is \[\]; it must be one or several numbers from 1"),
+        ({"radius": 0}, "radius is 0; it must be one or several numbers from 1"),
+    ],
+)
+def test_a_choice_that_is_not_allowed_is_refused(
+    arguments: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        StructuralGate(**{"channels": 4, **arguments})  # type: ignore[arg-type]
+
+
+def test_an_unknown_preset_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ValueError, match="preset is 'papers'; allowed are.*Did you mean 'paper'"):
+        StructuralGate.preset("papers", 4)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_self_loop_has_the_weight_one_and_changes_no_other(batch: Data, preset: str) -> None:
+    """Node 4 of the last graph has no other edge."""
+    lonely = batch.num_nodes - 1
+    assert lonely not in batch.edge_index
+    gate = fitted(preset, batch)
+    looped = with_loops(batch, [0, lonely, 2])
+    weight = apply(gate, looped)
+    loops = looped.edge_index[0] == looped.edge_index[1]
+    assert torch.equal(weight[loops], torch.ones(3, 4, dtype=torch.float64))
+    torch.testing.assert_close(weight[~loops], apply(gate, batch))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("nodes", [[0, 1], [1, 1]])
+def test_gradients_are_finite_where_all_edges_are_loops(preset: str, nodes: list[int]) -> None:
+    gate = make(preset).fit_statistics(torch.ones(1, 4))
+    rows = torch.zeros(2, 4, dtype=torch.float64, requires_grad=True)
+    weight = gate(rows, torch.tensor([nodes, nodes]), 3)
+    assert torch.equal(weight, torch.ones(2, 4, dtype=torch.float64))
+    weight.sum().backward()
+    for gradient in [rows.grad, *(p.grad for p in gate.parameters())]:
+        assert gradient is not None
+        assert torch.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_gradients_reach_the_mlp_beside_loops(batch: Data, preset: str) -> None:
+    gate = fitted(preset, batch)
+    looped = with_loops(batch, [0, batch.num_nodes - 1])
+    (apply(gate, looped) ** 2).sum().backward()
+    for parameter in gate.parameters():
+        assert parameter.grad is not None
+        assert torch.isfinite(parameter.grad).all()
+    assert any(bool((p.grad != 0).any()) for p in gate.parameters() if p.grad is not None)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("num_nodes", [0, 3])
+def test_no_edges(preset: str, num_nodes: int) -> None:
+    gate = make(preset).fit_statistics(torch.ones(1, 4))
+    rows = torch.zeros(0, 4, dtype=torch.float64)
+    weight = gate(rows, torch.zeros(2, 0, dtype=torch.long), num_nodes)
+    assert weight.shape == (0, 4)
+    weight.sum().backward()
+
+
+@pytest.mark.parametrize("preset", ["paper", "default"])
+def test_a_graph_does_not_depend_on_its_batch(batch: Data, preset: str) -> None:
+    gate = fitted(preset, batch)
+    together = apply(gate, batch)
+    graphs = batch.to_data_list()
+    alone = [apply(gate, data) for data in graphs]
+    torch.testing.assert_close(torch.cat(alone), together, rtol=1e-12, atol=1e-12)
+
+
+def test_with_authors_code_a_graph_depends_on_its_batch(batch: Data) -> None:
+    """A known trap of the authors' code: its softmax runs over all edges of the batch."""
+    gate = make("authors-code")
+    ring = graph(cycle(4), 4, channels=3).to(torch.float64, "edge_coefficient", "x")
+    alone = apply(gate, ring)
+    torch.testing.assert_close(alone, torch.full_like(alone, 1 + 1 / 8))
+    together = apply(gate, Batch.from_data_list([ring, ring]))
+    torch.testing.assert_close(together, torch.full_like(together, 1 + 1 / 16))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_order_of_edges_is_of_no_matter(batch: Data, preset: str) -> None:
+    gate = fitted(preset, batch)
+    order = torch.randperm(batch.num_edges, generator=torch.Generator().manual_seed(1))
+    shuffled = gate(batch.edge_coefficient[order], batch.edge_index[:, order], batch.num_nodes)
+    torch.testing.assert_close(shuffled, apply(gate, batch)[order])
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_copies_and_pickles_are_equal_and_apart(batch: Data, preset: str) -> None:
+    gate = fitted(preset, batch)
+    before = apply(gate, batch)
+    for twin in (copy.deepcopy(gate), pickle.loads(pickle.dumps(gate))):
+        assert torch.equal(apply(twin, batch), before)
+        twin.reset_parameters()
+        twin.fit_statistics(3 * batch.edge_coefficient[:9])
+        assert not torch.equal(apply(twin, batch), before)
+        assert torch.equal(apply(gate, batch), before)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_loaded_gate_is_the_same_function(batch: Data, preset: str) -> None:
+    gate = fitted(preset, batch)
+    file = io.BytesIO()
+    torch.save(gate.state_dict(), file)
+    file.seek(0)
+    loaded = make(preset, seed=1)
+    loaded.load_state_dict(torch.load(file, weights_only=True))
+    assert loaded.fitted
+    assert torch.equal(apply(loaded, batch), apply(gate, batch))
+
+
+def test_a_gate_that_is_loaded_without_statistics_has_none(batch: Data) -> None:
+    gate = fitted("default", batch)
+    gate.load_state_dict(make("default").state_dict())
+    with pytest.raises(RuntimeError, match="no statistics"):
+        apply(gate, batch)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_single_and_double_precision_agree(batch: Data, preset: str) -> None:
+    gate = fitted(preset, batch)
+    single = copy.deepcopy(gate).float()
+    exact = apply(gate, batch)
+    for rows in (batch.edge_coefficient, batch.edge_coefficient.float()):
+        weight = single(rows, batch.edge_index, batch.num_nodes)
+        assert weight.dtype == torch.float32
+        torch.testing.assert_close(weight.double(), exact, rtol=1e-4, atol=1e-4)
+    assert exact.dtype == torch.float64
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_bfloat16_autocast_changes_little_and_softmax_stays_exact(
+    batch: Data, preset: str
+) -> None:
+    gate = fitted(preset, batch).float()
+    data = with_loops(batch, [0, batch.num_nodes - 1])
+    data.edge_coefficient = data.edge_coefficient.float()
+    exact = apply(gate, data)
+    with torch.autocast("cpu", torch.bfloat16):
+        weight = apply(gate, data)
+    assert weight.dtype == torch.float32
+    torch.testing.assert_close(weight, exact, rtol=0.03, atol=0.03)
+    if preset == "paper":
+        loops = data.edge_index[0] == data.edge_index[1]
+        total = torch.zeros(data.num_nodes, 4)
+        total.index_add_(0, data.edge_index[1][~loops], weight[~loops])
+        torch.testing.assert_close(total[total > 0], torch.ones_like(total[total > 0]))
+    weight.sum().backward()
+    for parameter in gate.parameters():
+        assert parameter.grad is not None
+        assert torch.isfinite(parameter.grad).all()
+
+
+def test_the_representation_tells_gates_apart() -> None:
+    texts = {repr(StructuralGate.preset(name, 4)) for name in PRESETS}
+    assert len(texts) == 3
+    assert "features=('normalized',), radius=(1,), normalization='batch'" in repr(
+        StructuralGate.preset("authors-code", 4)
+    )

@@ -1,0 +1,41 @@
+"""Small experiments that train in a second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from unionsnn.training.config import compose_config
+
+TINY = [
+    "data.num_train=48",
+    "data.num_validation=16",
+    "data.num_test=16",
+    "data.batch_size=16",
+    "model.hidden_channels=8",
+    "model.num_layers=2",
+    "trainer.max_epochs=2",
+    "trainer.accelerator=cpu",
+    "trainer.progress=none",
+]
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Return a maker of checked configurations that write below the test's folder."""
+
+    def make(*overrides: str, run_dir: str | None = None) -> dict[str, Any]:
+        paths = [f"paths.output={tmp_path / 'runs'}", f"paths.data={tmp_path / 'data'}"]
+        given = {o.partition("=")[0] for o in overrides}
+        base = [o for o in TINY if o.partition("=")[0] not in given]
+        if any(o.startswith("data=") and "cycles" not in o for o in overrides):
+            base = [o for o in base if not o.startswith("data.num_")]
+        config = compose_config([*overrides, *base, *paths])
+        if run_dir is not None:
+            config["run_dir"] = str(tmp_path / run_dir)
+        return config
+
+    return make

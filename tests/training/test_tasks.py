@@ -1,0 +1,113 @@
+"""Losses and metrics: over the whole part, whatever the batches."""
+
+from __future__ import annotations
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from graphs import cycle, graph, random_graphs
+from torch import nn
+from torch_geometric.data import Data
+from torch_geometric.loader import DataLoader
+
+from unionsnn.models.gin import GIN
+from unionsnn.training.callbacks import Curves
+from unionsnn.training.tasks import GraphClassification, GraphRegression, NodeClassification, Task
+
+
+def trainer(**options: object) -> pl.Trainer:
+    return pl.Trainer(
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        **{"max_epochs": 1, "num_sanity_val_steps": 0, **options},
+    )
+
+
+def make(task: type[Task], outputs: int, **stack: object) -> Task:
+    torch.manual_seed(0)
+    model = GIN(
+        in_channels=3, out_channels=outputs, hidden_channels=8, num_layers=2, norm="layer", **stack
+    )
+    return task(model, num_outputs=outputs, lr=0.01, weight_decay=0.0)
+
+
+def seven_graphs(targets: bool) -> list[Data]:
+    generator = torch.Generator().manual_seed(1)
+    graphs = random_graphs(7, generator)
+    for data in graphs:
+        if targets:
+            data.y = torch.randn(1, generator=generator)
+    return graphs
+
+
+@pytest.mark.parametrize("name", ["val", "test"])
+@pytest.mark.parametrize("regression", [False, True])
+def test_seven_graphs_in_batches_of_four_give_the_value_of_the_whole(
+    name: str, regression: bool
+) -> None:
+    graphs = seven_graphs(regression)
+    task = make(GraphRegression, 1) if regression else make(GraphClassification, 2)
+    whole = next(iter(DataLoader(graphs, batch_size=7)))
+    task.eval()
+    with torch.no_grad():
+        output = task(whole)
+    if regression:
+        expected = {"mae": (output.squeeze(1) - whole.y).abs().mean()}
+        expected["loss"] = expected["mae"]
+    else:
+        expected = {
+            "accuracy": (output.argmax(1) == whole.y).double().mean(),
+            "loss": nn.functional.cross_entropy(output, whole.y),
+        }
+    runner = trainer()
+    run = runner.validate if name == "val" else runner.test
+    (logged,) = run(task, DataLoader(graphs, batch_size=4), verbose=False)
+    assert set(logged) == {f"{name}_{key}" for key in expected}
+    for key, value in expected.items():
+        assert logged[f"{name}_{key}"] == pytest.approx(float(value), abs=1e-6)
+
+
+def test_validation_and_test_metrics_of_one_loop_are_kept_apart() -> None:
+    graphs = seven_graphs(False)
+    task, curves = make(GraphClassification, 2), Curves()
+    loaders = [DataLoader(graphs[:3], batch_size=2), DataLoader(graphs[3:], batch_size=3)]
+    runner = trainer(callbacks=[curves], max_epochs=2)
+    runner.fit(task, DataLoader(graphs, batch_size=4), loaders)
+    assert len(curves.history) == 2
+    assert set(curves.history[0]) == {
+        "train_loss", "val_loss", "val_accuracy", "test_loss", "test_accuracy"
+    }  # fmt: skip
+    (again,) = trainer().test(task, loaders[1], verbose=False)
+    assert again["test_loss"] == pytest.approx(curves.history[-1]["test_loss"], abs=1e-6)
+
+
+def test_node_classification_counts_the_nodes_of_the_part_only() -> None:
+    data = graph([*cycle(6), (0, 3)], 6, channels=3)
+    data.x = torch.randn(6, 3, generator=torch.Generator().manual_seed(2))
+    data.y = torch.tensor([0, 1, 0, 1, 1, 0])
+    parts = {"train_mask": [0, 1], "val_mask": [2, 3], "test_mask": [4, 5]}
+    for name, nodes in parts.items():
+        data[name] = torch.zeros(6, dtype=torch.bool).index_fill_(0, torch.tensor(nodes), True)
+    task = make(NodeClassification, 2, level="node")
+    loader = DataLoader([data], batch_size=1)
+    runner = trainer(max_epochs=30)
+    runner.fit(task, loader, loader)
+    (logged,) = trainer().test(task, loader, verbose=False)
+    task.eval()
+    with torch.no_grad():
+        output = task(next(iter(loader)))
+    right = (output[4:].argmax(1) == data.y[4:]).double().mean()
+    assert logged["test_accuracy"] == pytest.approx(float(right))
+    assert float(nn.functional.cross_entropy(output[:2], data.y[:2])) < 0.3
+
+
+def test_adam_is_fused_and_has_the_given_settings() -> None:
+    task = GraphClassification(
+        GIN(in_channels=3, out_channels=2), num_outputs=2, lr=0.02, weight_decay=0.3
+    )
+    optimizer = task.configure_optimizers()
+    assert optimizer.defaults["fused"] is True
+    assert (optimizer.defaults["lr"], optimizer.defaults["weight_decay"]) == (0.02, 0.3)
