@@ -9,10 +9,11 @@ import pickle
 
 import pytest
 import torch
-from graphs import cycle, graph, random_graphs, star
+from gated_graphs import float64, several_graphs, with_loops
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
+from graphs import cycle, graph, star
 from unionsnn import CoefficientSpec, StructuralCoefficients, StructuralGate
 
 COLUMNS = ("a_r1", "a_tree_r1", "nodes_r1", "edges_r1")
@@ -21,11 +22,7 @@ PRESETS = ("paper", "authors-code", "default")
 
 @pytest.fixture
 def batch() -> Data:
-    """Several random graphs with at least one isolated node among them, in float64."""
-    graphs = random_graphs(8, torch.Generator().manual_seed(0))
-    return Batch.from_data_list([*graphs, graph([(0, 1), (1, 2)], 5, channels=3)]).to(
-        torch.float64, "edge_coefficient", "x"
-    )
+    return several_graphs()
 
 
 def make(preset: str, channels: int = 4, seed: int = 0, **overrides: object) -> StructuralGate:
@@ -39,20 +36,6 @@ def fitted(preset: str, data: Data, channels: int = 4, **overrides: object) -> S
 
 def apply(gate: StructuralGate, data: Data) -> Tensor:
     return gate(data.edge_coefficient, data.edge_index, data.num_nodes)
-
-
-def with_loops(data: Data, nodes: list[int]) -> Data:
-    """Put a self loop of each node between the other edges, with the row 0 that it has."""
-    loops = torch.tensor([nodes, nodes])
-    edges = torch.cat([loops[:, :1], data.edge_index, loops[:, 1:]], dim=1)
-    rows = data.edge_coefficient
-    zeros = rows.new_zeros(len(nodes), rows.size(1))
-    return Data(
-        x=data.x,
-        edge_index=edges,
-        edge_coefficient=torch.cat([zeros[:1], rows, zeros[1:]]),
-        num_nodes=data.num_nodes,
-    )
 
 
 def normalized(data: Data, over: str) -> list[float]:
@@ -377,7 +360,7 @@ def test_a_graph_does_not_depend_on_its_batch(batch: Data, preset: str) -> None:
 def test_with_authors_code_a_graph_depends_on_its_batch(batch: Data) -> None:
     """A known trap of the authors' code: its softmax runs over all edges of the batch."""
     gate = make("authors-code")
-    ring = graph(cycle(4), 4, channels=3).to(torch.float64, "edge_coefficient", "x")
+    ring = float64(graph(cycle(4), 4))
     alone = apply(gate, ring)
     torch.testing.assert_close(alone, torch.full_like(alone, 1 + 1 / 8))
     together = apply(gate, Batch.from_data_list([ring, ring]))
@@ -436,9 +419,7 @@ def test_single_and_double_precision_agree(batch: Data, preset: str) -> None:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_bfloat16_autocast_changes_little_and_softmax_stays_exact(
-    batch: Data, preset: str
-) -> None:
+def test_bfloat16_autocast_changes_little_and_softmax_stays_exact(batch: Data, preset: str) -> None:
     gate = fitted(preset, batch).float()
     data = with_loops(batch, [0, batch.num_nodes - 1])
     data.edge_coefficient = data.edge_coefficient.float()

@@ -157,9 +157,9 @@ def _sorted_rows(
         cursor[target[i]] += 1
     order = np.empty(source.shape[0], np.int64)
     cursor = start.copy()
-    for i in by_target:
-        order[cursor[source[i]]] = i
-        cursor[source[i]] += 1
+    for edge in by_target:
+        order[cursor[source[edge]]] = edge
+        cursor[source[edge]] += 1
     return _merge_duplicates(source, target, start, order)
 
 

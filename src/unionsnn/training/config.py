@@ -93,21 +93,26 @@ def compose_config(
     return _validated(config, {o.key_or_group for o in parsed})
 
 
-def config_hash(config: Mapping[str, Any]) -> str:
-    """Hash of what determines a result: 8 hex digits, independent of the order of keys."""
-    plain = json.loads(json.dumps(config))
+def determining(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a configuration that determines a result."""
+    plain: dict[str, Any] = json.loads(json.dumps(config))
     for path in _NOT_IN_HASH:
         section = plain
         for key in path[:-1]:
             section = section.get(key, {})
         section.pop(path[-1], None)
-    canonical = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    return plain
+
+
+def config_hash(config: Mapping[str, Any]) -> str:
+    """Hash of what determines a result: 8 hex digits, independent of the order of keys."""
+    canonical = json.dumps(determining(config), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:8]
 
 
 def differing_keys(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Dotted keys whose values differ between two configurations."""
-    left, right = dict(_flatten(one)), dict(_flatten(other))
+    """Dotted keys in which two configurations differ so that their results may."""
+    left, right = (dict(_flatten(determining(config))) for config in (one, other))
     return sorted(k for k in left.keys() | right.keys() if left.get(k) != right.get(k))
 
 

@@ -137,6 +137,8 @@ class RunFolder:
                         "run_dir, or leave it out."
                     ]
                 )
+            # Results are the folder's: a second request may differ in what does not matter.
+            self.config = held
         else:
             write_json(path, self.config)
 

@@ -1,0 +1,33 @@
+"""Graphs for the tests of gates and what they gate."""
+
+from __future__ import annotations
+
+import torch
+from torch_geometric.data import Batch, Data
+
+from graphs import graph, random_graphs
+
+
+def float64(data: Data) -> Data:
+    """Return the graph with features and coefficients in double precision."""
+    return data.apply(lambda value: value.double(), "x", "edge_coefficient")
+
+
+def several_graphs(channels: int = 3) -> Batch:
+    """Return random graphs and one whose last two nodes are isolated, in double precision."""
+    graphs = random_graphs(8, torch.Generator().manual_seed(0), channels)
+    last = graph([(0, 1), (1, 2)], 5, channels)
+    return float64(Batch.from_data_list([*graphs, last]))
+
+
+def with_loops(data: Data, nodes: list[int]) -> Data:
+    """Put a self loop of each node around the other edges, with the row 0 that it has."""
+    loops = torch.tensor([nodes, nodes])
+    rows = data.edge_coefficient
+    zeros = rows.new_zeros(len(nodes), rows.size(1))
+    return Data(
+        x=data.x,
+        edge_index=torch.cat([loops[:, :1], data.edge_index, loops[:, 1:]], dim=1),
+        edge_coefficient=torch.cat([zeros[:1], rows, zeros[1:]]),
+        num_nodes=data.num_nodes,
+    )
