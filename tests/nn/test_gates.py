@@ -297,7 +297,7 @@ def test_a_choice_that_is_not_allowed_is_refused(
 
 
 def test_an_unknown_preset_is_refused_with_the_nearest() -> None:
-    with pytest.raises(ValueError, match="preset is 'papers'; allowed are.*Did you mean 'paper'"):
+    with pytest.raises(ValueError, match=r"preset is 'papers'; allowed are.*Did you mean 'paper'"):
         StructuralGate.preset("papers", 4)
 
 

@@ -276,14 +276,16 @@ def message_width(conv: MessagePassing) -> int:
         widths.append(message.shape[_edge_dim(trial, message) + 1 :].numel())
 
     in_channels = _in_channels(conv)
-    if in_channels is not None:
+    if in_channels:
         try:
             with torch.device("cpu"), torch.random.fork_rng(devices=[]), torch.no_grad():
                 # Empty, so that a layer on the meta device can run: only shapes count.
                 trial = copy.deepcopy(conv).to_empty(device="cpu").eval()
                 trial.register_message_forward_hook(look)
                 dtype = next((p.dtype for p in trial.parameters()), None)
-                trial(torch.zeros(2, in_channels, dtype=dtype), torch.tensor([[0, 1], [1, 0]]))
+                x = tuple(torch.zeros(2, width, dtype=dtype) for width in in_channels)
+                edge_index = torch.tensor([[0, 1], [1, 0]])
+                trial(x if len(x) > 1 else x[0], edge_index)
         except Exception:  # any failure has the same remedy, named below
             widths.clear()
     if not widths:
@@ -294,13 +296,13 @@ def message_width(conv: MessagePassing) -> int:
     return widths[0]
 
 
-def _in_channels(conv: MessagePassing) -> int | None:
-    """Width that a layer, or the first linear map inside it, declares; None if none does."""
+def _in_channels(conv: MessagePassing) -> tuple[int, ...]:
+    """Width, or widths of a pair, that a layer or the first linear map inside it declares."""
     for module in conv.modules():
         for name in ("in_channels", "in_features"):
-            width = getattr(module, name, None)
-            if isinstance(width, tuple | list):
-                width = width[0]
-            if isinstance(width, int) and width > 0:
-                return width
-    return None
+            declared = getattr(module, name, ())
+            widths = declared if isinstance(declared, tuple | list) else (declared,)
+            # -1 is a width that the first call finds out.
+            if widths and all(isinstance(width, int) and width > 0 for width in widths):
+                return tuple(widths)
+    return ()

@@ -11,6 +11,8 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from unionsnn.reports.paper import paper_value
+
 _PERCENT = ("accuracy",)
 
 
@@ -68,6 +70,12 @@ def summary_line(record: Mapping[str, Any]) -> str:
     if result["epoch"] is not None:
         line += f", epoch {result['epoch'] + 1}"
     line += f"\nprotocol: {protocol['name']} ({protocol['selection']})"
+    paper = paper_value(record)
+    if paper is not None and report == f"test_{paper.metric}":
+        line += f"\npaper: {format_value(report, paper.mean)}"
+        if paper.std is not None:
+            line += f" ± {format_value(report, paper.std)}"
+        line += f" ({paper.table}, {paper.model}, under the paper's own protocol)"
     if record["missing"]:
         done = len(record["repetitions"])
         line += f"\nINCOMPLETE: {done} of {protocol['repetitions']} repetitions"

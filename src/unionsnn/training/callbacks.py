@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import sys
 import time
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback, ProgressBar, RichProgressBar, TQDMProgressBar
+
+from unionsnn.training.schema import metric_mode
 
 
 class NonFiniteLossError(RuntimeError):
@@ -39,27 +42,33 @@ class Curves(Callback):
         """Add the epoch's metrics."""
         self.history.append({k: float(v) for k, v in trainer.callback_metrics.items()})
 
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps of it."""
+        return {"history": self.history}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.history = state_dict["history"]
+
 
 class BestWeights(Callback):
     """Keep the weights of the best epoch in memory and restore them after training.
 
     Args:
-        monitor: Metric that selects.
-        mode: Whether its smallest (``min``) or largest (``max``) value is best; ties go to the
-            first epoch.
+        monitor: Metric that selects; ties go to the first epoch.
     """
 
-    def __init__(self, monitor: str, mode: Literal["min", "max"]) -> None:
+    def __init__(self, monitor: str) -> None:
         self.monitor = monitor
-        self.mode = mode
         self.best_epoch: int | None = None
-        self.best_value = math.inf if mode == "min" else -math.inf
+        self.smaller_is_better = metric_mode(monitor) == "min"
+        self.best_value = math.inf if self.smaller_is_better else -math.inf
         self._state: dict[str, torch.Tensor] = {}
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Copy the weights if the epoch is the best so far."""
         value = float(trainer.callback_metrics[self.monitor])
-        better = value < self.best_value if self.mode == "min" else value > self.best_value
+        better = value < self.best_value if self.smaller_is_better else value > self.best_value
         if better:
             self.best_epoch, self.best_value = trainer.current_epoch, value
             self._state = {k: v.detach().clone() for k, v in pl_module.state_dict().items()}
@@ -78,6 +87,48 @@ class BestWeights(Callback):
         self.best_epoch = state_dict["best_epoch"]
         self.best_value = state_dict["best_value"]
         self._state = state_dict["state"]
+
+
+class ResumePoint(Callback):
+    """Save a long training every few minutes, so that a killed one goes on from there.
+
+    The state of both generators is part of it: the epochs that follow are those of a run that was
+    never stopped. Must be the last callback, so that it saves what the others did in the epoch.
+
+    Args:
+        path: File of the checkpoint.
+        generator: Draws the order of the training graphs.
+        interval: Seconds between checkpoints, at the least.
+    """
+
+    def __init__(self, path: Path, generator: torch.Generator, interval: float = 600.0) -> None:
+        self.path = path
+        self.generator = generator
+        self.interval = interval
+        self._last = time.monotonic()
+        self._global_state: torch.Tensor | None = None
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Restore the global generator, after set-up has drawn from it."""
+        if self._global_state is not None:
+            torch.set_rng_state(self._global_state)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Save if it is time."""
+        if time.monotonic() - self._last >= self.interval:
+            self._last = time.monotonic()
+            part = self.path.with_suffix(".part")
+            trainer.save_checkpoint(part)
+            part.replace(self.path)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps of it."""
+        return {"global": torch.get_rng_state(), "order": self.generator.get_state()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self._global_state = state_dict["global"]
+        self.generator.set_state(state_dict["order"])
 
 
 class PlainProgress(ProgressBar):

@@ -5,20 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from unionsnn.data.arrays import DataError
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.splits import Split, read_index_files, stratified_k_fold
-from unionsnn.training.schema import METRICS
+from unionsnn.training.schema import metric_mode
 from unionsnn.training.statistics import Summary, summarize_folds, summarize_seeds
-
-
-def metric_mode(key: str) -> Literal["min", "max"]:
-    """Return ``min`` or ``max`` for a key such as val_loss."""
-    return METRICS[key.partition("_")[2]]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ def write_json(path: Path, content: Any) -> None:
     atomic_write(path, lambda file: file.write(text) and None)
 
 
+@cache
 def environment() -> dict[str, Any]:
     """Versions and platform that a record carries."""
     versions = {"python": platform.python_version(), "unionsnn": __version__}

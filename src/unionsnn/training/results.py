@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from unionsnn.data.splits import load_splits, split_hash
 from unionsnn.training.config import config_hash
 from unionsnn.training.protocols import make_protocol
-from unionsnn.training.records import RunFolder
+from unionsnn.training.records import RunFolder, environment
 
 # What a repetition contributes as it is; what must be equal in all is said once.
 _PER_REPETITION = (
@@ -74,18 +75,16 @@ def _shared(records: list[dict[str, Any]], key: str) -> Any:
     return values[0] if len(values) == 1 else values or None
 
 
-def warn_of_other_versions(folder: RunFolder, current: Mapping[str, str]) -> None:
+def warn_of_other_versions(folder: Path, finished: Mapping[int, Mapping[str, Any]]) -> None:
     """Warn once if finished repetitions were trained with other package versions."""
-    for record in folder.finished().values():
-        changed = {
-            name: (record["versions"].get(name), now)
-            for name, now in current.items()
-            if record["versions"].get(name) != now
-        }
+    current = environment()["versions"]
+    for record in finished.values():
+        held = record["versions"]
+        changed = [f"{k} {held.get(k)} -> {v}" for k, v in current.items() if held.get(k) != v]
         if changed:
-            text = ", ".join(f"{n} {old} -> {now}" for n, (old, now) in changed.items())
             warnings.warn(
-                f"{folder.path} has repetitions of other versions ({text}); both are recorded.",
+                f"{folder} has repetitions of other versions ({', '.join(changed)}); both are "
+                "recorded.",
                 stacklevel=2,
             )
             return

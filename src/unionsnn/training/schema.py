@@ -18,6 +18,11 @@ METRICS: Mapping[str, Literal["min", "max"]] = {
 """Metrics that a task logs, and whether larger or smaller is better."""
 
 
+def metric_mode(key: str) -> Literal["min", "max"]:
+    """Return ``min`` or ``max`` for a key such as val_loss."""
+    return METRICS[key.partition("_")[2]]
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True)
 

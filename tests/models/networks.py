@@ -1,0 +1,89 @@
+"""Networks as the configuration builds them, for every model and gate that there is."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Batch, Data
+
+from graphs import random_graphs
+from unionsnn.models.mpnn import gates
+from unionsnn.training.build import build_model
+from unionsnn.training.config import compose_config, config_folder
+
+NAMES = sorted(path.stem for path in (Path(config_folder()) / "model").glob("*.yaml"))
+GATES = ("none", "paper", "authors-code", "default")
+
+# The union variants differ from the plain model by the gate alone; UnionSNN needs one.
+CASES = [
+    pytest.param(name, gate, id=f"{name}-{gate}")
+    for name in NAMES
+    for gate in GATES
+    if not (name.startswith("union") and gate == "none")
+]
+every_network = pytest.mark.parametrize(("name", "gate"), CASES)
+
+
+@functools.cache
+def _composed(overrides: tuple[str, ...]) -> dict[str, Any]:
+    return compose_config(list(overrides))
+
+
+def composed(name: str, gate: str, **model: Any) -> dict[str, Any]:
+    """Compose a configuration; `model` changes keys of its model section."""
+    config = _composed((f"model={name}", f"gate={gate}"))
+    return {**config, "model": {**config["model"], **model}}
+
+
+def build(
+    name: str, gate: str, *, level: str = "graph", features: int = 3, outputs: int = 4, **model: Any
+) -> nn.Module:
+    """Build a small network with fixed weights, its gates fitted to some training graphs."""
+    small = {"hidden_channels": 8, "num_layers": 3}
+    config = composed(name, gate, **{**small, **model})
+    if level == "node":
+        config["data"] = {**config["data"], "task": "node_classification"}
+    torch.manual_seed(0)
+    network = build_model(config, features, outputs)
+    return fit(network)
+
+
+def fit(network: nn.Module) -> nn.Module:
+    """Fit the gates' statistics to the same training graphs each time."""
+    columns = ("a_r1", "a_tree_r1", "nodes_r1", "edges_r1")
+    for gate in gates(network):
+        gate.set_columns(columns)
+        gate.fit_statistics(training_rows())
+    return network
+
+
+@functools.cache
+def training_rows() -> Tensor:
+    graphs = random_graphs(20, torch.Generator().manual_seed(7))
+    return torch.cat([data.edge_coefficient for data in graphs])
+
+
+def apply(network: nn.Module, data: Data) -> Tensor:
+    """Output for a batch, or for one graph."""
+    if not isinstance(data, Batch):
+        data = Batch.from_data_list([data])
+    return network(
+        data.x,
+        data.edge_index,
+        edge_coefficient=data.edge_coefficient,
+        batch=data.batch,
+        num_graphs=data.num_graphs,
+    )
+
+
+def train_statistics(network: nn.Module, data: Data) -> nn.Module:
+    """Move the batch norms' running statistics away from 0 and 1, then go to evaluation."""
+    network.train()
+    with torch.no_grad():
+        apply(network, data)
+    return network.eval()

@@ -1,0 +1,84 @@
+"""Every key of every model's configuration matters, and the formulas of the models themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from networks import NAMES, apply, build, composed
+from torch_geometric.data import Batch
+
+from graphs import random_graphs
+from unionsnn.training.build import build_model
+
+# Another value for each key; a key that is not here fails the test.
+CHANGES: dict[str, Any] = {
+    "hidden_channels": 9,
+    "num_layers": 2,
+    "parameter_budget": 3000,
+    "dropout": 0.5,
+    "norm": "layer",
+    "residual": False,
+    "readout": "mean",
+    "train_eps": False,
+    "gate_on": "message",
+    "input_linear": True,
+}
+# What the model is, not how it is made.
+IDENTITY = ("_target_", "name")
+
+
+def keys() -> list[Any]:
+    return [
+        pytest.param(name, key, id=f"{name}-{key}")
+        for name in NAMES
+        for key in composed(name, "default")["model"]
+        if key not in IDENTITY
+    ]
+
+
+def fingerprint(name: str, gate: str, **model: Any) -> tuple[dict[str, Any], torch.Tensor]:
+    """Names and shapes of the parameters, and the output of a seeded training pass."""
+    network = build(name, gate, **model).train()
+    shapes = {key: tuple(p.shape) for key, p in network.named_parameters()}
+    data = Batch.from_data_list(random_graphs(6, torch.Generator().manual_seed(0)))
+    torch.manual_seed(1)
+    return shapes, apply(network, data)
+
+
+@pytest.mark.parametrize(("name", "key"), keys())
+def test_every_key_of_the_configuration_matters(name: str, key: str) -> None:
+    assert key in CHANGES, f"model.{key} is new: give it another value in CHANGES"
+    assert composed(name, "default")["model"][key] != CHANGES[key]
+    shapes, out = fingerprint(name, "default")
+    again_shapes, again = fingerprint(name, "default")
+    assert again_shapes == shapes
+    assert torch.equal(again, out)
+    changed_shapes, changed = fingerprint(name, "default", **{key: CHANGES[key]})
+    assert changed_shapes != shapes or not torch.allclose(changed, out)
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("norm", ["batch", "layer", "none"]),
+        ("readout", ["sum", "mean", "max"]),
+        ("residual", [True, False]),
+        ("dropout", [0.0, 0.2, 0.5]),
+    ],
+)
+def test_every_choice_gives_another_function(key: str, values: list[Any]) -> None:
+    outputs = [fingerprint("gin", "none", **{key: value})[1] for value in values]
+    for i, one in enumerate(outputs):
+        for other in outputs[:i]:
+            assert not torch.allclose(one, other)
+
+
+@pytest.mark.parametrize("plain", ["gcn", "gin"])
+def test_a_union_model_is_the_plain_one_and_a_gate(plain: str) -> None:
+    union = build_model(composed(f"union_{plain}", "default"), 3, 2).state_dict()
+    gated = build_model(composed(plain, "default"), 3, 2).state_dict()
+    assert union.keys() == gated.keys()
+    unwrapped = {key.replace(".conv.", ".") for key in union if ".gate." not in key}
+    assert unwrapped == build_model(composed(plain, "none"), 3, 2).state_dict().keys()

@@ -1,0 +1,105 @@
+"""The paper's values: complete, found by our names, in our units."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from unionsnn.reports.paper import DATASETS, MODELS, PaperValue, _rows, paper_value
+from unionsnn.reports.tables import print_results, summary_line
+from unionsnn.training.config import compose_config, config_folder
+
+
+def record(model: str, data: str, gate: str | None, **data_keys: Any) -> dict[str, Any]:
+    return {
+        "model": model,
+        "data": data,
+        "gate": gate,
+        "config": {"data": data_keys},
+        "config_hash": "0" * 8,
+        "dataset": f"{data}-abc",
+        "parameters": 12345,
+        "hidden_channels": 64,
+        "versions": {"unionsnn": "0", "torch": "2"},
+        "seconds": 3661.0,
+        "missing": [1],
+        "protocol": {
+            "name": "cross_validation",
+            "selection": "best val_loss of the repetition, test touched once",
+            "report": "test_accuracy",
+            "repetitions": 3,
+            "seed": 0,
+            "split_hash": "f" * 64,
+        },
+        "result": {
+            "mean": 0.75,
+            "std": 0.05,
+            "interval": [0.7, 0.8],
+            "method": "corrected resampled t over folds",
+            "values": [0.7, 0.8],
+            "epoch": None,
+        },
+        "repetitions": [
+            {
+                "index": i,
+                "metrics": {"test_accuracy": v, "val_loss": 0.5},
+                "best_epoch": 3,
+                "epochs": 29,
+                "seconds": 1.0,
+                "device": "cpu",
+            }
+            for i, v in ((0, 0.7), (2, 0.8))
+        ],
+    }
+
+
+def test_values_are_those_that_the_paper_prints() -> None:
+    value = paper_value(record("unionsnn", "mutag", "default"))
+    assert value is not None
+    assert value.model == "UnionSNN"
+    assert (value.mean, value.std) == pytest.approx((0.8731, 0.0529))
+    gated = paper_value(record("gin", "mutag", "paper"))
+    assert gated is not None
+    assert gated.model == "UnionGIN"
+    assert gated == paper_value(record("union_gin", "mutag", "default"))
+    plain = paper_value(record("gin", "proteins", None))
+    assert plain is not None
+    assert plain.model == "GIN"
+
+
+def test_matched_cycles_are_not_compared_with_the_paper_s_graphs() -> None:
+    assert paper_value(record("gin", "4cycles", None, variant="matched")) is None
+    value = paper_value(record("gin", "4cycles", None, variant="plain"))
+    assert value == PaperValue("table6", "GIN", "accuracy", pytest.approx(0.9661), None)
+
+
+def test_what_the_paper_does_not_have_has_no_value() -> None:
+    assert paper_value(record("gin", "BZR", None)) is None
+    assert paper_value(record("my_model", "mutag", None)) is None
+
+
+def test_every_name_of_the_mapping_is_ours_and_the_paper_s() -> None:
+    shipped = {p.stem for p in (config_folder() / "data").glob("*.yaml")}
+    assert set(DATASETS) <= shipped
+    assert set(MODELS) <= {p.stem for p in (config_folder() / "model").glob("*.yaml")}
+    papers = {dataset for _, dataset in _rows()}
+    assert set(DATASETS.values()) <= papers
+    for name in DATASETS:
+        assert compose_config([f"data={name}"])["data"]["name"] == name
+
+
+def test_the_table_says_number_protocol_paper_and_what_is_missing() -> None:
+    line = summary_line(record("unionsnn", "mutag", "default"))
+    assert "test_accuracy: 75.00 % ± 5.00 %, 95 % interval [70.00 %, 80.00 %]" in line
+    assert "(corrected resampled t over folds)" in line
+    assert "protocol: cross_validation (best val_loss of the repetition, test touched once)" in line
+    assert "paper: 87.31 % ± 5.29 % (table3, UnionSNN, under the paper's own protocol)" in line
+    assert "INCOMPLETE: 2 of 3 repetitions" in line
+    console = Console(width=80, record=True)
+    print_results(record("unionsnn", "mutag", "default"), console)
+    text = console.export_text()
+    assert "12,345 parameters" in text
+    assert "1:01:01 h" in text
+    assert max(len(row) for row in text.splitlines()) <= 80
