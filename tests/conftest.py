@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from graphs import cycle, graph, random_graphs, rook, shrikhande, star
 
 __all__ = ["cycle", "graph", "random_graphs", "rook", "shrikhande", "star"]

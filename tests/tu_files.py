@@ -29,7 +29,9 @@ def write_tu(
         n = int(generator.integers(3, 9))
         pairs = {(i, int(generator.integers(i))) for i in range(1, n)}
         pairs |= {(i, j) for i in range(n) for j in range(i) if generator.random() < 0.2}
-        edges += [f"{a + offset}, {b + offset}" for i, j in sorted(pairs) for a, b in ((i, j), (j, i))]
+        edges += [
+            f"{a + offset}, {b + offset}" for i, j in sorted(pairs) for a, b in ((i, j), (j, i))
+        ]
         indicator += [str(g + 1)] * n
         node_labels += [str(int(x)) for x in generator.integers(0, 3, n)]
         graph_labels.append(str(classes[g % len(classes)]))

@@ -122,7 +122,7 @@ def _run(config: dict[str, Any], options: dict[str, bool], *, dry_run: bool, as_
             record = describe(config, progress) if dry_run else run_experiment(config, progress)
     except RequestError as error:
         _refuse(error.faults)
-    except (DataError, RuntimeError, OSError) as error:
+    except (DataError, RuntimeError, OSError, FloatingPointError) as error:
         if options["verbose"]:
             raise
         _fail(error)

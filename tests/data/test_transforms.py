@@ -7,10 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from graphs import cycle, graph, random_graphs, star
 from torch_geometric.data import Batch, Data, InMemoryDataset
 
-from unionsnn import CoefficientSpec, StructuralCoefficients, StructuralGate, structural_coefficients
+from graphs import cycle, graph, random_graphs, star
+from unionsnn import (
+    CoefficientSpec,
+    StructuralCoefficients,
+    StructuralGate,
+    structural_coefficients,
+)
 from unionsnn.nn.gates import PRESETS
 
 

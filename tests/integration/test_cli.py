@@ -94,8 +94,8 @@ def test_answers_that_need_no_training_import_neither_torch_nor_lightning(
         "try:\n"
         "    main()\n"
         "except SystemExit:\n"
-        "    heavy = {'torch', 'pytorch_lightning', 'torch_geometric', 'wandb'} & set(sys.modules)\n"
-        "    print('heavy:', sorted(heavy))\n"
+        "    heavy = {'torch', 'pytorch_lightning', 'torch_geometric', 'wandb'}\n"
+        "    print('heavy:', sorted(heavy & set(sys.modules)))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], cwd=tmp_path, capture_output=True, text=True

@@ -81,11 +81,7 @@ def options(group: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("group", "option"),
-    [
-        (p.parent.name, p.stem)
-        for p in sorted(config_folder().glob("*/*.yaml"))
-        if p.stem != "tu"
-    ],
+    [(p.parent.name, p.stem) for p in sorted(config_folder().glob("*/*.yaml")) if p.stem != "tu"],
 )
 def test_every_shipped_option_composes(group: str, option: str) -> None:
     extra = ["data=4cycles"] if group == "experiment" else []

@@ -139,13 +139,13 @@ def test_nan_in_training_stops_with_epoch_and_key(
 def test_a_gpu_that_is_not_there_is_refused(tiny: Maker) -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
-    with pytest.raises(RequestError, match="finds none; type trainer.accelerator=cpu"):
+    with pytest.raises(RequestError, match=r"finds none; type trainer\.accelerator=cpu"):
         run_experiment(tiny("trainer.accelerator=gpu"))
 
 
 def test_a_folder_of_another_experiment_is_refused(tiny: Maker) -> None:
     run_experiment(tiny(run_dir="shared"))
-    with pytest.raises(RequestError, match="it differs in .*optimizer.lr"):
+    with pytest.raises(RequestError, match=r"it differs in .*optimizer\.lr"):
         run_experiment(tiny("optimizer.lr=0.5", run_dir="shared"))
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import pytorch_lightning as pl
 import torch
-from graphs import cycle, graph, random_graphs
 from torch import nn
 from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 
+from graphs import cycle, graph, random_graphs
 from unionsnn.models.gin import GIN
 from unionsnn.training.callbacks import Curves
 from unionsnn.training.tasks import GraphClassification, GraphRegression, NodeClassification, Task

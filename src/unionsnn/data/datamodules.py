@@ -18,10 +18,10 @@ from torch import Tensor
 from torch_geometric.loader import DataLoader
 
 from unionsnn.data import catalog, tu
-from unionsnn.data.arrays import DamagedFileError, GraphArrays
+from unionsnn.data.arrays import DamagedFileError, DataError, GraphArrays
 from unionsnn.data.cycles import cycles_split, generate_cycles
 from unionsnn.data.datasets import GraphDataset, build_dataset, disjoint_union
-from unionsnn.data.sources import fetch
+from unionsnn.data.sources import fetch, set_aside
 from unionsnn.data.splits import Split, random_holdout, stratified_holdout
 from unionsnn.structure import CoefficientSpec
 from unionsnn.structure.cache import CoefficientCache
@@ -260,8 +260,15 @@ class TUDataModule(GraphDataModule):
 
     def read(self) -> GraphArrays:
         """Read the raw archive and check its counts where they are known."""
-        arrays = tu.read_tu(self._archive(), self.tu_name)
-        catalog.check_statistics(self.tu_name, arrays)
+        archive = self._archive()
+        try:
+            arrays = tu.read_tu(archive, self.tu_name)
+            catalog.check_statistics(self.tu_name, arrays)
+        except DataError as error:
+            # Otherwise the copy would shadow a mended mirror for ever.
+            aside = set_aside(archive)
+            where = f" It was set aside as {aside}; the next call gets it anew." if aside else ""
+            raise DataError(f"{error}.{where}") from error
         return arrays
 
 

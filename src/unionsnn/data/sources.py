@@ -24,7 +24,7 @@ from filelock import FileLock
 
 from unionsnn.data.arrays import DataError, atomic_write
 
-__all__ = ["DataError", "data_root", "fetch", "open_zip", "read_members"]
+__all__ = ["DataError", "data_root", "fetch", "open_zip", "read_members", "set_aside"]
 
 _ATTEMPTS = 3
 _RETRY_WAIT = 1.0
@@ -395,6 +395,23 @@ def read_members(
                 "the file from upstream, or another mirror with data.mirror=..."
             )
     return contents
+
+
+def set_aside(path: str | Path) -> Path | None:
+    """Take a file that `fetch` accepted, but whose content is wrong, out of the way.
+
+    Args:
+        path: What `fetch` returned.
+
+    Returns:
+        Its new name, ending in ``.rejected``; None if `fetch` has not written it, then it stays.
+    """
+    path = Path(path)
+    note = _note(path)
+    if not note.exists():
+        return None
+    note.unlink(missing_ok=True)
+    return path.replace(path.with_name(f"{path.name}.rejected"))
 
 
 def _discard(path: Path, reason: str) -> DataError:

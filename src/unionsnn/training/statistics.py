@@ -33,7 +33,7 @@ class Summary:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types for a record."""
-        return asdict(self)
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
 
 
 def summarize_seeds(values: Sequence[float]) -> Summary:

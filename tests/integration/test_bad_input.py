@@ -1,0 +1,246 @@
+"""Bad input at the command: one clear message, a status that is not 0, nothing half-written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+import threading
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from tu_files import write_tu
+
+from unionsnn.cli import command_line
+from unionsnn.data import arrays, sources
+from unionsnn.structure import cache
+from unionsnn.training.config import compose_config
+from unionsnn.training.records import RunFolder, RunFolderError
+
+SMALL = [
+    "trainer.max_epochs=1",
+    "trainer.accelerator=cpu",
+    "model.hidden_channels=8",
+    "model.num_layers=1",
+    "logger=none",
+]
+CYCLES = ["data.num_train=16", "data.num_validation=8", "data.num_test=8"]
+
+Command = Callable[..., Result]
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Command:
+    """Return a caller of ``unionsnn -q train`` whose folders lie below the test's own."""
+
+    def call(*overrides: str) -> Result:
+        paths = [f"paths.output={tmp_path / 'runs'}", f"paths.data={tmp_path / 'data'}"]
+        with warnings.catch_warnings():
+            # As on the command line, where a warning is printed and the work goes on.
+            warnings.simplefilter("ignore")
+            return CliRunner().invoke(
+                command_line, ["-q", "train", *overrides, *SMALL, *paths], catch_exceptions=False
+            )
+
+    return call
+
+
+def toy(tmp_path: Path, *overrides: str) -> list[str]:
+    return ["data=tu", "data.name=TOY", f"data.mirror={tmp_path}", "data.offline=true", *overrides]
+
+
+def refused(result: Result, *parts: str, status: int = 1) -> None:
+    assert result.exit_code == status, result.output
+    (line,) = [row for row in result.stderr.splitlines() if row.startswith("error: ")]
+    for part in parts:
+        assert part in line
+    assert result.stdout == ""
+
+
+def unfinished(tmp_path: Path) -> list[Path]:
+    """Files that look like half of something."""
+    return [p for p in tmp_path.rglob("*") if p.name.endswith((".part", ".tmp"))]
+
+
+def rewritten(path: Path, **changes: bytes | None) -> None:
+    """Replace members TOY_<name>.txt of an archive."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    for name, content in changes.items():
+        if content is None:
+            del members[f"TOY/TOY_{name}.txt"]
+        else:
+            members[f"TOY/TOY_{name}.txt"] = content
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+BAD_FILES: dict[str, tuple[dict[str, bytes | None], tuple[str, ...]]] = {
+    "labels of the wrong length": ({"graph_labels": b"0\n1\n"}, ("TOY_graph_labels.txt", "2")),
+    "no labels": ({"graph_labels": None}, ("TOY_graph_labels.txt",)),
+    "NaN in a feature": ({"node_attributes": b"nan\n"}, ("TOY_node_attributes.txt",)),
+    "a node that does not exist": ({"A": b"1, 9999\n9999, 1\n"}, ("TOY_A.txt", "9999")),
+}
+
+
+@pytest.mark.parametrize("fault", BAD_FILES)
+def test_a_raw_file_that_is_wrong_is_named_and_a_mended_one_works(
+    tmp_path: Path, command: Command, fault: str
+) -> None:
+    changes, parts = BAD_FILES[fault]
+    path = write_tu(tmp_path, "TOY", attributes=1)
+    rewritten(path, **changes)
+    refused(command(*toy(tmp_path)), *parts)
+    assert unfinished(tmp_path) == []
+    write_tu(tmp_path, "TOY", attributes=1)
+    assert command(*toy(tmp_path)).exit_code == 0
+
+
+def test_a_set_of_one_class_is_refused(tmp_path: Path, command: Command) -> None:
+    write_tu(tmp_path, "TOY", classes=(3,))
+    refused(command(*toy(tmp_path)), "class")
+
+
+def test_a_truncated_archive_is_never_kept(tmp_path: Path, command: Command) -> None:
+    path = write_tu(tmp_path, "TOY")
+    good = path.read_bytes()
+    path.write_bytes(good[:100])
+    refused(command(*toy(tmp_path)), "TOY.zip")
+    assert unfinished(tmp_path) == []
+    path.write_bytes(good)
+    assert command(*toy(tmp_path)).exit_code == 0
+
+
+@pytest.fixture
+def html_server() -> Iterator[str]:
+    """A server that answers every address with a page and status 200."""
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(b"<html><body>Please log in</body></html>")
+
+        def log_message(self, *arguments: object) -> None:
+            """Keep the tests' output clean."""
+
+    server = HTTPServer(("127.0.0.1", 0), Page)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_mirror_that_answers_a_page_is_named(
+    tmp_path: Path, command: Command, html_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The upstream address is the same server, so that the test needs no network.
+    monkeypatch.setattr("unionsnn.data.catalog.TU_URL", html_server)
+    monkeypatch.setattr(sources, "_RETRY_WAIT", 0.0)
+    result = command("data=tu", "data.name=TOY", f"data.mirror={html_server}")
+    refused(result, "TOY.zip could not be had")
+    assert result.stderr.count("is a web page") == 2
+    assert not list((tmp_path / "data").rglob("*.zip"))
+    write_tu(tmp_path, "TOY")
+    assert command(*toy(tmp_path)).exit_code == 0
+
+
+def test_coefficients_that_are_not_finite_are_refused_and_not_cached(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            cache.CoefficientSpec,
+            "compute",
+            lambda self, edges, nodes, **k: np.full((edges.shape[1], len(self.columns)), np.nan),
+        )
+        result = command(*CYCLES)
+        assert result.exit_code == 1
+        assert "finite" in result.stderr
+    assert command(*CYCLES).exit_code == 0
+
+
+def test_a_budget_below_the_smallest_model_says_its_size(command: Command) -> None:
+    overrides = [*CYCLES, "model.parameter_budget=3", "~model.hidden_channels"]
+    result = command(*overrides)
+    assert result.exit_code == 2
+    given = [o for o in SMALL if not o.startswith("model.hidden_channels")]
+    paths = ["paths.output=/nonexistent", *given, *CYCLES]
+    result = CliRunner().invoke(
+        command_line, ["-q", "train", "--dry-run", "model.parameter_budget=3", *paths]
+    )
+    refused(result, "model.parameter_budget is 3; the smallest model has", status=2)
+
+
+def test_a_full_disk_loses_no_finished_repetition(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folds = [*CYCLES, "protocol=cross_validation", "protocol.folds=3"]
+    original = os.fsync
+    written: list[int] = []
+
+    def full(descriptor: int) -> None:
+        name = os.readlink(f"/proc/self/fd/{descriptor}")
+        if "repetitions" in name:
+            written.append(descriptor)
+            if len(written) == 2:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
+        original(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(arrays.os, "fsync", full)
+        refused(command(*folds), "No space left on device")
+    (kept,) = (tmp_path / "runs").rglob("repetitions/*.json")
+    before = kept.stat().st_mtime_ns
+    assert unfinished(tmp_path) == []
+    assert command(*folds).exit_code == 0
+    assert kept.stat().st_mtime_ns == before
+
+
+def as_nobody(task: Callable[[], None]) -> int:
+    """Run in a forked child without privileges; return its exit status."""
+    child = os.fork()
+    if child == 0:
+        os.setgid(65534)
+        os.setuid(65534)
+        try:
+            task()
+        except RunFolderError as error:
+            os._exit(3 if "cannot be written (Permission denied)" in str(error) else 4)
+        except BaseException:
+            os._exit(5)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.skipif(os.name != "posix" or os.getuid() != 0, reason="only root can become nobody")
+@pytest.mark.parametrize("existing", [False, True])
+def test_a_folder_without_write_permission_is_refused(existing: bool) -> None:
+    # Below pytest's own folders nobody can look.
+    base = Path(tempfile.mkdtemp(dir="/tmp"))
+    try:
+        base.chmod(0o755)
+        config = compose_config([f"run_dir={base / 'run'}"])
+        if existing:
+            (base / "run").mkdir()
+
+        def lock() -> None:
+            with RunFolder.of(config).locked():
+                pass
+
+        assert as_nobody(lock) == 3
+        base.chmod(0o777)
+        (base / "run").mkdir(exist_ok=True)
+        (base / "run").chmod(0o777)
+        assert as_nobody(lock) == 0
+    finally:
+        shutil.rmtree(base)
