@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from tu_files import write_tu
 
+from tu_files import write_tu
 from unionsnn.cli import command_line
 from unionsnn.data import arrays, sources
 from unionsnn.structure import cache

@@ -1,11 +1,16 @@
-"""Graphs for the tests of gates and what they gate."""
+"""Graphs and gates for the tests of gates and what they gate."""
 
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from graphs import graph, random_graphs
+from unionsnn import StructuralGate
+
+COLUMNS = ("a_r1", "a_tree_r1", "nodes_r1", "edges_r1")
+PRESETS = ("paper", "authors-code", "default")
 
 
 def float64(data: Data) -> Data:
@@ -31,3 +36,16 @@ def with_loops(data: Data, nodes: list[int]) -> Data:
         edge_coefficient=torch.cat([zeros[:1], rows, zeros[1:]]),
         num_nodes=data.num_nodes,
     )
+
+
+def make(preset: str, channels: int = 4, seed: int = 0, **overrides: object) -> StructuralGate:
+    torch.manual_seed(seed)
+    return StructuralGate.preset(preset, channels, columns=COLUMNS, **overrides).double()
+
+
+def fitted(preset: str, data: Data, channels: int = 4, **overrides: object) -> StructuralGate:
+    return make(preset, channels, **overrides).fit_statistics(data.edge_coefficient)
+
+
+def apply(gate: StructuralGate, data: Data) -> Tensor:
+    return gate(data.edge_coefficient, data.edge_index, data.num_nodes)

@@ -294,3 +294,6 @@ def test_a_pair_of_features_for_sampled_neighbours(name: str, batch: Data) -> No
     pair = (batch.x, batch.x[:targets])
     out = plugin(pair, part.edge_index, edge_coefficient=part.edge_coefficient)
     torch.testing.assert_close(out, call(name, plugin, batch)[:targets])
+    of_senders = plugged(name, batch, "authors-code")
+    out = of_senders(pair, part.edge_index, edge_coefficient=part.edge_coefficient)
+    torch.testing.assert_close(out, call(name, of_senders, part)[:targets])

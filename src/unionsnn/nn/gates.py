@@ -273,7 +273,7 @@ class StructuralGate(nn.Module):
         loops = (edge_index[0] == edge_index[1]).unsqueeze(-1)
         if self.normalization != "none":
             # Finite, since a node whose only edge is a loop would give -inf - -inf.
-            weight = weight.masked_fill(loops, torch.finfo(dtype).min / 2)
+            weight = weight.masked_fill(loops, torch.finfo(dtype).min)
         if self.normalization == "neighborhood":
             weight = softmax(weight, edge_index[1], num_nodes=num_nodes)
         elif self.normalization == "batch":

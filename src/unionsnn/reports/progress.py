@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 Callback = Callable[[str, int, int], None]
 
@@ -27,22 +34,40 @@ def data_progress(kind: str) -> Iterator[Callback | None]:
     elif kind == "plain":
         yield PlainLines()
     else:
-        with Progress(
+        bars = Bars()
+        try:
+            yield bars
+        finally:
+            bars.progress.stop()
+
+
+class Bars:
+    """A bar for each kind of work, on the screen only while there is work.
+
+    Training has bars of its own, which must not share the screen with these.
+    """
+
+    def __init__(self) -> None:
+        self.progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
             console=Console(stderr=True),
             transient=True,
-        ) as progress:
-            tasks = {}
+        )
+        self._tasks: dict[str, TaskID] = {}
 
-            def show(what: str, done: int, total: int) -> None:
-                if what not in tasks:
-                    tasks[what] = progress.add_task(what, total=total)
-                progress.update(tasks[what], completed=done, total=total)
-
-            yield show
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Show the work, or take it off the screen when it is done."""
+        if what not in self._tasks:
+            self._tasks[what] = self.progress.add_task(what, total=total)
+            self.progress.start()
+        self.progress.update(self._tasks[what], completed=done, total=total)
+        if done >= total:
+            self.progress.remove_task(self._tasks.pop(what))
+        if not self._tasks:
+            self.progress.stop()
 
 
 class PlainLines:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +18,8 @@ from unionsnn.training.records import RunFolder, write_json
 from unionsnn.training.repetition import train_repetition
 from unionsnn.training.results import merge, warn_of_other_versions
 from unionsnn.training.workers import train_in_workers
+
+logger = logging.getLogger(__name__)
 
 
 def run_experiment(config: Mapping[str, Any], progress: Progress | None = None) -> dict[str, Any]:
@@ -40,13 +44,9 @@ def run_experiment(config: Mapping[str, Any], progress: Progress | None = None) 
         if pending:
             data = build_data(config, progress)
             splits = recorded_splits(folder, protocol, data, config["seed"])
-            for done, (index, record) in enumerate(
-                train_all(config, data, splits, pending, folder), 1
-            ):
+            for index, record in train_all(config, data, splits, pending, folder.path, progress):
                 folder.save_repetition(index, record)
                 write_json(folder.results_path, merge(folder))
-                if progress is not None:
-                    progress("repetitions", done, len(pending))
         results = merge(folder)
         write_json(folder.results_path, results)
         return results
@@ -57,17 +57,25 @@ def train_all(
     data: GraphDataModule,
     splits: Sequence[Split],
     pending: Sequence[int],
-    folder: RunFolder,
+    folder: Path,
+    progress: Progress | None = None,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Train repetitions one after another or in workers; yield each record when it is there."""
     if min(config["protocol"]["workers"], len(pending)) > 1:
         # Once, here: the workers find the caches filled.
         data.prepare_data()
-        yield from train_in_workers(config, splits, pending, folder.path)
+        report = progress or (lambda *_: None)
+        report("repetitions", 0, len(pending))
+        records = train_in_workers(config, splits, pending, folder)
+        for done, (index, record) in enumerate(records, 1):
+            report("repetitions", done, len(pending))
+            yield index, record
         return
     protocol = make_protocol(config["protocol"])
     for index in pending:
-        yield index, train_repetition(config, data, protocol, splits[index], index, folder.path)
+        if protocol.num_repetitions > 1:
+            logger.info("repetition %d of %d", index + 1, protocol.num_repetitions)
+        yield index, train_repetition(config, data, protocol, splits[index], index, folder)
 
 
 def check_accelerator(config: Mapping[str, Any]) -> None:
