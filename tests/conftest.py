@@ -7,9 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from graphs import cycle, graph, random_graphs, rook, shrikhande, star
-
-__all__ = ["cycle", "graph", "random_graphs", "rook", "shrikhande", "star"]
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,9 @@ import torch
 from unionsnn.training import experiment
 from unionsnn.training.callbacks import NonFiniteLossError
 from unionsnn.training.config import RequestError
-from unionsnn.training.experiment import load_checkpoint, run_experiment
+from unionsnn.training.experiment import run_experiment
 from unionsnn.training.records import RunFolder, RunFolderError
+from unionsnn.training.repetition import load_checkpoint
 
 Maker = Callable[..., dict[str, Any]]
 
