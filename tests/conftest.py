@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 
-
 @pytest.fixture(scope="session")
 def mirror() -> Path:
     """Folder with real benchmark files; the test is skipped where there is none."""

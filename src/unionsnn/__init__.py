@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from unionsnn.data.transforms import StructuralCoefficients
     from unionsnn.nn.gates import StructuralGate
-    from unionsnn.nn.plugin import UnionPlugin
+    from unionsnn.nn.plugin import UnionPlugin, fit_statistics
     from unionsnn.structure import CoefficientSpec, structural_coefficients
 
 __version__ = "0.1.0"
@@ -17,6 +17,7 @@ _LAZY = {
     "StructuralCoefficients": "unionsnn.data.transforms",
     "StructuralGate": "unionsnn.nn.gates",
     "UnionPlugin": "unionsnn.nn.plugin",
+    "fit_statistics": "unionsnn.nn.plugin",
     "structural_coefficients": "unionsnn.structure",
 }
 
@@ -26,6 +27,7 @@ __all__ = [
     "StructuralGate",
     "UnionPlugin",
     "__version__",
+    "fit_statistics",
     "structural_coefficients",
 ]
 

@@ -39,10 +39,10 @@ def run(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedP
 def test_train_prints_a_table_writes_a_record_and_reads_it_the_second_time(tmp_path: Path) -> None:
     first = run("train", *TINY, cwd=tmp_path)
     assert first.returncode == 0, first.stderr
-    assert "unionsnn on 4cycles" in first.stdout
+    assert "unionsnn on 4cycles_small" in first.stdout
     assert "protocol: holdout (best val_loss of the repetition, test touched once)" in first.stdout
     (path,) = (tmp_path / "runs").rglob("results.json")
-    assert path.parts[-4:-2] == ("4cycles", "unionsnn")
+    assert path.parts[-4:-2] == ("4cycles_small", "unionsnn")
     record = json.loads(path.read_text())
     assert record["state"] == "finished"
     assert "Warning" not in first.stderr

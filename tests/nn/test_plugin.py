@@ -26,7 +26,8 @@ from torch_geometric.nn import (
     SGConv,
 )
 
-from unionsnn import StructuralGate, UnionPlugin
+from graphs import cycle, graph, star
+from unionsnn import StructuralGate, UnionPlugin, fit_statistics
 from unionsnn.nn.plugin import message_width
 
 
@@ -397,3 +398,15 @@ def test_a_short_layer_may_have_an_exact_gate(batch: Data) -> None:
     out = apply(plugin, data)
     assert out.dtype == torch.bfloat16
     torch.testing.assert_close(out.float(), exact, rtol=0.05, atol=0.05)
+
+
+def test_all_gates_of_a_network_are_fitted_by_one_call() -> None:
+    graphs = [graph(star(3), 4, channels=3), graph(cycle(4), 4, channels=3)]
+    network = torch.nn.ModuleList(UnionPlugin(SAGEConv(3, 3)) for _ in range(2))
+    fit_statistics(network, iter(graphs))
+    alone = UnionPlugin(SAGEConv(3, 3)).fit_statistics(graphs)
+    for layer in network:
+        assert torch.equal(layer.gate.feature_mean, alone.gate.feature_mean)
+        assert torch.equal(layer.gate.feature_std, alone.gate.feature_std)
+    with pytest.raises(ValueError, match="Linear has no gate: wrap its layers in UnionPlugin"):
+        fit_statistics(torch.nn.Linear(1, 1), graphs)

@@ -97,9 +97,12 @@ def test_the_table_says_number_protocol_paper_and_what_is_missing() -> None:
     assert "protocol: cross_validation (best val_loss of the repetition, test touched once)" in line
     assert "paper: 87.31 % ± 5.29 % (table3, UnionSNN, under the paper's own protocol)" in line
     assert "INCOMPLETE: 2 of 3 repetitions" in line
-    console = Console(width=80, record=True)
+    console = Console(width=80, record=True, force_terminal=False)
     print_results(record("unionsnn", "mutag", "default"), console)
     text = console.export_text()
     assert "12,345 parameters" in text
     assert "1:01:01 h" in text
-    assert max(len(row) for row in text.splitlines()) <= 80
+    assert line.splitlines()[0] in text.splitlines()
+    narrow = Console(width=60, record=True, force_terminal=True)
+    print_results(record("unionsnn", "mutag", "default"), narrow)
+    assert max(len(row) for row in narrow.export_text().splitlines()) <= 60

@@ -217,6 +217,25 @@ def _aligned(current: _Pass, name: str) -> Tensor:
     return torch.cat([weight[kept], weight.new_ones(tail.size(1), weight.size(1))])
 
 
+def fit_statistics(network: nn.Module, data: Any) -> None:
+    """Fit all gates of a network to the training graphs.
+
+    Args:
+        network: Any module with gates in it, such as several layers in `UnionPlugin`.
+        data: As for `UnionPlugin.fit_statistics`.
+
+    Raises:
+        ValueError: if the network has no gate, or as for `UnionPlugin.fit_statistics`.
+    """
+    found = [module for module in network.modules() if isinstance(module, StructuralGate)]
+    if not found:
+        raise ValueError(f"{type(network).__name__} has no gate: wrap its layers in UnionPlugin.")
+    # An iterator can be read once only.
+    graphs = data if isinstance(data, Tensor | BaseData) else list(data)
+    for gate in found:
+        gate.fit_statistics(coefficient_rows(graphs, gate))
+
+
 def coefficient_rows(data: Any, gate: StructuralGate) -> Tensor:
     """Rows of all edges of a data set, for `StructuralGate.fit_statistics`.
 

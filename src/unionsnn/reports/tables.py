@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
-from rich.console import Console, Group, RenderableType
+from rich.console import Console
 from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
@@ -28,8 +28,8 @@ def is_percent(key: str) -> bool:
     return key.endswith(_PERCENT)
 
 
-def results_table(record: Mapping[str, Any]) -> RenderableType:
-    """The final table of one experiment: each repetition, the summary and what it rests on.
+def results_table(record: Mapping[str, Any]) -> Table:
+    """The metrics of each repetition of one experiment.
 
     Args:
         record: The merged record of a run folder.
@@ -52,7 +52,7 @@ def results_table(record: Mapping[str, Any]) -> RenderableType:
             str(row["epochs"]),
             format_seconds(row["seconds"]),
         )
-    return Group(table, Text(summary_line(record), style="bold"), Text(provenance(record)))
+    return table
 
 
 def summary_line(record: Mapping[str, Any]) -> str:
@@ -120,8 +120,13 @@ def key_value_table(title: str, rows: Sequence[tuple[str, str]]) -> Table:
 
 
 def print_results(record: Mapping[str, Any], console: Console | None = None) -> None:
-    """Print the final table."""
-    (console or Console()).print(results_table(record))
+    """Print the final table, the summary and what it rests on."""
+    console = console or Console()
+    console.print(results_table(record))
+    # Lines stay whole where they are piped, so that they can be searched for.
+    whole = not console.is_terminal
+    console.print(Text(summary_line(record), style="bold"), soft_wrap=whole)
+    console.print(Text(provenance(record)), soft_wrap=whole)
 
 
 def _validation_keys(repetitions: Sequence[Mapping[str, Any]]) -> list[str]:

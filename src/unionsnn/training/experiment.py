@@ -73,7 +73,7 @@ def train_all(
         return
     protocol = make_protocol(config["protocol"])
     for index in pending:
-        if protocol.num_repetitions > 1:
+        if protocol.num_repetitions > 1 and config["trainer"]["progress"] != "none":
             logger.info("repetition %d of %d", index + 1, protocol.num_repetitions)
         yield index, train_repetition(config, data, protocol, splits[index], index, folder)
 

@@ -1,0 +1,70 @@
+"""What the README shows works as it stands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+from torch_geometric.datasets import TUDataset
+
+from tu_files import write_tu
+from unionsnn.training.config import compose_config
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), flags=re.DOTALL)
+
+
+def test_the_library_example_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_tu(tmp_path, "MUTAG", 60)
+    monkeypatch.setattr(TUDataset, "url", f"file://{tmp_path}/TUDataset")
+    monkeypatch.chdir(tmp_path)
+    (example,) = blocks(ROOT / "README.md", "python")
+    exec(compile(example, "README.md", "exec"), {"__name__": "readme"})
+    assert re.fullmatch(r"\d+ of 12 test graphs\n", capsys.readouterr().out)
+
+
+def train_commands() -> list[tuple[str, str]]:
+    """Page and arguments of each ``unionsnn train`` and ``make train`` on a line of its own."""
+    found = []
+    # The pages that add something train what they have just made.
+    for page in (page for page in PAGES if not page.name.startswith("add_a_")):
+        for block in blocks(page, "sh"):
+            for line in block.splitlines():
+                words = shlex.split(line, comments=True)
+                if "train" in words[:2]:
+                    rest = words[words.index("train") + 1 :]
+                    arguments = [word.removeprefix("ARGS=") for word in rest]
+                    found.append((page.name, " ".join(arguments)))
+    return found
+
+
+@pytest.mark.parametrize(("page", "arguments"), train_commands())
+def test_every_train_command_composes(page: str, arguments: str) -> None:
+    overrides = [word for word in arguments.split() if not word.startswith("-")]
+    compose_config(overrides)
+
+
+def test_commands_are_found() -> None:
+    assert len(train_commands()) >= 5
+
+
+def test_make_lists_its_targets() -> None:
+    done = subprocess.run(["make", "-C", ROOT], capture_output=True, text=True, check=True)
+    for target in ("install", "train", "test", "lint"):
+        assert f"make {target} " in done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#]+)", page.read_text()):
+        if not link.startswith(("http://", "https://")):
+            assert (page.parent / link).exists(), link
