@@ -1,0 +1,147 @@
+"""Batches: those of PyG bit for bit, dealt out without duplicates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch_geometric.data import Batch, Data, InMemoryDataset
+
+from graphs import cycle, graph, random_graphs, star
+from unionsnn.data.batching import BatchLoader, GraphStore
+from unionsnn.data.datasets import GraphDataset
+
+
+def dataset(graphs: list[Data]) -> GraphDataset:
+    for data in graphs:
+        data.pop("coefficient_columns", None)
+    return GraphDataset(*InMemoryDataset.collate(graphs))
+
+
+def assert_equal(one: Batch, other: Batch) -> None:
+    assert set(one.keys()) == set(other.keys())
+    for key in other.keys():  # noqa: SIM118  (Data is no mapping)
+        assert one[key].dtype == other[key].dtype, key
+        assert torch.equal(one[key], other[key]), key
+    assert one.num_graphs == other.num_graphs
+    assert type(one) is type(other)
+    for mine, theirs in zip(one.to_data_list(), other.to_data_list(), strict=True):
+        assert set(mine.keys()) == set(theirs.keys())
+        for key in theirs.keys():  # noqa: SIM118
+            assert torch.equal(mine[key], theirs[key]), key
+
+
+GRAPHS = [
+    *random_graphs(30, torch.Generator().manual_seed(0)),
+    graph([], 2, channels=3),
+    graph(cycle(3), 3, channels=3),
+    graph([], 0, channels=3),
+    graph(star(4), 5, channels=3),
+]
+STORE = GraphStore(dataset(GRAPHS))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(0, len(GRAPHS) - 1), min_size=1, max_size=12))
+def test_a_batch_is_pyg_s_bit_for_bit(index: list[int]) -> None:
+    expected = Batch.from_data_list([GRAPHS[i] for i in index])
+    assert_equal(STORE.batch(torch.tensor(index)), expected)
+
+
+def test_regression_targets_and_further_attributes() -> None:
+    graphs = random_graphs(6, torch.Generator().manual_seed(1))
+    for data in graphs:
+        data.y = torch.randn(1, 2)
+        data.edge_attr = torch.randn(data.num_edges, 2)
+        data.position = torch.randn(data.num_nodes, 4)
+    store = GraphStore(dataset(graphs))
+    assert_equal(
+        store.batch(torch.tensor([5, 0, 3])), Batch.from_data_list([graphs[i] for i in (5, 0, 3)])
+    )
+
+
+def test_an_attribute_that_is_no_tensor_is_refused() -> None:
+    plain = graph(star(2), 3)
+    with pytest.raises(TypeError, match=r"\['coefficient_columns'\] are no tensors"):
+        GraphStore(GraphDataset(*InMemoryDataset.collate([plain, plain])))
+
+
+def flat(lists: list[list[Any]]) -> list[Any]:
+    return [item for part in lists for item in part]
+
+
+def seen(loader: BatchLoader) -> list[list[float]]:
+    return [batch.y.tolist() for batch in loader]
+
+
+def numbered(count: int) -> GraphStore:
+    graphs = [graph(star(2), 3, y=i) for i in range(count)]
+    return GraphStore(dataset(graphs))
+
+
+def test_each_graph_comes_once_in_new_orders_from_the_generator_alone() -> None:
+    store = numbered(10)
+    loader = BatchLoader(
+        store,
+        range(1, 10),
+        batch_size=4,
+        shuffle=True,
+        generator=torch.Generator().manual_seed(0),
+    )
+    assert len(loader) == 3
+    torch.manual_seed(1)
+    first, second = seen(loader), seen(loader)
+    assert sorted(flat(first)) == sorted(flat(second)) == list(range(1, 10))
+    assert first != second
+    again = BatchLoader(
+        store,
+        range(1, 10),
+        batch_size=4,
+        shuffle=True,
+        generator=torch.Generator().manual_seed(0),
+    )
+    torch.manual_seed(2)
+    assert seen(again) == first
+    assert seen(BatchLoader(store, [3, 1, 2], batch_size=2)) == [[3, 1], [2]]
+    with pytest.raises(ValueError, match="batch_size is 0"):
+        BatchLoader(store, [0], batch_size=0)
+
+
+@pytest.fixture
+def as_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
+    def become(rank: int, world: int) -> None:
+        monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+        monkeypatch.setattr(torch.distributed, "get_rank", lambda: rank)
+        monkeypatch.setattr(torch.distributed, "get_world_size", lambda: world)
+
+    return become
+
+
+@pytest.mark.parametrize(("count", "world"), [(7, 2), (2, 4), (1, 3), (8, 4)])
+def test_processes_share_the_work(
+    as_process: Callable[[int, int], None], count: int, world: int
+) -> None:
+    store = numbered(8)
+    dealt: dict[bool, list[Any]] = {True: [], False: []}
+    for rank in range(world):
+        as_process(rank, world)
+        for shuffle in (True, False):
+            loader = BatchLoader(
+                store,
+                range(count),
+                batch_size=2,
+                shuffle=shuffle,
+                generator=torch.Generator().manual_seed(3),
+            )
+            batches = seen(loader)
+            assert len(batches) == len(loader)
+            dealt[shuffle].append(batches)
+    # Evaluation: each graph once. Training: each at least once, equally many batches.
+    assert sorted(flat(flat(dealt[False]))) == list(range(count))
+    assert set(flat(flat(dealt[True]))) == set(range(count))
+    assert len({len(batches) for batches in dealt[True]}) == 1
+    assert len(flat(flat(dealt[True]))) < count + world
