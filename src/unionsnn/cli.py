@@ -6,33 +6,19 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import click
-from click.shell_completion import CompletionItem
 
 from unionsnn import __version__
+from unionsnn.cli_common import REQUEST_WAS_WRONG, Overrides, composed, failures
+from unionsnn.cli_data import clean, datasets
+from unionsnn.cli_structure import cache, case_study, coefficients, precompute
 
-REQUEST_WAS_WRONG = 2
 INTERRUPTED = 130
 TERMINATED = 143
 
-_KEPT = "Finished repetitions are kept; the same command goes on."
-
-
-class Overrides(click.types.StringParamType):
-    """Hydra overrides, with completion of groups, their options and keys."""
-
-    name = "override"
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Offer group=option, or keys."""
-        from unionsnn.training.config import completions
-
-        return [CompletionItem(word) for word in completions(incomplete)]
+_KEPT = "What is finished is kept; the same command goes on."
 
 
 def main() -> NoReturn:
@@ -54,17 +40,6 @@ def main() -> NoReturn:
 def _terminate(signum: int, frame: Any) -> NoReturn:
     click.echo(f"Terminated. {_KEPT}", err=True)
     sys.exit(TERMINATED)
-
-
-def _refuse(faults: Sequence[str]) -> NoReturn:
-    for fault in faults:
-        click.echo(f"error: {fault}", err=True)
-    sys.exit(REQUEST_WAS_WRONG)
-
-
-def _fail(message: object) -> NoReturn:
-    click.echo(f"error: {message}", err=True)
-    sys.exit(1)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -98,34 +73,20 @@ def train(
     OVERRIDES are written key=value, such as data=mutag model=gin seed=1. Without any, UnionSNN is
     trained on generated graphs, which needs no download.
     """
-    from unionsnn.training.config import RequestError, compose_config
-
-    try:
-        config = compose_config(overrides, config_dir)
-    except RequestError as error:
-        _refuse(error.faults)
-    if options["quiet"] or as_json:
+    config = composed(overrides, config_dir, options)
+    if as_json:
         config["trainer"]["progress"] = "none"
     _run(config, options, dry_run=dry_run, as_json=as_json)
 
 
 def _run(config: dict[str, Any], options: dict[str, bool], *, dry_run: bool, as_json: bool) -> None:
-    from unionsnn.data.arrays import DataError
     from unionsnn.reports import tables
     from unionsnn.reports.progress import data_progress
-    from unionsnn.training.config import RequestError
     from unionsnn.training.dry_run import describe
     from unionsnn.training.experiment import run_experiment
 
-    try:
-        with data_progress(config["trainer"]["progress"]) as progress:
-            record = describe(config, progress) if dry_run else run_experiment(config, progress)
-    except RequestError as error:
-        _refuse(error.faults)
-    except (DataError, RuntimeError, OSError, FloatingPointError) as error:
-        if options["verbose"]:
-            raise
-        _fail(error)
+    with failures(options), data_progress(config["trainer"]["progress"]) as progress:
+        record = describe(config, progress) if dry_run else run_experiment(config, progress)
     if as_json:
         click.echo(json.dumps(record, indent=1))
     elif dry_run:
@@ -157,3 +118,7 @@ def completion(shell: str) -> None:
     maker = get_completion_class(shell)
     assert maker is not None
     click.echo(maker(command_line, {}, "unionsnn", "_UNIONSNN_COMPLETE").source())
+
+
+for command in (precompute, coefficients, case_study, cache, datasets, clean):
+    command_line.add_command(command)

@@ -1,10 +1,39 @@
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from unionsnn.data.arrays import DataError, GraphArrays
-from unionsnn.data.catalog import CATALOG, check_statistics, tu_relative_path, tu_url
+from unionsnn.data.catalog import CATALOG, check_statistics, find, tu_relative_path, tu_url
+from unionsnn.training.config import compose_config
+
+# The tables of PAPER.md: graphs, classes, average nodes and edges.
+PAPER_GRAPHS = {
+    "mutag": (188, 2, 17.93, 19.79),
+    "proteins": (1113, 2, 39.06, 72.82),
+    "enzymes": (600, 6, 32.63, 62.14),
+    "dd": (1178, 2, 284.32, 715.66),
+    "frankenstein": (4337, 2, 16.90, 17.88),
+    "tox21": (8169, 2, 18.09, 18.50),
+    "nci1": (4110, 2, 29.87, 32.30),
+    "nci109": (4127, 2, 29.68, 32.13),
+    "molhiv": (41127, 2, 25.50, 27.50),
+    "molbbbp": (2039, 2, 24.06, 25.95),
+    "zinc10k": (12000, None, 23.16, 49.83),
+    "zinc_full": (249456, None, 23.16, 49.83),
+    "4cycles": (20000, 2, 36.00, 61.71),
+    "6cycles": (20000, 2, 56.00, 87.84),
+}
+# Nodes, edges, classes, features, training nodes.
+PAPER_NODES = {
+    "cora": (2708, 5429, 7, 1433, 140),
+    "citeseer": (3327, 4732, 6, 3703, 120),
+    "pubmed": (19717, 44338, 3, 500, 60),
+    "computers": (13381, 259159, 10, 7667, 1338),
+    "photo": (7487, 126530, 8, 745, 749),
+}
 
 
 def arrays(graphs: int, nodes: int, edges: int, classes: int) -> GraphArrays:
@@ -17,52 +46,75 @@ def arrays(graphs: int, nodes: int, edges: int, classes: int) -> GraphArrays:
     )
 
 
-def test_the_sets_of_the_paper_are_known() -> None:
-    assert set(CATALOG) == {
-        "MUTAG",
-        "PROTEINS",
-        "ENZYMES",
-        "DD",
-        "NCI1",
-        "NCI109",
-        "FRANKENSTEIN",
-        "Tox21_AhR_training",
-    }
+def test_all_sets_of_the_paper_are_known() -> None:
+    assert set(CATALOG) == set(PAPER_GRAPHS) | set(PAPER_NODES)
     for name, entry in CATALOG.items():
         assert entry.name == name
-        assert entry.citation
         assert entry.licence
+        for citation in entry.citations:
+            assert citation.authors
+            assert citation.title
+            assert 1980 < citation.year < 2030
 
 
-@pytest.mark.parametrize(
-    ("name", "mean_nodes", "mean_edges"),
-    [
-        ("MUTAG", 17.93, 19.79),
-        ("PROTEINS", 39.06, 72.82),
-        ("ENZYMES", 32.63, 62.14),
-        ("DD", 284.32, 715.66),
-        ("NCI1", 29.87, 32.30),
-        ("Tox21_AhR_training", 18.09, 18.50),
-    ],
-)
-def test_counts_give_the_averages_that_the_paper_prints(
-    name: str, mean_nodes: float, mean_edges: float
-) -> None:
+@pytest.mark.parametrize("name", CATALOG)
+def test_the_catalog_says_what_the_configuration_says(name: str) -> None:
     entry = CATALOG[name]
-    assert entry.nodes is not None
-    assert entry.edges is not None
-    assert entry.nodes / entry.graphs == pytest.approx(mean_nodes, abs=0.0051)
-    assert entry.edges / entry.graphs == pytest.approx(mean_edges, abs=0.0051)
+    data = compose_config([f"data={name}"])["data"]
+    assert data["name"] == name
+    assert (data["task"], data["metric"]) == (entry.task, entry.metric)
+    assert data["features"] == entry.feature_kind
+
+
+@pytest.mark.parametrize("name", CATALOG)
+def test_the_papers_figures_are_the_papers(name: str) -> None:
+    paper = CATALOG[name].paper
+    if name in PAPER_NODES:
+        what = ("nodes", "edges", "classes", "features", "training nodes")
+        assert paper == dict(zip(what, PAPER_NODES[name], strict=True))
+        return
+    edges = "directed edges per graph" if name.startswith("zinc") else "edges per graph"
+    what = ("graphs", "classes", "nodes per graph", edges)
+    expected = dict(zip(what, PAPER_GRAPHS[name], strict=True))
+    assert paper == {key: value for key, value in expected.items() if value is not None}
+
+
+@pytest.mark.parametrize("name", CATALOG)
+def test_every_deviation_from_the_paper_has_a_reason_in_one_line(name: str) -> None:
+    entry = CATALOG[name]
+    deviations = entry.deviations()
+    for deviation in deviations:
+        assert deviation.reason, f"{name}: {deviation.what}"
+        assert "\n" not in deviation.reason
+    assert set(entry.reasons) == {deviation.what for deviation in deviations}
+
+
+def test_a_deviation_without_a_reason_is_seen() -> None:
+    entry = dataclasses.replace(CATALOG["mutag"], edges=3700)
+    (deviation,) = entry.deviations()
+    assert (deviation.what, deviation.reason) == ("edges per graph", "")
 
 
 def test_addresses_are_those_of_the_collection() -> None:
     assert tu_url("BZR") == "https://www.chrsmrrs.com/graphkerneldatasets/BZR.zip"
     assert tu_relative_path("BZR") == "TUDataset/BZR.zip"
-    assert CATALOG["MUTAG"].url == tu_url("MUTAG")
-    assert CATALOG["MUTAG"].relative_path == "TUDataset/MUTAG.zip"
+    assert CATALOG["mutag"].relative_path == "TUDataset/MUTAG.zip"
+
+
+def test_addresses_are_those_of_the_reference_loaders() -> None:
+    from torch_geometric.datasets import ZINC, Amazon, Planetoid, TUDataset
+
+    from unionsnn.data import catalog
+
+    assert TUDataset.url == catalog.TU_URL
+    assert ZINC.url == catalog.ZINC_URL
+    assert ZINC.split_url.format("val") == f"{catalog.ZINC_INDEX_URL}/val.index"
+    assert Planetoid.url == catalog.PLANETOID_URL
+    assert Amazon.url.rstrip("/") == catalog.AMAZON_URL
 
 
 def test_right_counts_pass_and_unknown_sets_are_not_judged() -> None:
+    check_statistics("mutag", arrays(188, 3371, 3721, 2))
     check_statistics("MUTAG", arrays(188, 3371, 3721, 2))
     check_statistics("NCI109", arrays(4127, 5, 7, 2))
     check_statistics("BZR", arrays(1, 2, 1, 1))
@@ -76,5 +128,10 @@ def test_every_wrong_count_is_named_with_the_remedy() -> None:
     assert "3720 undirected edges instead of 3721" in message
     assert "3 classes instead of 2" in message
     assert "nodes" not in message
-    assert CATALOG["MUTAG"].url in message
     assert "data.mirror=..." in message
+
+
+def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+    assert find("cora").name == "cora"
+    with pytest.raises(DataError, match=r"'crora' is not in the catalog.*Did you mean 'cora'\?"):
+        find("crora")

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tu_files import write_tu
-from unionsnn.data import catalog
+from fabricated import REQUIRED, fabricate
 from unionsnn.training.config import compose_config, config_folder
 from unionsnn.training.experiment import run_experiment
 
@@ -39,30 +38,28 @@ def test_every_model_with_every_gate(tmp_path: Path, model: str, gate: str) -> N
     trains(tmp_path, f"model={model}", f"gate={gate}", *CYCLES)
 
 
-@pytest.mark.parametrize("data", [name for name in options("data") if "cycles" not in name])
-def test_every_set_of_the_tu_collection(
-    tmp_path: Path, data: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = ["data.name=BZR"] if data == "tu" else []
-    config = compose_config([f"data={data}", *name])
-    classes = tuple(range(6)) if data == "enzymes" else (0, 1)
-    write_tu(
-        tmp_path,
-        config["data"]["tu_name"],
-        60,
-        classes=classes,
-        labels=config["data"]["features"] == "labels",
-        attributes=2,
-    )
-    # The archive is made here: its counts are not the real set's.
-    monkeypatch.setattr(catalog, "check_statistics", lambda *args: None)
-    trains(tmp_path, f"data={data}", *name, f"data.mirror={tmp_path}", "data.offline=true")
+@pytest.mark.parametrize("data", options("data"))
+def test_every_data_set(tmp_path: Path, data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    needed = REQUIRED.get(data, [])
+    section = compose_config([f"data={data}", *needed])["data"]
+    found = fabricate(section, tmp_path / "mirror", monkeypatch)
+    trains(tmp_path, f"data={data}", *needed, *found)
 
 
 @pytest.mark.parametrize("data", [name for name in options("data") if "cycles" in name])
-def test_every_generated_set(tmp_path: Path, data: str) -> None:
-    trains(tmp_path, f"data={data}", *CYCLES)
+def test_every_generated_set_in_its_other_variant(tmp_path: Path, data: str) -> None:
     trains(tmp_path, f"data={data}", "data.variant=plain", *CYCLES)
+
+
+@pytest.mark.parametrize("protocol", ["holdout", "repeated_seeds"])
+@pytest.mark.parametrize("data", ["cora", "photo", "molbbbp", "zinc10k"])
+def test_sets_with_their_own_split_or_nodes_under_their_protocols(
+    tmp_path: Path, data: str, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    section = compose_config([f"data={data}"])["data"]
+    found = fabricate(section, tmp_path / "mirror", monkeypatch)
+    few = ["protocol.seeds=2"] if protocol == "repeated_seeds" else []
+    trains(tmp_path, f"data={data}", "model=union_gcn", f"protocol={protocol}", *few, *found)
 
 
 @pytest.mark.parametrize("experiment", options("experiment"))

@@ -11,7 +11,7 @@ from unionsnn.structure import (
     QUANTITIES,
     CoefficientSpec,
     _jit,
-    engine,
+    schedule,
     spec,
     spectra,
     structural_coefficients,
@@ -90,10 +90,10 @@ def test_threads_are_checked(threads):
     [
         (
             {"substructure": "unoin"},
-            r"substructure 'unoin' is not available; allowed: union\. "
+            r"substructure 'unoin' is not available; allowed: union, overlap, union_minus\. "
             r"Did you mean 'union'\?",
         ),
-        ({"descriptor": "xyz"}, r"descriptor 'xyz' is not available; allowed: path\.$"),
+        ({"descriptor": "xyz"}, r"descriptor 'xyz' is not available; allowed: path, laplacian, "),
         ({"encoding": "singular_values"}, r"encoding .* Did you mean 'singular_value_sum'\?"),
         (
             {"quantities": "atree"},
@@ -102,14 +102,13 @@ def test_threads_are_checked(threads):
         ),
         ({"quantities": ()}, r"quantities is empty; give at least one \(allowed: a, a_tree"),
         ({"quantities": ("a", "a")}, r"quantities names a more than once"),
-        ({"radius": 2}, r"radius 2 is not supported yet \(allowed: 1\)"),
-        ({"radius": [1, 3]}, r"radius 3 is not supported yet"),
-        ({"radius": 0}, r"radius must be at least 1, got 0 \(allowed: 1\)"),
+        ({"radius": [2, 2]}, r"radius names 2 more than once"),
+        ({"radius": 0}, r"radius must be at least 1, got 0\.$"),
         ({"radius": -1}, r"radius must be at least 1, got -1"),
         ({"radius": 1.0}, r"radius must be an integer or a list of integers, got 1\.0"),
         ({"radius": "1"}, r"radius must be an integer or a list of integers, got '1'"),
         ({"radius": True}, r"radius must be an integer or a list of integers, got True"),
-        ({"radius": []}, r"radius is empty; give at least one \(allowed: 1\)"),
+        ({"radius": []}, r"radius is empty; give at least one \(allowed: 1, 2, 3, \.\.\.\)"),
     ],
 )
 def test_choices_are_checked(options, message):
@@ -118,8 +117,8 @@ def test_choices_are_checked(options, message):
 
 
 def test_all_faults_are_named_at_once():
-    with pytest.raises(ValueError, match=r"(?s)substructure 'x'.*encoding 'y'.*radius 9"):
-        CoefficientSpec(substructure="x", encoding="y", radius=9)
+    with pytest.raises(ValueError, match=r"(?s)substructure 'x'.*radius .* -9.*encoding 'y'"):
+        CoefficientSpec(substructure="x", encoding="y", radius=-9)
 
 
 def test_spec_is_canonical():
@@ -156,7 +155,8 @@ def test_smallest_spec_for_columns():
         ((), "columns is empty; name at least one, such as 'a_r1'"),
         (["a"], r"columns 'a' is not available; allowed: a_r1, a_tree_r1, nodes_r1, edges_r1"),
         (["node_r1"], r"Did you mean 'nodes_r1'\?"),
-        (["a_r2"], r"radius 2 is not supported yet"),
+        (["a_r0"], r"radius must be at least 1, got 0"),
+        (["a_tree_r2"], r"quantity 'a_tree' is defined for .* radius 1 only"),
     ],
 )
 def test_columns_are_checked(columns, message):
@@ -175,7 +175,7 @@ def test_a_failed_iteration_names_the_edge(monkeypatch):
     def fail(*args):
         args[-1][:] = np.nan
 
-    monkeypatch.setattr(engine, "compute_chunk", fail)
+    monkeypatch.setattr(schedule, "compute_chunk", fail)
     with pytest.raises(RuntimeError, match="did not converge on edge 0 - 1"):
         structural_coefficients(TRIANGLE, 5)
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from structure_reference import random_graph
 
 from unionsnn.structure import QUANTITIES, SimpleGraph, engine, structural_coefficients
+from unionsnn.structure.planning import DIRECT, plan_chunks
 from unionsnn.structure.radius_one import compute_chunk, new_workspace
 
 seeds = st.integers(0, 2**32 - 1).map(np.random.default_rng)
@@ -67,11 +68,12 @@ def test_chunks_change_no_bit(rng):
         return
     cuts = [0, *sorted({int(c) for c in rng.integers(1, m + 1, 5)} - {m}), m]
     values = np.empty((m, 4))
+    none, routes = np.empty(0, np.int32), np.full(m, DIRECT, np.int32)
     degree = int(np.diff(graph.indptr).max())
     for begin, end in itertools.pairwise(cuts):
         work = new_workspace(graph.num_nodes, degree, 1)
         arrays = graph.indptr, graph.indices, graph.edges
-        compute_chunk(*arrays, begin, end, work, np.arange(4), values)
+        compute_chunk(*arrays, begin, end, none, routes, work, np.arange(4), values)
     assert (values == engine.compute_columns(graph, QUANTITIES, threads=1)).all()
 
 
@@ -81,6 +83,8 @@ def test_many_chunks_on_many_threads_change_no_bit():
     source, target = rng.integers(300, size=(2, 4000)) ** 2 // 300
     edge_index = np.concatenate([[source, target], [target, source]], axis=1)
     graph = SimpleGraph.from_edge_index(edge_index, 300)
-    assert len(engine._plan(graph, 3)[0]) > 10
+    none, routes = np.empty(0, np.int32), np.full(graph.num_undirected_edges, DIRECT, np.int32)
+    arrays = graph.indptr, graph.indices, graph.edges
+    assert len(plan_chunks(*arrays, none, routes, 3, None)[0]) > 10
     one = engine.compute_columns(graph, QUANTITIES, threads=1)
     assert (engine.compute_columns(graph, QUANTITIES, threads=3) == one).all()

@@ -31,7 +31,16 @@ REFUSALS = [
     (["model.readout=summ"], "model.readout is 'summ'; it must be 'sum', 'mean' or 'max'."),
     (["gate.features=[rwa]"], "'rwa'; it must be 'raw', 'normalized', 'excess' or 'cyclomatic'."),
     (["coefficient.radius=-1"], "coefficient.radius", "-1"),
-    (["coefficient.descriptor=pth"], "coefficient.descriptor is 'pth'; it must be 'path'."),
+    (["coefficient.radius=two"], "coefficient.radius must be an integer or a list of", "'two'"),
+    (["coefficient.descriptor=pth"], "coefficient.descriptor 'pth'", "Did you mean 'path'?"),
+    (["coefficient=laplacian", "coefficient.encoding=entry_sum"], "'entry_sum'", "is 0 for every"),
+    (["coefficient.alpha=0.3"], "coefficient.alpha 0.3 has no effect on descriptor 'path'"),
+    (
+        ["coefficient=overlap", "gate.features=[raw,excess]"],
+        "gate.features names 'excess'",
+        "type gate.features=[raw,cyclomatic].",
+    ),
+    (["coefficient=curvature", "gate=paper"], "can be 0 or negative", "type gate.features=[raw]."),
     (["data=tu"], "data.name must be given: type data.name=..."),
     (["data.features=lables"], "data.features is 'lables'; allowed are labels, attributes"),
     (["protocol=cross_validation", "protocol.folds=2"], "protocol.folds is 2"),
@@ -148,3 +157,21 @@ def test_composing_and_refusing_import_no_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [["coefficient=overlap"], ["coefficient=curvature"], ["coefficient.radius=[2,1]"]],
+    ids=" ".join,
+)
+def test_default_gate_leaves_out_the_excess_where_there_is_none(overrides: list[str]) -> None:
+    assert compose_config(overrides)["gate"]["features"] == ["raw", "cyclomatic"]
+    assert compose_config([])["gate"]["features"] is None
+    assert compose_config([*overrides, "gate=none"])["gate"]["features"] is None
+
+
+def test_the_coefficient_is_brought_into_canonical_form() -> None:
+    section = compose_config(["coefficient.descriptor=curvature", "coefficient.radius=2"])
+    assert section["coefficient"]["encoding"] is None
+    assert section["coefficient"]["radius"] == [2]
+    assert compose_config(["coefficient.radius=[3,1]"])["coefficient"]["radius"] == [1, 3]

@@ -12,7 +12,14 @@ from torch_geometric.loader import DataLoader
 from graphs import cycle, graph, random_graphs
 from unionsnn.models.gin import GIN
 from unionsnn.training.callbacks import Curves
-from unionsnn.training.tasks import GraphClassification, GraphRegression, NodeClassification, Task
+from unionsnn.training.tasks import (
+    ExactAUROC,
+    GraphBinaryClassification,
+    GraphClassification,
+    GraphRegression,
+    NodeClassification,
+    Task,
+)
 
 
 def trainer(**options: object) -> pl.Trainer:
@@ -111,3 +118,40 @@ def test_adam_is_fused_and_has_the_given_settings() -> None:
     optimizer = task.configure_optimizers()
     assert optimizer.defaults["fused"] is True
     assert (optimizer.defaults["lr"], optimizer.defaults["weight_decay"]) == (0.02, 0.3)
+
+
+def test_rocauc_over_batches_is_that_of_ogbs_evaluator() -> None:
+    from ogb.graphproppred import Evaluator
+
+    generator = torch.Generator().manual_seed(3)
+    graphs = random_graphs(60, generator)
+    for data in graphs:
+        data.y = torch.randint(2, (1,), generator=generator)
+    task = make(GraphBinaryClassification, 1)
+    (logged,) = trainer().test(task, DataLoader(graphs, batch_size=7), verbose=False)
+    task.eval()
+    with torch.no_grad():
+        whole = next(iter(DataLoader(graphs, batch_size=60)))
+        score = task(whole)
+    official = Evaluator("ogbg-molhiv").eval({"y_true": whole.y[:, None], "y_pred": score})
+    assert logged["test_rocauc"] == pytest.approx(official["rocauc"], abs=1e-7)
+    loss = nn.functional.binary_cross_entropy_with_logits(score[:, 0], whole.y.float())
+    assert logged["test_loss"] == pytest.approx(float(loss), abs=1e-6)
+
+
+def test_scores_of_any_size_keep_their_ranks_in_any_batches() -> None:
+    from ogb.graphproppred import Evaluator
+
+    generator = torch.Generator().manual_seed(4)
+    # Batches inside and outside of [0, 1], and scores at which a sigmoid is 1 in every digit.
+    scores = torch.cat(
+        [torch.rand(50, generator=generator), torch.randn(50, generator=generator) * 30 + 40]
+    )
+    target = torch.randint(2, (100,), generator=generator)
+    metric = ExactAUROC()
+    for part in torch.arange(100).split(10):
+        metric.update(scores[part][:, None], target[part])
+    official = Evaluator("ogbg-molhiv").eval(
+        {"y_true": target[:, None].numpy(), "y_pred": scores[:, None].numpy()}
+    )
+    assert float(metric.compute()) == pytest.approx(official["rocauc"], abs=1e-7)

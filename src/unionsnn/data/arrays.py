@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,10 @@ _OPTIONAL = {
     "node_attributes": np.float32,
     "edge_labels": np.int64,
     "edge_attributes": np.float32,
+    "part": np.int64,
 }
+PARTS = ("train", "validation", "test")
+"""The names of the three parts of a split, in their usual order."""
 
 
 class DataError(RuntimeError):
@@ -68,17 +71,20 @@ class GraphArrays:
             nodes are numbered from 0 within each graph.
         node_slices: Where each graph's nodes begin and end.
         edge_slices: Where each graph's edges begin and end.
-        y: One class number per graph, or T regression targets.
+        y: One class number per graph, or T regression targets; one per node where `level` says so.
         node_labels: Categorical node features, each column counted from 0.
         node_attributes: Real node features.
         edge_labels: Categorical edge features, each column counted from 0.
         edge_attributes: Real edge features.
+        part: The split that the source prescribes: for each graph (or node) its place in `PARTS`,
+            or 3 for none of them.
         class_names: The source's own labels of classes 0, 1, ...; empty where there are none.
+        level: What the targets and parts belong to, ``graph`` or ``node``.
 
     Shapes:
-        edge_index [2, E]; node_slices, edge_slices [G + 1]; y int64 [G] or float32 [G, T];
-        node_labels int64 [N, k]; node_attributes float32 [N, d]; edge_labels int64 [E, k];
-        edge_attributes float32 [E, d].
+        edge_index [2, E]; node_slices, edge_slices [G + 1]; y int64 [G] (or [N]) or
+        float32 [G, T] (or [N, T]); node_labels int64 [N, k]; node_attributes float32 [N, d];
+        edge_labels int64 [E, k]; edge_attributes float32 [E, d]; part int64 [G] (or [N]).
     """
 
     edge_index: IntArray
@@ -89,7 +95,9 @@ class GraphArrays:
     node_attributes: FloatArray | None = None
     edge_labels: IntArray | None = None
     edge_attributes: FloatArray | None = None
+    part: IntArray | None = None
     class_names: tuple[str, ...] = ()
+    level: Literal["graph", "node"] = "graph"
 
     @property
     def num_graphs(self) -> int:
@@ -105,6 +113,11 @@ class GraphArrays:
     def num_edges(self) -> int:
         """How many directed edges all graphs have together."""
         return int(self.edge_slices[-1])
+
+    @property
+    def num_items(self) -> int:
+        """How many things have a target: graphs, or nodes."""
+        return self.num_graphs if self.level == "graph" else self.num_nodes
 
     @property
     def num_classes(self) -> int:
@@ -127,7 +140,7 @@ class GraphArrays:
                 f"edge_index has shape {self.edge_index.shape}, but edge_slices end at "
                 f"{self.num_edges}: it must be (2, {self.num_edges})"
             )
-        rows = {"y": self.num_graphs}
+        rows = dict.fromkeys(("y", "part"), self.num_items)
         rows |= dict.fromkeys(("node_labels", "node_attributes"), self.num_nodes)
         rows |= dict.fromkeys(("edge_labels", "edge_attributes"), self.num_edges)
         for name, count in rows.items():
@@ -158,7 +171,7 @@ class GraphArrays:
         array = getattr(self, name)
         if array is None:
             return
-        dims = 1 if name == "y" and array.dtype == np.int64 else 2
+        dims = 1 if name == "part" or (name == "y" and array.dtype == np.int64) else 2
         if array.ndim != dims or len(array) != count:
             raise DataError(
                 f"{name} has shape {array.shape}, but must have {dims} dimension(s) and "
@@ -170,6 +183,8 @@ class GraphArrays:
         if array.dtype == np.int64 and array.size and array.min() < 0:
             row = int(np.argwhere(array < 0)[0][0])
             raise DataError(f"{name} has a negative value in row {row}")
+        if name == "part" and array.max(initial=0) > len(PARTS):
+            raise DataError(f"part has the value {array.max()}, but must be 0..{len(PARTS)}")
 
     def _check_edges(self) -> None:
         limit = np.repeat(np.diff(self.node_slices), np.diff(self.edge_slices))
@@ -185,6 +200,7 @@ class GraphArrays:
     def _arrays(self) -> dict[str, NDArray[Any]]:
         arrays = {name: getattr(self, name) for name in (*_REQUIRED, "y", *_OPTIONAL)}
         arrays["class_names"] = np.array(self.class_names, dtype=np.str_)
+        arrays["level"] = None if self.level == "graph" else np.array(self.level)
         return {name: array for name, array in arrays.items() if array is not None}
 
     def content_hash(self) -> str:
@@ -197,6 +213,9 @@ class GraphArrays:
         for name, array in self._arrays().items():
             if name == "class_names":
                 digest.update(repr(self.class_names).encode())
+                continue
+            if name == "level":
+                digest.update(f"level {self.level};".encode())
                 continue
             plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
             digest.update(f"{name} {plain.dtype.str} {plain.shape};".encode())
@@ -232,7 +251,8 @@ class GraphArrays:
                 content = {name: archive[name] for name in archive.files}
             kind, checksum = (str(value) for value in content.pop("header"))
             names = tuple(str(name) for name in content.pop("class_names"))
-            graphs = cls(**content, class_names=names)
+            level = str(content.pop("level", "graph"))
+            graphs = cls(**content, class_names=names, level=level)  # type: ignore[arg-type]
             intact = kind == _FORMAT and graphs.content_hash() == checksum
         except FileNotFoundError:
             raise

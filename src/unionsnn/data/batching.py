@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -11,6 +12,18 @@ from torch_geometric.data import Batch, Data, InMemoryDataset
 
 # A set that takes more than this share of a device's free memory stays where it is.
 _RESIDENT_SHARE = 0.25
+
+
+class Batches(Protocol):
+    """What a training loop is given: batches, over and over."""
+
+    def __len__(self) -> int:
+        """Number of batches."""
+        ...
+
+    def __iter__(self) -> Iterator[Data]:
+        """Go through the batches once."""
+        ...
 
 
 class GraphStore:
@@ -28,21 +41,28 @@ class GraphStore:
     """
 
     def __init__(self, dataset: InMemoryDataset) -> None:
-        data, slices = dataset._data, dataset.slices
+        data = dataset._data
+        slices = {key: torch.as_tensor(value) for key, value in dataset.slices.items()}
         wrong = [key for key in slices if not isinstance(data[key], Tensor)]
         if wrong:
             raise TypeError(f"The attributes {wrong} are no tensors; batches hold tensors only.")
-        self.values: dict[str, Tensor] = {key: data[key] for key in slices}
-        self.slices: dict[str, Tensor] = {key: torch.as_tensor(slices[key]) for key in slices}
-        self.along = {key: data.__cat_dim__(key, self.values[key]) for key in slices}
+        self._parts = [_Part(data, slices["x"], ["x"])]
+        for key, bounds in slices.items():
+            # Attributes that are cut alike share their positions in a batch.
+            alike = (part for part in self._parts if torch.equal(part.bounds, bounds))
+            part = next(alike, None)
+            if part is None:
+                self._parts.append(_Part(data, bounds, [key]))
+            elif key not in part.values:
+                part.add(data, key)
 
     def __len__(self) -> int:
-        return len(self.slices["x"]) - 1
+        return len(self._parts[0].counts)
 
     @property
     def num_bytes(self) -> int:
         """Memory of all tensors."""
-        tensors = [*self.values.values(), *self.slices.values()]
+        tensors = [t for part in self._parts for t in (*part.values.values(), part.bounds)]
         return sum(t.numel() * t.element_size() for t in tensors)
 
     def resident(self, device: torch.device) -> GraphStore:
@@ -55,9 +75,7 @@ class GraphStore:
     def to(self, device: torch.device) -> GraphStore:
         """Return a copy of the store on a device."""
         copy = object.__new__(GraphStore)
-        copy.values = {key: value.to(device) for key, value in self.values.items()}
-        copy.slices = {key: value.to(device) for key, value in self.slices.items()}
-        copy.along = self.along
+        copy._parts = [part.to(device) for part in self._parts]
         return copy
 
     def batch(self, index: Tensor) -> Batch:
@@ -69,39 +87,83 @@ class GraphStore:
         Shapes:
             - index: [num_graphs]
         """
-        index = index.to(self.slices["x"].device)
-        nodes, node_ptr = self._counts("x", index)
+        index = index.to(self._parts[0].bounds.device)
         batch = Batch(_base_cls=Data)
         slices: dict[str, Tensor] = {}
-        increments: dict[str, Tensor | None] = {}
-        gathered: dict[int, Tensor] = {}
-        for key, value in self.values.items():
-            counts, ptr = self._counts(key, index)
-            # Attributes of the same kind share their positions.
-            kind = id(self.slices[key])
-            if kind not in gathered:
-                first = self.slices[key][index] - ptr[:-1]
-                gathered[kind] = torch.arange(
-                    int(ptr[-1]), device=index.device
-                ) + first.repeat_interleave(counts)
-            part = value.index_select(self.along[key], gathered[kind])
-            increments[key] = torch.zeros(len(index), dtype=torch.long)
-            if key == "edge_index":
-                part = part + node_ptr[:-1].repeat_interleave(counts)
-                increments[key] = node_ptr[:-1].cpu()
-            batch[key] = part
-            slices[key] = ptr.cpu()
-        batch.batch = torch.arange(len(index), device=index.device).repeat_interleave(nodes)
+        increments: dict[str, Tensor] = dict.fromkeys(self._keys(), torch.zeros_like(index))
+        nodes = self._parts[0].counts.index_select(0, index)
+        node_ptr = _pointer(nodes)
+        for part in self._parts:
+            counts = part.counts.index_select(0, index)
+            ptr = _pointer(counts)
+            positions = part.positions(index, counts, ptr)
+            for key, value in part.values.items():
+                gathered = value.index_select(part.along[key], positions)
+                if key == "edge_index":
+                    first = node_ptr[:-1]
+                    gathered += first.repeat_interleave(counts, output_size=len(positions))
+                    increments[key] = first
+                batch[key] = gathered
+                slices[key] = ptr
+        total = batch.x.size(0)
+        batch.batch = torch.arange(len(index), device=index.device).repeat_interleave(
+            nodes, output_size=total
+        )
         batch.ptr = node_ptr
         batch._num_graphs = len(index)
         batch._slice_dict, batch._inc_dict = slices, increments
         return batch
 
-    def _counts(self, key: str, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Size of each graph's part, and where each begins in the batch."""
-        slices = self.slices[key]
-        counts = slices[index + 1] - slices[index]
-        return counts, torch.nn.functional.pad(counts.cumsum(0), (1, 0))
+    def _keys(self) -> list[str]:
+        return [key for part in self._parts for key in part.values]
+
+
+class _Part:
+    """Attributes whose tensors are cut at the same places.
+
+    Args:
+        data: All graphs in one.
+        bounds: Where each graph's share begins and ends, [num_graphs + 1].
+        keys: Names of the attributes.
+    """
+
+    def __init__(self, data: Data, bounds: Tensor, keys: Sequence[str]) -> None:
+        self.bounds = bounds
+        self.counts = bounds[1:] - bounds[:-1]
+        self.one_each = torch.equal(bounds, torch.arange(len(bounds)))
+        self.values: dict[str, Tensor] = {}
+        self.along: dict[str, int] = {}
+        for key in keys:
+            self.add(data, key)
+
+    def add(self, data: Data, key: str) -> None:
+        """Add an attribute."""
+        self.values[key] = data[key]
+        self.along[key] = data.__cat_dim__(key, data[key]) % data[key].dim()
+
+    def positions(self, index: Tensor, counts: Tensor, ptr: Tensor) -> Tensor:
+        """Positions of the chosen graphs' shares, one graph after another."""
+        if self.one_each:
+            return index
+        total = int(ptr[-1])
+        offset = self.bounds.index_select(0, index) - ptr[:-1]
+        positions = offset.repeat_interleave(counts, output_size=total)
+        return positions.add_(torch.arange(total, device=index.device))
+
+    def to(self, device: torch.device) -> _Part:
+        """Return a copy on a device."""
+        copy = object.__new__(_Part)
+        copy.__dict__.update(self.__dict__)
+        copy.bounds, copy.counts = self.bounds.to(device), self.counts.to(device)
+        copy.values = {key: value.to(device) for key, value in self.values.items()}
+        return copy
+
+
+def _pointer(counts: Tensor) -> Tensor:
+    """Where each graph's share begins in the batch, and the end, [num_graphs + 1]."""
+    ptr = counts.new_zeros(len(counts) + 1)
+    torch.cumsum(counts, 0, out=ptr[1:])
+    return ptr
 
 
 class BatchLoader:

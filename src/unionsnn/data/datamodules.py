@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,27 +15,30 @@ from filelock import FileLock
 from numpy.typing import NDArray
 from pytorch_lightning import LightningDataModule
 from torch import Tensor
-from torch_geometric.loader import DataLoader
 
 from unionsnn.data import catalog, tu
-from unionsnn.data.arrays import DamagedFileError, DataError, GraphArrays
+from unionsnn.data.arrays import PARTS, DamagedFileError, DataError, GraphArrays
+from unionsnn.data.batching import Batches, BatchLoader, GraphStore
 from unionsnn.data.cycles import cycles_split, generate_cycles
 from unionsnn.data.datasets import GraphDataset, build_dataset, disjoint_union
-from unionsnn.data.sources import fetch, set_aside
+from unionsnn.data.inventory import PROCESSED_VERSION, Note
+from unionsnn.data.sources import fetch, files_hash, remove_parts, set_aside_if_wrong
 from unionsnn.data.splits import Split, random_holdout, stratified_holdout
 from unionsnn.structure import CoefficientSpec
 from unionsnn.structure.cache import CoefficientCache
 
-Task = Literal["graph_classification", "graph_regression", "node_classification"]
+Task = Literal[
+    "graph_classification",
+    "graph_binary_classification",
+    "graph_regression",
+    "node_classification",
+]
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, steps done and steps in all."""
 
-# Raised when a reader or generator changes what it returns for the same input.
-PROCESSED_VERSION = 1
-
 
 class GraphDataModule(LightningDataModule, ABC):
-    """A set of graphs with one target each.
+    """A set of graphs with one target each, or one for each of their nodes.
 
     Nothing is read before `load`. Then `graphs`, `num_features` and `num_outputs` are known; a
     `split` must be given before loaders are asked for.
@@ -45,7 +48,8 @@ class GraphDataModule(LightningDataModule, ABC):
         root: Folder for raw files, processed graphs and coefficients.
         mirror: Folder or URL that is tried before the upstream address.
         offline: Whether to do without the network.
-        features: Node features: ``labels``, ``attributes``, ``both``, ``degree`` or ``constant``.
+        features: Node features: ``labels`` (one-hot), ``categorical`` (labels as numbers, for an
+            embedding), ``attributes``, ``both``, ``degree`` or ``constant``.
         batch_size: Graphs in a batch.
         spec: Which coefficients the batches carry; None for none.
         threads: Threads for computing coefficients; None for all cores.
@@ -54,6 +58,10 @@ class GraphDataModule(LightningDataModule, ABC):
 
     name: str
     task: Task = "graph_classification"
+    categories: tuple[int, ...] | None = None
+    """How many values each column of labels can take, where that is known beforehand."""
+    normalize_features: bool = False
+    """Whether each node's features are divided by their sum."""
 
     def __init__(
         self,
@@ -82,22 +90,38 @@ class GraphDataModule(LightningDataModule, ABC):
         self.generator: torch.Generator | None = None
         self._arrays: GraphArrays | None = None
         self._graphs: GraphDataset | None = None
+        self._store: GraphStore | None = None
+        self.device = torch.device("cpu")
+        self._note: Note | None = None
 
     # -- what a format must say ------------------------------------------------------------
 
     @abstractmethod
-    def processed_key(self) -> str:
-        """Return what the processed graphs depend on, as text without separators of paths."""
+    def processed_key(self) -> str | None:
+        """Return all that the processed graphs depend on, as text; None to keep nothing on disk."""
 
     @abstractmethod
     def read(self) -> GraphArrays:
         """Read or make the graphs, without any cache."""
 
     def default_split(self, generator: np.random.Generator) -> Split:
-        """Draw 8:1:1, stratified by class where there are classes."""
-        if self.task == "graph_classification":
-            return stratified_holdout(self.targets, generator=generator)
-        return random_holdout(self.num_graphs, generator=generator)
+        """Return the split that the set prescribes, or draw 8:1:1, stratified by class."""
+        if self.arrays.part is not None:
+            return Split.from_parts(self.arrays.part)
+        if self.task == "graph_regression":
+            return random_holdout(self.num_items, generator=generator)
+        return stratified_holdout(self.targets, generator=generator)
+
+    def fetch(self, relative_path: str, upstream: str | None, label: str | None = None) -> Path:
+        """Return a raw file, from the data root, the mirror or upstream."""
+        return fetch(
+            relative_path,
+            upstream=upstream,
+            root=self.root,
+            mirror=self.mirror,
+            offline=self.offline,
+            progress=self._report(f"download {label or Path(relative_path).name}"),
+        )
 
     # -- what training asks for ------------------------------------------------------------
 
@@ -105,15 +129,22 @@ class GraphDataModule(LightningDataModule, ABC):
     def arrays(self) -> GraphArrays:
         """The graphs as arrays, read once and kept on disk under their content's key."""
         if self._arrays is None:
-            self._arrays = self._processed()
+            arrays = self._processed()
+            self._check_task(arrays)
+            self._arrays = arrays
         return self._arrays
 
     @property
     def graphs(self) -> GraphDataset:
         """The graphs as a PyG data set, with coefficients if `spec` is given."""
         if self._graphs is None:
-            coefficient = None if self.spec is None else self._coefficient(self.spec)
-            self._graphs = build_dataset(self.arrays, self.features, coefficient)
+            coefficient = None if self.spec is None else self.coefficients(self.spec)
+            self._graphs = build_dataset(
+                self.arrays,
+                self.features,
+                coefficient,
+                normalize_features=self.normalize_features,
+            )
         return self._graphs
 
     @property
@@ -132,57 +163,102 @@ class GraphDataModule(LightningDataModule, ABC):
         return self.arrays.num_graphs
 
     @property
+    def num_items(self) -> int:
+        """Number of things that a split divides: graphs, or nodes."""
+        return self.arrays.num_items
+
+    @property
+    def split_covers(self) -> bool:
+        """Whether every item is in a part of every split."""
+        part = self.arrays.part
+        return part is None or bool((part < len(PARTS)).all())
+
+    @property
     def targets(self) -> NDArray[Any]:
-        """Class or targets of each graph."""
+        """Class or targets of each item."""
         return self.arrays.y
 
     @property
-    def num_features(self) -> int:
-        """Width of the node features."""
-        return int(self.graphs.num_features)
+    def num_features(self) -> int | tuple[int, ...]:
+        """Width of the node features, or the number of values of each categorical column."""
+        if self.features != "categorical":
+            return int(self.graphs.num_features)
+        if self.categories is not None:
+            return self.categories
+        return tuple(int(column.max()) + 1 for column in self.graphs.x.unbind(dim=1))
 
     @property
     def num_outputs(self) -> int:
-        """Number of classes, or of regression targets."""
-        if self.task == "graph_classification":
-            return self.arrays.num_classes
-        return int(self.targets.shape[1])
+        """Number of classes (1 for a binary score), or of regression targets."""
+        if self.task == "graph_binary_classification":
+            return 1
+        if self.task == "graph_regression":
+            return int(self.targets.shape[1])
+        return self.arrays.num_classes
+
+    @property
+    def coefficient_cache(self) -> CoefficientCache:
+        """Where the coefficients are kept."""
+        return CoefficientCache(self.root / "coefficients")
+
+    def coefficients(self, spec: CoefficientSpec) -> NDArray[np.float64]:
+        """Coefficients of all edges, read from the cache or computed into it, [num_edges, C]."""
+        edges, cache = disjoint_union(self.arrays), self.coefficient_cache
+        values = cache.get(
+            edges,
+            self.arrays.num_nodes,
+            spec,
+            threads=self.threads,
+            progress=self._report("structural coefficients"),
+            label=self.name,
+        )
+        if self._note is not None and spec.key not in self._note.read()["entries"]:
+            self._note.add_coefficient(spec, cache.path(edges, self.arrays.num_nodes, spec))
+        return values
 
     def part_coefficient(self, part: str) -> Tensor:
         """Coefficient rows of all edges of a part of the split, [num_edges, C]."""
-        return torch.cat([self.graphs[i].edge_coefficient for i in self._part(part)])
+        coefficient: Tensor = self.store.batch(self._part(part)).edge_coefficient
+        return coefficient
 
     def prepare_data(self) -> None:
         """Fill the caches; Lightning calls this in one process of each machine."""
         self.graphs  # noqa: B018
 
-    def train_dataloader(self) -> DataLoader:
+    @property
+    def store(self) -> GraphStore:
+        """The graphs, ready to be gathered into batches; on `device` if they fit there."""
+        if self._store is None:
+            self._store = GraphStore(self.graphs).resident(self.device)
+        return self._store
+
+    def train_dataloader(self) -> Batches:
         """Shuffled batches of the training part."""
-        return DataLoader(
-            self.graphs.index_select(self._part("train")),
+        return BatchLoader(
+            self.store,
+            self._part("train"),
             batch_size=self.batch_size,
             shuffle=True,
             generator=self.generator,
         )
 
-    def val_dataloader(self) -> DataLoader:
+    def val_dataloader(self) -> Batches:
         """Batches of the validation part, in order."""
         return self._evaluation_loader("validation")
 
-    def test_dataloader(self) -> DataLoader:
+    def test_dataloader(self) -> Batches:
         """Batches of the test part, in order."""
         return self._evaluation_loader("test")
 
     # -- inside ----------------------------------------------------------------------------
 
-    def _part(self, part: str) -> Sequence[int]:
+    def _part(self, part: str) -> Tensor:
         if self.split is None:
             raise RuntimeError("No split is set; assign data.split before asking for loaders.")
-        indices: Sequence[int] = getattr(self.split, part).tolist()
-        return indices
+        return torch.from_numpy(getattr(self.split, part))
 
-    def _evaluation_loader(self, part: str) -> DataLoader:
-        return DataLoader(self.graphs.index_select(self._part(part)), batch_size=self.batch_size)
+    def _evaluation_loader(self, part: str) -> Batches:
+        return BatchLoader(self.store, self._part(part), batch_size=self.batch_size)
 
     def _report(self, what: str) -> Callable[[int, int], None] | None:
         progress = self.progress
@@ -191,27 +267,42 @@ class GraphDataModule(LightningDataModule, ABC):
         return lambda done, total: progress(what, done, total)
 
     def _processed(self) -> GraphArrays:
-        key = hashlib.sha256(f"{PROCESSED_VERSION} {self.processed_key()}".encode()).hexdigest()
+        content = self.processed_key()
+        if content is None:
+            return self._checked()
+        key = hashlib.sha256(f"{PROCESSED_VERSION} {content}".encode()).hexdigest()
         path = self.root / "processed" / f"{self.name}-{key[:16]}.npz"
         path.parent.mkdir(parents=True, exist_ok=True)
+        self._note = Note(path)
         arrays = _load_intact(path)
         if arrays is None:
             with FileLock(path.with_suffix(".lock")):
                 arrays = _load_intact(path, warn=False)
                 if arrays is None:
-                    arrays = self.read()
-                    arrays.validate()
+                    remove_parts(path)
+                    arrays = self._checked()
                     arrays.save(path)
+        self._note.make()
         return arrays
 
-    def _coefficient(self, spec: CoefficientSpec) -> NDArray[np.float64]:
-        return CoefficientCache(self.root / "coefficients").get(
-            disjoint_union(self.arrays),
-            self.arrays.num_nodes,
-            spec,
-            threads=self.threads,
-            progress=self._report("structural coefficients"),
-        )
+    def _checked(self) -> GraphArrays:
+        arrays = self.read()
+        arrays.validate()
+        return arrays
+
+    def _check_task(self, arrays: GraphArrays) -> None:
+        """Refuse a task that the targets do not fit."""
+        level, _, kind = self.task.partition("_")
+        classes = arrays.y.dtype == np.int64
+        if arrays.level != level:
+            wrong = f"its targets belong to each {arrays.level}"
+        elif classes == (kind == "regression"):
+            wrong = f"its targets are {'classes' if classes else 'numbers'}"
+        elif kind == "binary_classification" and arrays.num_classes != 2:
+            wrong = f"it has {arrays.num_classes} classes, not 2"
+        else:
+            return
+        raise DataError(f"data.task is {self.task}, but {wrong} in {self.name}.")
 
 
 def _load_intact(path: Path, *, warn: bool = True) -> GraphArrays | None:
@@ -245,30 +336,20 @@ class TUDataModule(GraphDataModule):
         return self.tu_name
 
     def _archive(self) -> Path:
-        return fetch(
-            catalog.tu_relative_path(self.tu_name),
-            upstream=catalog.tu_url(self.tu_name),
-            root=self.root,
-            mirror=self.mirror,
-            offline=self.offline,
-            progress=self._report(f"download {self.tu_name}"),
+        return self.fetch(
+            catalog.tu_relative_path(self.tu_name), catalog.tu_url(self.tu_name), self.tu_name
         )
 
     def processed_key(self) -> str:
         """Hash of the raw archive."""
-        return hashlib.sha256(self._archive().read_bytes()).hexdigest()
+        return files_hash([self._archive()])
 
     def read(self) -> GraphArrays:
         """Read the raw archive and check its counts where they are known."""
         archive = self._archive()
-        try:
+        with set_aside_if_wrong([archive]):
             arrays = tu.read_tu(archive, self.tu_name)
             catalog.check_statistics(self.tu_name, arrays)
-        except DataError as error:
-            # Otherwise the copy would shadow a mended mirror for ever.
-            aside = set_aside(archive)
-            where = f" It was set aside as {aside}; the next call gets it anew." if aside else ""
-            raise DataError(f"{error}.{where}") from error
         return arrays
 
 
@@ -316,14 +397,17 @@ class CyclesDataModule(GraphDataModule):
         return f"cycles {self.length} {self.variant} {self.num_generated} {self.generator_seed}"
 
     def read(self) -> GraphArrays:
-        """Generate the graphs."""
-        return generate_cycles(
+        """Generate the graphs; those of the paper's size are checked against the catalog."""
+        arrays = generate_cycles(
             self.length,
             variant=self.variant,
             num_graphs=self.num_generated,
             seed=self.generator_seed,
             progress=self._report(f"{self.length}-cycles graphs"),
         )
+        if (self.variant, self.num_generated, self.generator_seed) == ("matched", 20000, 0):
+            catalog.check_statistics(f"{self.length}cycles", arrays)
+        return arrays
 
     def default_split(self, generator: np.random.Generator) -> Split:
         """Return the fixed split; both graphs of a matched pair are in the same part."""

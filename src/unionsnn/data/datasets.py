@@ -33,7 +33,11 @@ def disjoint_union(arrays: GraphArrays) -> NDArray[np.int64]:
 
 
 def build_dataset(
-    arrays: GraphArrays, features: str, coefficient: NDArray[np.float64] | None = None
+    arrays: GraphArrays,
+    features: str,
+    coefficient: NDArray[np.float64] | None = None,
+    *,
+    normalize_features: bool = False,
 ) -> GraphDataset:
     """Make the data set that models see.
 
@@ -41,6 +45,7 @@ def build_dataset(
         arrays: The graphs.
         features: Node features, a key of `NODE_FEATURES`.
         coefficient: One row per edge, [num_edges, C].
+        normalize_features: Whether each node's features are divided by their sum.
 
     Raises:
         DataError: if the graphs lack what `features` names.
@@ -50,12 +55,14 @@ def build_dataset(
     node_slices = torch.from_numpy(arrays.node_slices)
     edge_slices = torch.from_numpy(arrays.edge_slices)
     one_each = torch.arange(arrays.num_graphs + 1)
+    x = NODE_FEATURES[features](arrays)
     data = Data(
-        x=NODE_FEATURES[features](arrays),
+        x=_rows_of_sum_one(x) if normalize_features else x,
         edge_index=torch.from_numpy(arrays.edge_index),
         y=torch.from_numpy(arrays.y),
     )
-    slices = {"x": node_slices, "edge_index": edge_slices, "y": one_each}
+    targets = one_each if arrays.level == "graph" else node_slices
+    slices = {"x": node_slices, "edge_index": edge_slices, "y": targets}
     if coefficient is not None:
         data.edge_coefficient = torch.from_numpy(coefficient).to(torch.get_default_dtype())
         slices["edge_coefficient"] = edge_slices
@@ -67,6 +74,12 @@ def _one_hot(columns: NDArray[np.int64]) -> Tensor:
     return torch.cat(
         [torch.nn.functional.one_hot(column) for column in labels.unbind(dim=1)], dim=1
     ).to(torch.get_default_dtype())
+
+
+def _rows_of_sum_one(x: Tensor) -> Tensor:
+    """Divide each row by its sum; rows of sum 0 stay."""
+    total = x.sum(dim=1, keepdim=True)
+    return x / torch.where(total == 0, torch.ones_like(total), total)
 
 
 def _labels(arrays: GraphArrays) -> Tensor:
@@ -85,6 +98,14 @@ def _attributes(arrays: GraphArrays) -> Tensor:
     return torch.from_numpy(arrays.node_attributes).to(torch.get_default_dtype())
 
 
+def _categorical(arrays: GraphArrays) -> Tensor:
+    if arrays.node_labels is None:
+        raise DataError(
+            "The set has no node labels; choose data.features=attributes, degree or constant."
+        )
+    return torch.from_numpy(arrays.node_labels)
+
+
 def _both(arrays: GraphArrays) -> Tensor:
     return torch.cat([_labels(arrays), _attributes(arrays)], dim=1)
 
@@ -101,6 +122,7 @@ def _constant(arrays: GraphArrays) -> Tensor:
 
 NODE_FEATURES: Mapping[str, Callable[[GraphArrays], Tensor]] = {
     "labels": _labels,
+    "categorical": _categorical,
     "attributes": _attributes,
     "both": _both,
     "degree": _degree,

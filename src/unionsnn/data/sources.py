@@ -7,6 +7,7 @@ accepted file stands beside it and is verified whenever the file is used again.
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import os
 import shutil
@@ -14,7 +15,7 @@ import time
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote, urlsplit
 from urllib.request import url2pathname
@@ -24,7 +25,17 @@ from filelock import FileLock
 
 from unionsnn.data.arrays import DataError, atomic_write
 
-__all__ = ["DataError", "data_root", "fetch", "open_zip", "read_members", "set_aside"]
+__all__ = [
+    "DataError",
+    "data_root",
+    "fetch",
+    "files_hash",
+    "open_zip",
+    "read_members",
+    "remove_parts",
+    "set_aside",
+    "set_aside_if_wrong",
+]
 
 _ATTEMPTS = 3
 _RETRY_WAIT = 1.0
@@ -87,6 +98,8 @@ def fetch(
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(target.with_name(f"{target.name}.lock")):
+            # Whoever holds the lock is alone: what a killed process left may go.
+            remove_parts(target)
             if not _present(target, sha256):
                 _get(target, relative_path, mirror, upstream, offline, sha256, progress)
     except OSError as error:
@@ -164,9 +177,6 @@ def _get(
     progress: Progress | None,
 ) -> None:
     """Try the mirror, then upstream; the caller holds the lock."""
-    # Whoever holds the lock is alone: what a killed process left may go.
-    for stale in target.parent.glob(f".{target.name}.*.part"):
-        stale.unlink(missing_ok=True)
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     failures = []
     places = {
@@ -412,6 +422,42 @@ def set_aside(path: str | Path) -> Path | None:
         return None
     note.unlink(missing_ok=True)
     return path.replace(path.with_name(f"{path.name}.rejected"))
+
+
+@contextlib.contextmanager
+def set_aside_if_wrong(paths: Iterable[Path]) -> Iterator[None]:
+    """Take raw files out of the way if reading them fails, so that the next call gets them anew.
+
+    Otherwise the copies would shadow a mended mirror for ever.
+
+    Args:
+        paths: What `fetch` returned.
+
+    Raises:
+        DataError: The reader's own, with the new names added.
+    """
+    try:
+        yield
+    except DataError as error:
+        aside = [name for path in paths if (name := set_aside(path)) is not None]
+        where = ""
+        if len(aside) == 1:
+            where = f" It was set aside as {aside[0]}; the next call gets it anew."
+        elif aside:
+            where = f" Its {len(aside)} files were set aside in {aside[0].parent}, with names that "
+            where += "end in .rejected; the next call gets them anew."
+        raise DataError(f"{error}.{where}") from error
+
+
+def files_hash(paths: Sequence[Path]) -> str:
+    """Hash the contents of files, in their order; 64 hexadecimal digits."""
+    return hashlib.sha256("".join(_file_hash(path) for path in paths).encode()).hexdigest()
+
+
+def remove_parts(target: Path) -> None:
+    """Remove what killed writers of a file left; the caller holds the file's lock."""
+    for stale in target.parent.glob(f".{glob.escape(target.name)}.*.part"):
+        stale.unlink(missing_ok=True)
 
 
 def _discard(path: Path, reason: str) -> DataError:

@@ -11,10 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unionsnn.data.arrays import DamagedFileError, DataError, IntArray, atomic_write
-
-PARTS = ("train", "validation", "test")
-"""The names of the three parts, in their usual order."""
+from unionsnn.data.arrays import PARTS, DamagedFileError, DataError, IntArray, atomic_write
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +34,15 @@ class Split:
     def parts(self) -> dict[str, IntArray]:
         """Return the parts by name, in their usual order."""
         return {name: getattr(self, name) for name in PARTS}
+
+    @classmethod
+    def from_parts(cls, part: IntArray) -> Split:
+        """Make the split that gives each item its place in `PARTS`; others are in no part.
+
+        Shapes:
+            part [N].
+        """
+        return cls(**{name: np.flatnonzero(part == i) for i, name in enumerate(PARTS)})
 
 
 def check_split(split: Split, num_items: int, cover: bool = True, where: str = "split") -> None:
@@ -248,6 +254,39 @@ def stratified_holdout(
     validation, test = _part_sizes(len(labels), fractions)
     order = _by_class(labels, np.arange(len(labels)), generator)
     return _cut(order, validation, test, generator)
+
+
+def stratified_shares(
+    y: ArrayLike, train: float, validation: float, *, generator: np.random.Generator
+) -> Split:
+    """Draw a split whose training part is small; all that is left is the test part.
+
+    Args:
+        y: Class of each item.
+        train: Share of all items that is trained on, each class in the set's own proportion.
+        validation: Share of all items that chooses a model.
+        generator: The source of chance.
+
+    Returns:
+        Sorted item numbers; each class is within one item of its share of the training part, and
+        within two in the others.
+
+    Shapes:
+        y [N].
+
+    Raises:
+        DataError: Only one class, no class numbers, or a part without items.
+    """
+    labels = _labels(y)
+    sizes = [round(len(labels) * share) for share in (train, validation)]
+    if min(train, validation) <= 0 or min(*sizes, len(labels) - sum(sizes)) < 1:
+        raise DataError(
+            f"shares of {train} for training and {validation} for validation leave a part of the "
+            f"{len(labels)} items empty: give two positive shares whose sum is below 1"
+        )
+    order = _by_class(labels, np.arange(len(labels)), generator)
+    drawn = _cut(order, sizes[1], sizes[0], generator)
+    return Split(train=drawn.test, validation=drawn.validation, test=drawn.train)
 
 
 def random_holdout(

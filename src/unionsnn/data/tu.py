@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ from numpy.typing import NDArray
 
 from unionsnn.data.arrays import DataError, GraphArrays, IntArray
 from unionsnn.data.sources import open_zip, read_members
+from unionsnn.data.text_tables import Values, parse_table
 
 _FILES = (
     "A",
@@ -25,10 +24,6 @@ _FILES = (
     "edge_labels",
     "edge_attributes",
 )
-
-_HUGE = 2.0**62
-
-Values = NDArray[Any]
 
 
 def read_tu(
@@ -127,35 +122,9 @@ class _Files:
         return single
 
     def _table(self, key: str, dtype: np.dtype[Any], columns: int | None) -> Values:
-        text = _clean(self.contents[key])
-        if not text:
-            return np.empty((0, columns or 1), dtype)
-        table = _parse_fast(text, dtype)
-        if table is None:
-            table = self._parse_slow(key, text, dtype)
-        if columns is not None and table.shape[1] != columns:
-            raise self.error(key, f"{table.shape[1]} value(s) where {columns} belong", 0)
-        return table
-
-    def _parse_slow(self, key: str, text: bytes, dtype: np.dtype[Any]) -> Values:
-        """Parse line by line, to find the line that is wrong."""
-        kind, number = ("a whole number", int) if dtype == np.int64 else ("a number", float)
-        table: list[list[float]] = []
-        for row, line in enumerate(text.split(b"\n")):
-            try:
-                values = [number(item) for item in line.split(b",")]
-                np.array(values, dtype)
-            except (ValueError, OverflowError):
-                shown = line.decode(errors="replace")[:60]
-                raise self.error(
-                    key, f"{shown!r} is not {kind} (or several, with commas between them)", row
-                ) from None
-            if table and len(values) != len(table[0]):
-                raise self.error(
-                    key, f"{len(values)} value(s), but {len(table[0])} in the lines above", row
-                )
-            table.append(values)
-        return np.array(table, dtype)
+        return parse_table(
+            self.contents[key], dtype, columns, lambda message, row: self.error(key, message, row)
+        )
 
     def _check_count(self, key: str, table: Values, rows: int) -> None:
         if len(table) != rows:
@@ -192,39 +161,6 @@ def _read_files(zip_path: Path, name: str, sha256: Mapping[str, str] | None) -> 
     }
     contents = read_members(zip_path, found.values(), sha256=known)
     return _Files(zip_path, name, {key: contents[member] for key, member in found.items()})
-
-
-def _clean(content: bytes) -> bytes:
-    """Leave one line feed between lines, and no white space at ends or beside commas."""
-    text = content.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    # The usual writing first: a regular expression over a million lines is slow.
-    text = text.rstrip().replace(b", ", b",").replace(b" \n", b"\n")
-    if b" " in text or b"\t" in text:
-        text = re.sub(rb"[ \t]*([,\n])[ \t]*", rb"\1", text).strip(b" \t")
-    return text
-
-
-def _parse_fast(text: bytes, dtype: np.dtype[Any]) -> Values | None:
-    """Parse a well-formed table of numbers at once; None where anything is odd."""
-    if b" " in text or b"\t" in text:
-        return None
-    characters = np.frombuffer(text, np.uint8)
-    ends = np.append(np.flatnonzero(characters == ord("\n")), len(text))
-    commas = np.searchsorted(np.flatnonzero(characters == ord(",")), ends)
-    columns = int(commas[0]) + 1
-    if (np.diff(commas) != columns - 1).any():
-        return None
-    with warnings.catch_warnings():
-        # numpy only warns where it stops in the middle of a text.
-        warnings.simplefilter("error", DeprecationWarning)
-        try:
-            values = np.fromstring(text.replace(b",", b" "), dtype, sep=" ")
-        except (ValueError, DeprecationWarning):
-            return None
-    # Whole numbers that do not fit come back as the largest one: let the slow way look at them.
-    if len(values) != len(ends) * columns or (np.abs(values) >= _HUGE).any():
-        return None
-    return values.reshape(len(ends), columns)
 
 
 def _targets(files: _Files) -> tuple[Values, tuple[str, ...]]:

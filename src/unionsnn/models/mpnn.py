@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, Required, TypedDict
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import BatchNorm, MessagePassing
 
 from unionsnn.nn.conv.union import UnionConv
-from unionsnn.nn.encoders import LinearEncoder
+from unionsnn.nn.encoders import make_encoder
 from unionsnn.nn.gates import StructuralGate
 from unionsnn.nn.plugin import UnionPlugin, message_width
 from unionsnn.nn.readout import READOUTS, readout
@@ -24,7 +24,7 @@ GateFactory = Callable[[int], StructuralGate]
 class StackOptions(TypedDict, total=False):
     """Arguments of `MPNN` that every network passes on."""
 
-    in_channels: Required[int]
+    in_channels: Required[int | Sequence[int]]
     out_channels: Required[int]
     level: Literal["graph", "node"]
     gate: GateFactory | None
@@ -46,7 +46,7 @@ class MPNN(nn.Module):
     Args:
         conv: Makes one layer that keeps the given width. With a gate, it is wrapped in
             `UnionPlugin`, unless it has a gate already (UnionSNN's own layer).
-        in_channels: Width of the node features.
+        in_channels: Width of the node features, or how many values each categorical one can take.
         out_channels: Number of classes or targets.
         level: ``graph`` for one row per graph, ``node`` for one per node.
         gate: Makes a gate of a given width, one for each layer; None for the plain network.
@@ -58,7 +58,7 @@ class MPNN(nn.Module):
         readout: ``sum``, ``mean`` or ``max``; only for graphs.
 
     Shapes:
-        - x: [num_nodes, in_channels]
+        - x: [num_nodes, in_channels], or [num_nodes, len(in_channels)] of whole numbers
         - edge_index: [2, num_edges]
         - edge_coefficient: [num_edges, C], needed with a gate
         - batch: [num_nodes], the graph of each node; needs num_graphs beside it
@@ -72,7 +72,7 @@ class MPNN(nn.Module):
         self,
         conv: Callable[[int], MessagePassing],
         *,
-        in_channels: int,
+        in_channels: int | Sequence[int],
         out_channels: int,
         level: Literal["graph", "node"] = "graph",
         gate: GateFactory | None = None,
@@ -95,7 +95,7 @@ class MPNN(nn.Module):
         self.hidden_channels = hidden_channels
         self.readout = readout
         self.residual = residual
-        self.encoder = LinearEncoder(in_channels, hidden_channels)
+        self.encoder = make_encoder(in_channels, hidden_channels)
         self.convs = nn.ModuleList(plugged(conv(hidden_channels), gate) for _ in range(num_layers))
         self.norms = nn.ModuleList(make_norm(norm, hidden_channels) for _ in range(num_layers))
         self.dropout = nn.Dropout(dropout)

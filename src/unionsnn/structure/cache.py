@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import inspect
 import io
 import json
 import os
@@ -17,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from filelock import FileLock
 
+from unionsnn.structure.blocks import BlockFile
 from unionsnn.structure.engine import Progress
 from unionsnn.structure.graph import IntArray, as_edge_index, check_num_nodes
 from unionsnn.structure.spec import ENGINE_VERSION, CoefficientSpec
@@ -24,6 +26,13 @@ from unionsnn.structure.spec import ENGINE_VERSION, CoefficientSpec
 FloatArray = npt.NDArray[np.float64]
 
 _FORMAT = 1
+
+# A marker in place of a lock would outlive a holder that is killed on another machine.
+_LOCK_OPTIONS: dict[str, Any] = (
+    {"fallback_to_soft": False}
+    if "fallback_to_soft" in inspect.signature(FileLock.__init__).parameters
+    else {}
+)
 _STALE_SECONDS = 24 * 3600.0
 
 
@@ -36,8 +45,10 @@ class CoefficientCache:
 
     The key of an entry is a digest of the graph and of the spec's canonical key, so an entry never
     goes stale: another graph, choice or engine version is another entry. An entry is one npz file
-    with a JSON header (spec, versions, shape, checksum), read without pickle and written under a
-    temporary name. Processes that ask for the same entry at once compute it once.
+    with a JSON header (label, spec, versions, shape, checksum), read without pickle and written
+    under a temporary name. Processes that ask for the same entry at once compute it once. What an
+    interrupted or killed process had finished of a long computation is kept beside the entries and
+    reused by the next.
 
     Args:
         root: Folder of the entries; made when the first one is written.
@@ -59,6 +70,7 @@ class CoefficientCache:
         symmetrize: bool = False,
         threads: int | None = None,
         progress: Progress | None = None,
+        label: str | None = None,
     ) -> FloatArray:
         """Read the coefficients of a graph, or compute and keep them.
 
@@ -72,6 +84,8 @@ class CoefficientCache:
             symmetrize: Add the missing reverse of every edge instead of refusing the input.
             threads: As in `CoefficientSpec.compute`.
             progress: As in `CoefficientSpec.compute`; not called where nothing is computed.
+            label: What a listing calls the entry, such as the name of the data set. An entry that
+                is there keeps the label it has.
 
         Shapes:
             edge_index [2, E] -> [E, C], C = len(spec.columns).
@@ -84,7 +98,7 @@ class CoefficientCache:
         edges = as_edge_index(edge_index)
         nodes = check_num_nodes(num_nodes)
         shape = (edges.shape[1], len(spec.columns))
-        path = self.root / f"{entry_key(edges, nodes, spec, symmetrize)}.npz"
+        path = self._path(edges, nodes, spec, symmetrize)
         with contextlib.suppress(FileNotFoundError, DamagedEntryError):
             return read_entry(path, spec, shape)
         with self._lock(path) as locked:
@@ -98,16 +112,36 @@ class CoefficientCache:
                     stacklevel=2,
                 )
             _remove_leftovers(path, older_than=0.0 if locked else _STALE_SECONDS)
-            values = spec.compute(
-                edges, nodes, symmetrize=symmetrize, threads=threads, progress=progress
-            )
-            if not np.isfinite(values).all():
-                raise FloatingPointError(
-                    f"{int((~np.isfinite(values)).sum())} of the {values.size} coefficients are "
-                    "not finite; nothing was cached."
+            about = {"label": label, "spec": spec.to_dict(), "engine_version": ENGINE_VERSION}
+            with BlockFile(blocks_path(path), about) as blocks:
+                values = spec.compute(
+                    edges,
+                    nodes,
+                    symmetrize=symmetrize,
+                    threads=threads,
+                    progress=progress,
+                    # Only one process at a time may write there.
+                    blocks=blocks if locked else None,
                 )
-            self._store(path, values, spec)
+                if not np.isfinite(values).all():
+                    raise FloatingPointError(
+                        f"{int((~np.isfinite(values)).sum())} of the {values.size} coefficients "
+                        "are not finite; nothing was cached."
+                    )
+                if self._store(path, values, spec, label):
+                    blocks.remove()
         return values
+
+    def path(
+        self, edge_index: Any, num_nodes: int, spec: CoefficientSpec, *, symmetrize: bool = False
+    ) -> Path:
+        """Where the entry of a graph is or would be.
+
+        Raises:
+            TypeError: edge_index or num_nodes is not of integers.
+            ValueError: edge_index or num_nodes cannot be used as given.
+        """
+        return self._path(as_edge_index(edge_index), check_num_nodes(num_nodes), spec, symmetrize)
 
     def entries(self) -> tuple[Path, ...]:
         """Paths of the complete entries, sorted."""
@@ -117,13 +151,16 @@ class CoefficientCache:
         """Bytes that the complete entries take."""
         return sum(path.stat().st_size for path in self.entries())
 
+    def _path(self, edges: IntArray, nodes: int, spec: CoefficientSpec, symmetrize: bool) -> Path:
+        return self.root / f"{entry_key(edges, nodes, spec, symmetrize)}.npz"
+
     @contextlib.contextmanager
     def _lock(self, path: Path) -> Iterator[bool]:
         """Hold the entry's lock, or go on without where the file system has none."""
         lock = None
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(path.with_suffix(".lock"))
+            lock = new_lock(path)
             lock.acquire()
         except (NotImplementedError, OSError) as error:
             lock = None
@@ -141,15 +178,19 @@ class CoefficientCache:
             if lock is not None:
                 lock.release()
 
-    def _store(self, path: Path, values: FloatArray, spec: CoefficientSpec) -> None:
+    def _store(
+        self, path: Path, values: FloatArray, spec: CoefficientSpec, label: str | None
+    ) -> bool:
         try:
-            write_entry(path, values, spec)
+            write_entry(path, values, spec, label)
         except OSError as error:
             warnings.warn(
                 f"The coefficients could not be kept in {self.root} ({error}); they will be "
                 "computed again next time.",
                 stacklevel=3,
             )
+            return False
+        return True
 
 
 def entry_key(edges: IntArray, num_nodes: int, spec: CoefficientSpec, symmetrize: bool) -> str:
@@ -165,7 +206,24 @@ def entry_key(edges: IntArray, num_nodes: int, spec: CoefficientSpec, symmetrize
     return digest.hexdigest()
 
 
-def write_entry(path: Path, values: FloatArray, spec: CoefficientSpec) -> None:
+def new_lock(path: Path, timeout: float = -1) -> FileLock:
+    """Make the lock of an entry; where files cannot be locked, acquiring it says so."""
+    return FileLock(lock_path(path), timeout, **_LOCK_OPTIONS)
+
+
+def lock_path(path: Path) -> Path:
+    """Where the lock of an entry is."""
+    return path.with_suffix(".lock")
+
+
+def blocks_path(path: Path) -> Path:
+    """Where the finished blocks of an entry that is not complete are."""
+    return path.with_name(f".{path.stem}.blocks")
+
+
+def write_entry(
+    path: Path, values: FloatArray, spec: CoefficientSpec, label: str | None = None
+) -> None:
     """Write an entry under a temporary name in the same folder, then rename it.
 
     Shapes:
@@ -177,6 +235,7 @@ def write_entry(path: Path, values: FloatArray, spec: CoefficientSpec) -> None:
     values = np.ascontiguousarray(values, dtype="<f8")
     header = {
         "format": _FORMAT,
+        "label": label,
         "spec": spec.to_dict(),
         "spec_key": spec.key,
         "columns": list(spec.columns),
@@ -210,6 +269,30 @@ def read_entry(path: Path, spec: CoefficientSpec, shape: tuple[int, int]) -> Flo
         FileNotFoundError: There is no such entry.
         DamagedEntryError: The entry cannot be read, or is not what was written.
     """
+    header, values = read_intact(path)
+    faults = [
+        name
+        for name, right in (
+            ("spec", header["spec_key"] == spec.key),
+            ("shape", values.shape == shape),
+        )
+        if not right
+    ]
+    if faults:
+        raise DamagedEntryError(f"wrong {', '.join(faults)}")
+    return values
+
+
+def read_intact(path: Path) -> tuple[dict[str, Any], FloatArray]:
+    """Read an entry and check it against its own header.
+
+    Shapes:
+        -> the header and the values [E, C].
+
+    Raises:
+        FileNotFoundError: There is no such entry.
+        DamagedEntryError: The entry cannot be read, or is not what was written.
+    """
     content = path.read_bytes()
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
@@ -219,8 +302,8 @@ def read_entry(path: Path, spec: CoefficientSpec, shape: tuple[int, int]) -> Flo
             name
             for name, right in (
                 ("format", header["format"] == _FORMAT),
-                ("spec", header["spec_key"] == spec.key),
-                ("shape", tuple(header["shape"]) == shape == values.shape),
+                ("spec", isinstance(header["spec_key"], str)),
+                ("shape", tuple(header["shape"]) == values.shape and values.ndim == 2),
                 ("type", values.dtype == np.dtype("<f8")),
                 ("checksum", header["sha256"] == hashlib.sha256(values.data).hexdigest()),
                 ("value", bool(np.isfinite(values).all())),
@@ -231,7 +314,26 @@ def read_entry(path: Path, spec: CoefficientSpec, shape: tuple[int, int]) -> Flo
         raise DamagedEntryError(f"{type(error).__name__}: {error}") from error
     if faults:
         raise DamagedEntryError(f"wrong {', '.join(faults)}")
-    return values.astype(np.float64, copy=False)
+    return header, values.astype(np.float64, copy=False)
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """Read what an entry says of itself, without its values.
+
+    Raises:
+        FileNotFoundError: There is no such entry.
+        DamagedEntryError: The header cannot be read.
+    """
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            header = json.loads(archive["header"].tobytes())
+        if header["format"] != _FORMAT or not {"spec", "columns", "shape"} <= header.keys():
+            raise DamagedEntryError("wrong format")
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        raise DamagedEntryError(f"{type(error).__name__}: {error}") from error
+    return dict(header)
 
 
 def _remove_leftovers(path: Path, older_than: float) -> None:

@@ -16,11 +16,14 @@ def structural_coefficients(
     *,
     substructure: str = "union",
     descriptor: str = "path",
-    encoding: str = "singular_value_sum",
+    encoding: str | None = "singular_value_sum",
     radius: int | Sequence[int] = 1,
     quantities: str | Sequence[str] = ("a",),
+    alpha: float = 0.5,
+    exponent: float = 2,
     symmetrize: bool = False,
     threads: int | None = None,
+    block_size: int | None = None,
     progress: Progress | None = None,
 ) -> npt.NDArray[np.float64]:
     """Compute a structural coefficient for every directed edge of a graph.
@@ -35,15 +38,23 @@ def structural_coefficients(
     Args:
         edge_index: Directed edges, anything that numpy reads as integers.
         num_nodes: Number of nodes.
-        substructure: Subgraph around an edge; "union".
-        descriptor: Matrix of the subgraph; "path".
-        encoding: Number made of the matrix; "singular_value_sum".
-        radius: Radius of the neighbourhoods, or several; 1.
-        quantities: One or several of "a", "a_tree" (a of the double star with the same end
-            degrees), "nodes" (|V_S|) and "edges" (|E_S|).
+        substructure: Subgraph around an edge (v, u): "union", "overlap" or "union_minus".
+        descriptor: A matrix of the substructure, "path" or "laplacian"; a number of the edge in
+            it, "edge_betweenness", "node_edge_count" or "curvature"; or a number of the edge in the
+            whole graph, "curvature_graph" or "cycle_count".
+        encoding: Number made of a matrix: "singular_value_sum", "entry_sum" (path only) or
+            "largest_eigenvalue"; of no effect on a descriptor that is a number.
+        radius: Radius of the neighbourhoods, or several.
+        quantities: One or several of "a" (the coefficient), "a_tree" (a of the double star with
+            the same end degrees; union, path, singular_value_sum, radius 1 only), "nodes" (|V_S|)
+            and "edges" (|E_S|).
+        alpha: Mass that stays at the end nodes; curvature only.
+        exponent: λ of the node/edge count: the paper takes 2 for graph and 1 for node tasks.
         symmetrize: Add the missing reverse of every edge instead of refusing the input.
         threads: Number of threads; None uses the cores available, but one for tiny work.
-        progress: Called with (edges done, edges in all), undirected edges.
+        block_size: Most undirected edges that a thread works on at once; None for no limit.
+        progress: Called with (edges done, edges in all), undirected edges; where radius 1 and
+            others are asked for, each edge counts once for each radius.
 
     Shapes:
         edge_index [2, E] -> [E] for one column, [E, C] for several: for each radius, ascending,
@@ -51,13 +62,20 @@ def structural_coefficients(
 
     Raises:
         TypeError: edge_index or num_nodes is not of integers.
-        ValueError: A choice is not available, or the graph cannot be used as given.
+        ValueError: A choice is not available or does not go with another, or the graph cannot be
+            used as given.
+        RuntimeError: A value could not be computed.
     """
     radii = tuple(radius) if isinstance(radius, Sequence) else (radius,)
     asked = (quantities,) if isinstance(quantities, str) else tuple(quantities)
-    spec = CoefficientSpec(substructure, descriptor, encoding, radii, asked)
+    spec = CoefficientSpec(substructure, descriptor, encoding, radii, asked, alpha, exponent)
     values = spec.compute(
-        edge_index, num_nodes, symmetrize=symmetrize, threads=threads, progress=progress
+        edge_index,
+        num_nodes,
+        symmetrize=symmetrize,
+        threads=threads,
+        block_size=block_size,
+        progress=progress,
     )
     if len(spec.columns) == 1:
         return values[:, 0].copy()

@@ -35,8 +35,7 @@ def fill_path_quotient(
     """
     words = (classes + WORD - 1) // WORD
     for k in range(classes):
-        within = 1.0 if kinds[k] == TRUE_TWINS else 2.0
-        matrix[k, k] = within * (sizes[k] - 1)
+        matrix[k, k] = math.sqrt(sizes[k])
         for j in range(k):
             distance = 1.0
             if (rows[k, j // WORD] >> (j % WORD)) & 1 == 0:
@@ -45,11 +44,12 @@ def fill_path_quotient(
                     if rows[k, word] & rows[j, word] != 0:
                         distance = 2.0
                         break
-            pairs = sizes[k] * sizes[j]
-            if pairs != 1:
-                distance *= math.sqrt(pairs)
+            distance *= matrix[k, k] * matrix[j, j]
             matrix[k, j] = distance
             matrix[j, k] = distance
+    for k in range(classes):
+        within = 1.0 if kinds[k] == TRUE_TWINS else 2.0
+        matrix[k, k] = within * (sizes[k] - 1)
 
 
 @kernel

@@ -1,36 +1,38 @@
 """Coefficients of all edges of a graph: one job an undirected edge, on threads over chunks.
 
-The value of an edge is a function of the edge alone: neither the chunk it falls into nor what was
-computed before changes a bit of it.
+The value of an edge is a function of the graph alone: neither the chunk it falls into nor what was
+computed before changes a bit of it. First the chunks are computed, all but the edges that are
+cheaper at a hub (`hubs`); these follow, hub by hub.
 """
 
 import os
-from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
-from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from unionsnn.structure._jit import kernel
 from unionsnn.structure.graph import SimpleGraph
-from unionsnn.structure.radius_one import COLUMNS, Workspace, compute_chunk, new_workspace
+from unionsnn.structure.planning import DIRECT, KNOWN, hub_classes, plan_chunks
+from unionsnn.structure.radius_one import COLUMNS
+from unionsnn.structure.schedule import Partial, Progress, Run
 from unionsnn.structure.spectra import OWN_SOLVER_LIMIT
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-Progress = Callable[[int, int], Any]
+__all__ = [
+    "Partial",
+    "Progress",
+    "available_threads",
+    "check_block_size",
+    "check_threads",
+    "compute_columns",
+]
 
-# Estimated nanoseconds: below the first a second thread costs more than it brings; a chunk costs
-# between the other two, long against a call, short enough for progress and interrupts.
+FloatArray = npt.NDArray[np.float64]
+
+# Estimated nanoseconds below which a second thread costs more than it brings.
 _TINY_WORK = 2.0e7
-_MIN_CHUNK_WORK = 3.0e6
-_MAX_CHUNK_WORK = 5.0e7
-_CHUNKS_PER_THREAD = 16
 
 
 def available_threads() -> int:
@@ -46,14 +48,27 @@ def check_threads(threads: Any) -> int | None:
     Raises:
         ValueError: Not a positive integer and not None.
     """
-    if threads is None:
+    return _check_count("threads", threads, "all cores available")
+
+
+def check_block_size(block_size: Any) -> int | None:
+    """Return block_size, or say why it cannot be used.
+
+    Raises:
+        ValueError: Not a positive integer and not None.
+    """
+    return _check_count("block_size", block_size, "no limit")
+
+
+def _check_count(option: str, value: Any, default: str) -> int | None:
+    if value is None:
         return None
-    valid = isinstance(threads, int | np.integer) and not isinstance(threads, bool)
-    if not valid or threads < 1:
+    valid = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not valid or value < 1:
         raise ValueError(
-            f"threads must be a positive integer, or None for all cores available, got {threads!r}."
+            f"{option} must be a positive integer, or None for {default}, got {value!r}."
         )
-    return int(threads)
+    return int(value)
 
 
 def compute_columns(
@@ -61,15 +76,29 @@ def compute_columns(
     quantities: tuple[str, ...],
     *,
     threads: int | None = None,
+    block_size: int | None = None,
     progress: Progress | None = None,
+    partial: Partial | None = None,
+    known: Iterable[tuple[int, int, FloatArray]] = (),
 ) -> FloatArray:
     """Compute the raw quantities of every undirected edge at radius 1.
+
+    Beside the graph and the result, memory is bounded by the number of threads times the largest
+    neighbourhoods: a thread holds the matrices of one union subgraph or of one hub (24 bytes a
+    pair of neighbours; the hubs held at once are kept below a gigabyte in all, or to one).
 
     Args:
         graph: The graph.
         quantities: Names out of `COLUMNS`, in the order of the columns wanted.
         threads: Number of threads; None uses the cores available, but one for tiny work.
-        progress: Called with (edges done, edges in all), from the calling thread.
+        block_size: Most edges that are computed between two looks at progress and interrupts;
+            None leaves it to their estimated cost, 50 ms at most.
+        progress: Called with (done, total) from the calling thread; the total is the number of
+            edges, and done the share of the estimated work that is done, in edges.
+        partial: Called with (begin, end, values) from the calling thread when the edges
+            begin..end-1 are done, a few at a time and in no particular order; an interrupt
+            delivers what is done before it is raised.
+        known: Finished edges as `partial` got them, which are not computed again.
 
     Shapes:
         -> [M, C], M undirected edges.
@@ -78,15 +107,23 @@ def compute_columns(
         RuntimeError: An eigenvalue iteration did not converge.
     """
     num_edges = graph.num_undirected_edges
-    wanted = np.array([quantities.index(n) if n in quantities else -1 for n in COLUMNS])
     values = np.empty((num_edges, len(quantities)))
     if num_edges:
-        bounds, work = _plan(graph, threads)
+        wanted = np.array([quantities.index(n) if n in quantities else -1 for n in COLUMNS])
+        routes = np.full(num_edges, DIRECT, np.int32)
+        for begin, end, rows in known:
+            values[begin:end] = rows
+            routes[begin:end] = KNOWN
+        indptr, indices = graph.indptr, graph.indices
+        classes = hub_classes(indptr, indices) if "a" in quantities else np.empty(0, np.int32)
+        cores = threads or available_threads()
+        plan = plan_chunks(indptr, indices, graph.edges, classes, routes, cores, block_size)
+        work = float(plan[1].sum()) + plan[2]
         if threads is None:
-            threads = 1 if work < _TINY_WORK else available_threads()
-        run = _Run(graph, wanted, values, bounds)
+            threads = 1 if work < _TINY_WORK else cores
+        run = Run(graph, wanted, values, classes, routes, progress, partial)
         with _single_threaded_blas(graph):
-            run.on_threads(min(threads, len(bounds) - 1), progress)
+            run.compute(*plan, threads)
     if not np.isfinite(values).all():
         edge = graph.edges[:, np.flatnonzero(~np.isfinite(values).all(axis=1))[0]]
         raise RuntimeError(
@@ -96,95 +133,8 @@ def compute_columns(
     return values
 
 
-@dataclass
-class _Run:
-    """One pass over the edges: what the chunks read and where they write."""
-
-    graph: SimpleGraph
-    wanted: IntArray
-    values: FloatArray
-    bounds: IntArray
-    idle: "SimpleQueue[Workspace]" = field(default_factory=SimpleQueue)
-
-    def chunk(self, number: int) -> int:
-        """Compute one chunk with a workspace that no other thread uses meanwhile."""
-        begin, end = int(self.bounds[number]), int(self.bounds[number + 1])
-        workspace = self.idle.get()
-        g = self.graph
-        try:
-            compute_chunk(
-                g.indptr, g.indices, g.edges, begin, end, workspace, self.wanted, self.values
-            )
-        finally:
-            self.idle.put(workspace)
-        return end - begin
-
-    def on_threads(self, threads: int, progress: Progress | None) -> None:
-        """Compute all chunks; the first failure stops what has not begun."""
-        chunks = len(self.bounds) - 1
-        total, done = self.values.shape[0], 0
-        for _ in range(threads):
-            self.idle.put(new_workspace(self.graph.num_nodes, _max_degree(self.graph), total))
-        if threads == 1:
-            for number in range(chunks):
-                done += self.chunk(number)
-                if progress is not None:
-                    progress(done, total)
-            return
-        executor = ThreadPoolExecutor(threads, thread_name_prefix="unionsnn-structure")
-        pending: set[Future[int]] = {executor.submit(self.chunk, n) for n in range(chunks)}
-        try:
-            while pending:
-                finished, pending = wait(pending, return_when=FIRST_COMPLETED)
-                done += sum(future.result() for future in finished)
-                if progress is not None:
-                    progress(done, total)
-        finally:
-            executor.shutdown(cancel_futures=True)
-
-
-def _max_degree(graph: SimpleGraph) -> int:
-    return int(np.diff(graph.indptr).max(initial=0))
-
-
 def _single_threaded_blas(graph: SimpleGraph) -> AbstractContextManager[Any]:
     # Asking for the loaded libraries takes longer than a small graph; only LAPACK needs it.
-    if 2 * _max_degree(graph) <= OWN_SOLVER_LIMIT:
+    if 2 * int(np.diff(graph.indptr).max(initial=0)) <= OWN_SOLVER_LIMIT:
         return nullcontext()
     return threadpool_limits(limits=1, user_api="blas")
-
-
-def _plan(graph: SimpleGraph, threads: int | None) -> tuple[IntArray, float]:
-    """Cut the edges into chunks of about equal estimated cost; also the cost of all."""
-    work = _total_cost(graph.indptr, graph.edges)
-    per_chunk = work / (_CHUNKS_PER_THREAD * (threads or available_threads()))
-    per_chunk = min(max(per_chunk, _MIN_CHUNK_WORK), _MAX_CHUNK_WORK)
-    return _cut(graph.indptr, graph.edges, per_chunk), work
-
-
-@kernel
-def _edge_cost(indptr: IntArray, v: int, u: int) -> float:
-    """Estimate the nanoseconds an edge takes; twins make the cubic term rarer than it looks."""
-    size = float(indptr[v + 1] - indptr[v] + indptr[u + 1] - indptr[u])
-    return 100.0 + 20.0 * size * size + 0.1 * size * size * size
-
-
-@kernel
-def _total_cost(indptr: IntArray, edges: npt.NDArray[np.int32]) -> float:
-    total = 0.0
-    for i in range(edges.shape[1]):
-        total += _edge_cost(indptr, edges[0, i], edges[1, i])
-    return total
-
-
-@kernel
-def _cut(indptr: IntArray, edges: npt.NDArray[np.int32], per_chunk: float) -> IntArray:
-    bounds = [0]
-    cost = 0.0
-    for i in range(edges.shape[1]):
-        cost += _edge_cost(indptr, edges[0, i], edges[1, i])
-        if cost >= per_chunk and i + 1 < edges.shape[1]:
-            bounds.append(i + 1)
-            cost = 0.0
-    bounds.append(edges.shape[1])
-    return np.array(bounds)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from unionsnn.structure._jit import kernel
 from unionsnn.structure.descriptors import double_star_coefficient, path_coefficient
+from unionsnn.structure.planning import KNOWN, choose_hub
 from unionsnn.structure.spectra import OWN_SOLVER_LIMIT
 from unionsnn.structure.substructures import (
     WORD,
@@ -87,19 +88,24 @@ def compute_chunk(
     edges: NodeArray,
     begin: int,
     end: int,
+    classes: NodeArray,
+    routes: NodeArray,
     work: Workspace,
     wanted: IntArray,
     values: FloatArray,
 ) -> None:
-    """Compute the wanted quantities of the edges begin..end-1.
+    """Compute the wanted quantities of the edges begin..end-1, but a of those that take a hub.
 
     Shapes:
-        indptr [N + 1], indices [2 M], edges [2, M], wanted [4] (output column of each of
-        `COLUMNS`, or -1), values [M, C].
+        indptr [N + 1], indices [2 M], edges [2, M], classes [N] or [0] (of `hub_classes`),
+        routes [M] (in: `KNOWN` or `DIRECT`, out: the hub where a is left NaN), wanted [4] (output
+        column of each of `COLUMNS`, or -1), values [M, C].
     """
     column_a, column_tree, column_nodes, column_edges = wanted
     local, nodes, rows = work.local, work.nodes, work.scratch[_ROWS]
     for i in range(begin, end):
+        if routes[i] == KNOWN:
+            continue
         v, u = edges[0, i], edges[1, i]
         degree_v, degree_u = indptr[v + 1] - indptr[v], indptr[u + 1] - indptr[u]
         if column_tree >= 0:
@@ -130,7 +136,15 @@ def compute_chunk(
         elif count <= WORD:
             a = _small_coefficient(count, work.scratch, work.matrix, work.keys, work.known)
         else:
-            a = _large_coefficient(starts, neighbors, work.matrix)
+            members, sizes, kinds, quotient = twin_classes_of_lists(starts, neighbors)
+            order = members.shape[0]
+            routes[i] = choose_hub(classes, v, u, degree_v, degree_u, count, order)
+            if routes[i] >= 0:
+                a = np.nan
+            else:
+                a = path_coefficient(
+                    quotient, sizes, kinds, order, work.matrix, work.matrix[-2], work.matrix[-1]
+                )
         values[i, column_a] = a
 
 
@@ -144,13 +158,6 @@ def _tree_coefficient(degree_v: int, degree_u: int, stars: FloatArray, matrix: F
             degree_v, degree_u, matrix, matrix[-2], matrix[-1]
         )
     return stars[degree_v, degree_u]
-
-
-@kernel
-def _large_coefficient(starts: IntArray, neighbors: NodeArray, matrix: FloatArray) -> float:
-    """Coefficient of a union subgraph of any size, given as lists."""
-    members, sizes, kinds, rows = twin_classes_of_lists(starts, neighbors)
-    return path_coefficient(rows, sizes, kinds, members.shape[0], matrix, matrix[-2], matrix[-1])
 
 
 @kernel

@@ -22,9 +22,9 @@ WORD = 64
 FALSE_TWINS = 0
 TRUE_TWINS = 1
 
-# From this ratio of a neighbour's degree to the size of the subgraph on, looking the subgraph's
-# nodes up in the neighbour's row is cheaper than reading the row.
-_LOOKUP_RATIO = 16
+LOOKUP_RATIO = 16
+"""From this ratio of a neighbour's degree to the size of the subgraph on, looking the subgraph's
+nodes up in the neighbour's row is cheaper than reading the row."""
 
 
 @kernel
@@ -75,7 +75,7 @@ def union_nodes(indptr: IntArray, indices: NodeArray, v: int, u: int, nodes: Nod
 
 
 @kernel
-def _contains(indices: NodeArray, begin: int, end: int, node: int) -> bool:
+def contains(indices: NodeArray, begin: int, end: int, node: int) -> bool:
     """Binary search in the ascending entries begin..end-1."""
     low, high = begin, end
     while low < high:
@@ -108,9 +108,9 @@ def induced_rows(
     for i in range(count):
         begin, end = indptr[nodes[i]], indptr[nodes[i] + 1]
         row = np.int64(0)
-        if end - begin > _LOOKUP_RATIO * count:
+        if end - begin > LOOKUP_RATIO * count:
             for j in range(count):
-                row |= np.int64(_contains(indices, begin, end, nodes[j])) << j
+                row |= np.int64(contains(indices, begin, end, nodes[j])) << j
         else:
             for k in range(begin, end):
                 position = np.int64(local[indices[k]])
@@ -141,9 +141,9 @@ def induced_lists(
     filled = 0
     for i in range(count):
         begin, end = indptr[nodes[i]], indptr[nodes[i] + 1]
-        if end - begin > _LOOKUP_RATIO * count:
+        if end - begin > LOOKUP_RATIO * count:
             for j in range(count):
-                if _contains(indices, begin, end, nodes[j]):
+                if contains(indices, begin, end, nodes[j]):
                     neighbors[filled] = j
                     filled += 1
         else:
@@ -225,10 +225,7 @@ def twin_classes_of_lists(
         [m, ceil(m / 64)] of the adjacency between classes.
     """
     count = starts.shape[0] - 1
-    first = np.arange(count)
-    kind = np.zeros(count, np.int64)
-    for wanted in range(2):
-        _merge_twins(starts, neighbors, wanted, first, kind)
+    first, kind = first_twins(starts, neighbors)
     rank = np.full(count, -1, np.int64)
     classes = 0
     for i in range(count):
@@ -251,6 +248,21 @@ def twin_classes_of_lists(
             if j >= 0:
                 rows[k, j // WORD] |= np.int64(1) << (j % WORD)
     return members, sizes, kinds, rows
+
+
+@kernel
+def first_twins(starts: IntArray, neighbors: NodeArray) -> tuple[IntArray, IntArray]:
+    """Name the smallest twin of each node of a subgraph, and the kind of twins they are.
+
+    Shapes:
+        starts [n + 1], neighbors [2 |E_S|] (sorted lists) -> [n], [n].
+    """
+    count = starts.shape[0] - 1
+    first = np.arange(count)
+    kind = np.zeros(count, np.int64)
+    for wanted in range(2):
+        _merge_twins(starts, neighbors, wanted, first, kind)
+    return first, kind
 
 
 @kernel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -67,10 +67,12 @@ def coefficient_spec(config: Config) -> CoefficientSpec | None:
         substructure=section["substructure"],
         descriptor=section["descriptor"],
         encoding=section["encoding"],
+        alpha=section["alpha"],
+        exponent=section["exponent"],
     )
 
 
-def build_model(config: Config, num_features: int, num_outputs: int) -> nn.Module:
+def build_model(config: Config, num_features: int | Sequence[int], num_outputs: int) -> nn.Module:
     """Make the network; with a parameter budget, the widest one that stays under it.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from unionsnn.data.datamodules import GraphDataModule, Progress
-from unionsnn.data.splits import Split, check_split, load_splits, save_splits
+from unionsnn.data.splits import Split, load_splits, save_splits
 from unionsnn.training.build import build_data
 from unionsnn.training.config import RequestError
 from unionsnn.training.protocols import Protocol, make_protocol
@@ -101,9 +101,8 @@ def recorded_splits(
     """Return the folder's splits; drawn and saved the first time, checked every time."""
     path = folder.path / "splits.json"
     if path.exists():
-        return load_splits(path, data.num_graphs)
+        return load_splits(path, data.num_items)
     splits = protocol.splits(data, seed)
-    for split in splits:
-        check_split(split, data.num_graphs)
-    save_splits(path, splits, data.num_graphs)
+    # A split that the data set prescribes may leave items out, a drawn one may not.
+    save_splits(path, splits, data.num_items, cover=data.split_covers)
     return splits

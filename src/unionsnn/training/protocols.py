@@ -117,7 +117,7 @@ class CrossValidation(Protocol):
             generator = np.random.default_rng(np.random.SeedSequence(seed))
             return stratified_k_fold(data.targets, self.folds, generator=generator)
         stem = data.split_name
-        splits = read_index_files(self.split_folder, stem, data.num_graphs)
+        splits = read_index_files(self.split_folder, stem, data.num_items)
         if len(splits) != self.folds:
             raise DataError(
                 f"{self.split_folder} holds {len(splits)} folds of {stem}, protocol.folds is "

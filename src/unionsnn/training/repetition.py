@@ -68,6 +68,7 @@ def train_repetition(
             mode = metric_mode(protocol.stop_on)
             callbacks.append(EarlyStopping(protocol.stop_on, mode=mode, patience=protocol.patience))
         trainer = make_trainer(config, index, folder, [*callbacks, resume])
+        data.device = trainer.strategy.root_device
         validation: Any = data.val_dataloader()
         if protocol.keeps_test_curve:
             validation = [validation, data.test_dataloader()]

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+if TYPE_CHECKING:
+    from unionsnn.structure import CoefficientSpec
 
 PositiveInt = Annotated[int, Field(ge=1)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 
 METRICS: Mapping[str, Literal["min", "max"]] = {
     "accuracy": "max",
+    "rocauc": "max",
     "mae": "min",
     "loss": "min",
 }
 """Metrics that a task logs, and whether larger or smaller is better."""
+
+
+TASK_METRICS: Mapping[str, str] = {
+    "graph_classification": "accuracy",
+    "graph_binary_classification": "rocauc",
+    "graph_regression": "mae",
+    "node_classification": "accuracy",
+}
+"""Metric of each task."""
+
+FEATURES = ("labels", "categorical", "attributes", "both", "degree", "constant")
+"""Choices of node features."""
 
 
 def metric_mode(key: str) -> Literal["min", "max"]:
@@ -39,7 +55,12 @@ class DataSchema(_OpenSection):
     """Keys of every data set."""
 
     name: str
-    task: Literal["graph_classification", "graph_regression", "node_classification"]
+    task: Literal[
+        "graph_classification",
+        "graph_binary_classification",
+        "graph_regression",
+        "node_classification",
+    ]
     metric: str
     batch_size: PositiveInt
     features: str
@@ -48,12 +69,14 @@ class DataSchema(_OpenSection):
 
     @model_validator(mode="after")
     def _names(self) -> Self:
-        if self.metric not in METRICS:
-            raise ValueError(f"data.metric is {self.metric!r}; allowed are {', '.join(METRICS)}.")
-        allowed = ("labels", "attributes", "both", "degree", "constant")
-        if self.features not in allowed:
+        metric = TASK_METRICS[self.task]
+        if self.metric != metric:
             raise ValueError(
-                f"data.features is {self.features!r}; allowed are {', '.join(allowed)}."
+                f"data.metric is {self.metric!r}; data.task={self.task} has data.metric={metric}."
+            )
+        if self.features not in FEATURES:
+            raise ValueError(
+                f"data.features is {self.features!r}; allowed are {', '.join(FEATURES)}."
             )
         return self
 
@@ -83,17 +106,40 @@ class GateSchema(_Section):
     offset: float | None = None
 
 
-def _radii(value: Any) -> Any:
-    return [value] if isinstance(value, int) and not isinstance(value, bool) else value
-
-
 class CoefficientSchema(_Section):
-    """Keys of the structural coefficient."""
+    """Keys of the structural coefficient; `CoefficientSpec` says what they may be."""
 
-    substructure: Literal["union"]
-    descriptor: Literal["path"]
-    encoding: Literal["singular_value_sum"]
-    radius: Annotated[list[Literal[1]], Field(min_length=1), BeforeValidator(_radii)]
+    substructure: str
+    descriptor: str
+    encoding: str | None
+    radius: Any
+    alpha: float
+    exponent: float
+
+    @model_validator(mode="after")
+    def _choices(self) -> Self:
+        spec = self.spec()
+        self.encoding = spec.encoding
+        self.radius = list(spec.radius)
+        return self
+
+    def spec(self) -> CoefficientSpec:
+        """Return the choices as a spec; raises ValueError with every fault, named by its key."""
+        # Compiled code stands behind this import: it comes when there is something to check.
+        from unionsnn.structure import CoefficientSpec
+
+        try:
+            return CoefficientSpec(
+                self.substructure,
+                self.descriptor,
+                self.encoding,
+                self.radius,
+                alpha=self.alpha,
+                exponent=self.exponent,
+            )
+        except ValueError as error:
+            faults = str(error).splitlines()
+            raise ValueError("\n".join(f"coefficient.{fault}" for fault in faults)) from None
 
 
 class ProtocolSchema(_Section):
@@ -158,6 +204,36 @@ class ConfigSchema(_Section):
     seed: Annotated[int, Field(ge=0)]
     run_dir: str | None
     force: bool
+
+    @model_validator(mode="after")
+    def _gate_features(self) -> Self:
+        """Check the features against the coefficient; the default gate leaves out the excess.
+
+        Excess is a_tree - a, which exists for the paper's coefficient at radius 1 only; elsewhere
+        the default gate keeps a and the cyclomatic number.
+        """
+        features = self.gate.features
+        if self.gate.preset is None:
+            return self
+        if not self.coefficient.spec().has_tree_value:
+            if features is None and self.gate.preset == "default":
+                self.gate.features = ["raw", "cyclomatic"]
+            elif "excess" in (features or ()):
+                raise ValueError(
+                    "gate.features names 'excess', which is defined for substructure 'union', "
+                    "descriptor 'path', encoding 'singular_value_sum' and radius 1 only; type "
+                    "gate.features=[raw,cyclomatic]."
+                )
+        normalizes = features is None and self.gate.preset in ("paper", "authors-code")
+        if "curvature" in self.coefficient.descriptor and (
+            normalizes or "normalized" in (features or ())
+        ):
+            raise ValueError(
+                f"The gate divides by the sum of a node's coefficients, which can be 0 or negative "
+                f"for coefficient.descriptor={self.coefficient.descriptor}; type "
+                "gate.features=[raw]."
+            )
+        return self
 
     @model_validator(mode="after")
     def _metric_keys(self) -> Self:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 from torchmetrics import MeanAbsoluteError, Metric
-from torchmetrics.classification import MulticlassAccuracy
+from torchmetrics.classification import BinaryAUROC, MulticlassAccuracy
 
 
 class Task(pl.LightningModule):
@@ -87,6 +87,7 @@ class Task(pl.LightningModule):
             on_epoch=True,
             batch_size=len(target),
             add_dataloader_idx=False,
+            sync_dist=True,
         )
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
@@ -109,6 +110,38 @@ class GraphClassification(Task):
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
         """Cross-entropy."""
         return nn.functional.cross_entropy(output, target)
+
+
+class ExactAUROC(BinaryAUROC):
+    """Area under the ROC curve of scores as they are, over all batches together.
+
+    torchmetrics takes the sigmoid of a batch whose scores leave [0, 1], and of no other: the order
+    of scores in different batches is lost, and large scores become equal. Here every score gets
+    the same strictly growing map into [0, 1] first, so that ranks stay.
+    """
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """Add a batch of scores."""
+        scores = preds.detach().flatten()
+        # No device of Apple's has double precision.
+        scores = scores.float() if scores.device.type == "mps" else scores.double()
+        super().update(0.5 + 0.5 * scores / (1 + scores.abs()), target.flatten())
+
+
+class GraphBinaryClassification(Task):
+    """Cross-entropy of a score and area under the ROC curve, class 0 or 1 per graph."""
+
+    metric_name = "rocauc"
+
+    def make_metric(self, num_outputs: int) -> Metric:
+        """Area under the ROC curve, over the whole part."""
+        return ExactAUROC()
+
+    def loss(self, output: Tensor, target: Tensor) -> Tensor:
+        """Binary cross-entropy with logits."""
+        return nn.functional.binary_cross_entropy_with_logits(
+            output.squeeze(1), target.to(output.dtype)
+        )
 
 
 class NodeClassification(GraphClassification):
@@ -143,6 +176,7 @@ class GraphRegression(Task):
 
 TASKS: Mapping[str, type[Task]] = {
     "graph_classification": GraphClassification,
+    "graph_binary_classification": GraphBinaryClassification,
     "graph_regression": GraphRegression,
     "node_classification": NodeClassification,
 }

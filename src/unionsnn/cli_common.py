@@ -1,0 +1,71 @@
+"""What the commands share: overrides, and messages with their exit status."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import click
+from click.shell_completion import CompletionItem
+
+REQUEST_WAS_WRONG = 2
+
+
+class Overrides(click.types.StringParamType):
+    """Hydra overrides, with completion of groups, their options and keys."""
+
+    name = "override"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Offer group=option, or keys."""
+        from unionsnn.training.config import completions
+
+        return [CompletionItem(word) for word in completions(incomplete)]
+
+
+def refuse(faults: Sequence[str]) -> NoReturn:
+    """Say what is wrong with a request and end with its status."""
+    for fault in faults:
+        click.echo(f"error: {fault}", err=True)
+    sys.exit(REQUEST_WAS_WRONG)
+
+
+def fail(message: object) -> NoReturn:
+    """Say why the work failed and end with its status."""
+    click.echo(f"error: {message}", err=True)
+    sys.exit(1)
+
+
+@contextmanager
+def failures(options: Mapping[str, bool]) -> Iterator[None]:
+    """Turn what a request or its data can be wrong about into one message and a status."""
+    from unionsnn.data.arrays import DataError
+    from unionsnn.training.config import RequestError
+
+    try:
+        yield
+    except (click.exceptions.Exit, click.Abort):
+        raise
+    except RequestError as error:
+        refuse(error.faults)
+    except (DataError, RuntimeError, OSError, FloatingPointError) as error:
+        if options["verbose"]:
+            raise
+        fail(error)
+
+
+def composed(
+    overrides: Sequence[str], config_dir: str | None, options: Mapping[str, bool]
+) -> dict[str, Any]:
+    """Compose a configuration, or refuse it."""
+    from unionsnn.training.config import compose_config
+
+    with failures(options):
+        config = compose_config(overrides, config_dir)
+    if options["quiet"]:
+        config["trainer"]["progress"] = "none"
+    return config

@@ -1,0 +1,227 @@
+"""A user's own data: a folder of files, or a PyG data set by its path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import own_datasets
+from fabricated import write_folder
+from unionsnn.data.arrays import DataError
+from unionsnn.data.own import (
+    FolderDataModule,
+    PyGDataModule,
+    PyGNodeDataModule,
+    read_pyg_dataset,
+)
+
+
+def folder(path: Path, **options: Any) -> FolderDataModule:
+    arguments = {"name": "mine", "path": str(path), "root": path.parent / "root"}
+    data = FolderDataModule(**{**arguments, "features": "degree", **options})
+    data.task = options.pop("task", "graph_classification")
+    return data
+
+
+def test_a_folder_with_a_table_is_a_data_set(tmp_path: Path) -> None:
+    data = folder(write_folder(tmp_path / "own", 12))
+    assert data.num_graphs == 12
+    assert data.arrays.class_names == ("circle", "path")
+    assert data.targets.tolist() == [1, 0] * 6
+    for g, graph in enumerate(data.graphs):
+        n = 4 + g // 2 % 5
+        assert graph.num_nodes == n
+        assert graph.num_edges == 2 * (n - 1 + g % 2)
+
+
+def test_a_change_in_any_file_or_in_the_table_is_seen(tmp_path: Path) -> None:
+    path = write_folder(tmp_path / "own", 12)
+    first = folder(path).dataset_id
+    assert folder(path).dataset_id == first
+    (path / "0.csv").write_text("0,1\n1,0\n")
+    second = folder(path).dataset_id
+    table = (path / "labels.csv").read_text()
+    (path / "labels.csv").write_text(table.replace("1.csv,circle", "1.csv,path"))
+    assert len({first, second, folder(path).dataset_id}) == 3
+
+
+def test_classes_that_are_numbers_keep_their_order(tmp_path: Path) -> None:
+    path = write_folder(tmp_path / "own", 3)
+    (path / "labels.csv").write_text("file,label\n0.csv,10\n1.csv,9\n2.csv,10\n\n")
+    data = folder(path)
+    assert data.arrays.class_names == ("9", "10")
+    assert data.targets.tolist() == [1, 0, 1]
+
+
+def test_several_columns_of_numbers_are_targets(tmp_path: Path) -> None:
+    path = write_folder(tmp_path / "own", 2)
+    (path / "labels.csv").write_text("file,a,b\n0.csv,0.5,1\n1.csv,-2,3\n")
+    data = folder(path)
+    data.task = "graph_regression"
+    assert data.targets.tolist() == [[0.5, 1.0], [-2.0, 3.0]]
+    assert data.num_outputs == 2
+    with pytest.raises(DataError, match="has 2 label columns, not 1"):
+        _ = folder(path).arrays
+
+
+def test_files_of_all_kinds_stand_side_by_side(tmp_path: Path) -> None:
+    path = tmp_path / "own"
+    path.mkdir()
+    (path / "a.g6").write_text("Bw\n")
+    (path / "b.csv").write_text("x,y\ny,x\n")
+    np.savez(path / "c.npz", edge_index=np.array([[0, 1], [1, 0]]), num_nodes=3)
+    (path / "labels.csv").write_text("file,label\na.g6,0\nb.csv,1\nc.npz,1\n")
+    arrays = folder(path).arrays
+    assert np.diff(arrays.node_slices).tolist() == [3, 2, 3]
+    assert np.diff(arrays.edge_slices).tolist() == [6, 2, 2]
+
+
+def npz(path: Path, **arrays: Any) -> None:
+    np.savez(path, edge_index=np.array([[0, 1], [1, 0]]), **arrays)
+
+
+def test_node_features_come_from_npz_files(tmp_path: Path) -> None:
+    path = tmp_path / "own"
+    path.mkdir()
+    for i in range(2):
+        npz(path / f"{i}.npz", node_labels=np.array([i, 2]), node_attributes=np.ones((2, 4)))
+    (path / "labels.csv").write_text("file,label\n0.npz,0\n1.npz,1\n")
+    assert folder(path, features="both").num_features == 7
+    assert folder(path, features="categorical").num_features == (3,)
+    npz(path / "1.npz")
+    with pytest.raises(DataError, match=r"1.npz has no node_labels, but other files have"):
+        _ = folder(path).arrays
+    npz(path / "1.npz", node_labels=np.array([1]), node_attributes=np.ones((2, 4)))
+    with pytest.raises(DataError, match=r"1.npz: node_labels has shape \(1, 1\), not \[2, k\]"):
+        _ = folder(path).arrays
+    npz(path / "1.npz", node_labels=np.array([1, 1]), node_attributes=np.ones((2, 3)))
+    with pytest.raises(DataError, match=r"node_attributes have 3 and 4 columns"):
+        _ = folder(path).arrays
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (None, r"labels.csv is not there: data.path names a folder"),
+        ("name,label\n0.csv,1\n", r"labels.csv, line 1: the header is .* must be file,label"),
+        ("file,label\n0.csv\n", r"labels.csv, line 2: 1 columns, not 2"),
+        ("file,label\n0.csv,1\n99.csv,1\n", r"labels.csv, line 3: .*99.csv is not there"),
+        ("file,label\n", r"labels.csv names no file"),
+        ("", r"line 1: the header is \[\]"),
+    ],
+)
+def test_tables_that_are_wrong_are_refused_by_line(
+    tmp_path: Path, table: str | None, message: str
+) -> None:
+    path = write_folder(tmp_path / "own", 2)
+    if table is None:
+        (path / "labels.csv").unlink()
+    else:
+        (path / "labels.csv").write_text(table)
+    with pytest.raises(DataError, match=message):
+        _ = folder(path).arrays
+
+
+def test_one_way_edges_are_refused_by_file_unless_symmetrized(tmp_path: Path) -> None:
+    path = write_folder(tmp_path / "own", 3)
+    (path / "1.csv").write_text("0,1\n1,0\n1,2\n")
+    with pytest.raises(DataError, match=r"1.csv: edge \[1, 2\] has no edge back .*symmetrize=true"):
+        _ = folder(path).arrays
+    assert folder(path, symmetrize=True).arrays.edge_slices[2] - 6 == 4
+
+
+def test_a_file_of_several_graphs_is_refused(tmp_path: Path) -> None:
+    path = write_folder(tmp_path / "own", 1)
+    (path / "two.g6").write_text("Bw\nBw\n")
+    (path / "labels.csv").write_text("file,label\ntwo.g6,1\n0.csv,0\n")
+    with pytest.raises(DataError, match=r"two.g6 holds 2 graphs; one a file is needed"):
+        _ = folder(path).arrays
+
+
+# -- PyG -----------------------------------------------------------------------------------
+
+
+def pyg(tmp_path: Path, dataset: str, kind: type[PyGDataModule] = PyGDataModule, **options: Any):
+    arguments = {"name": "pyg", "root": tmp_path, "features": "attributes"}
+    return kind(dataset=dataset, **{**arguments, **options})
+
+
+def test_graphs_of_a_pyg_data_set_are_taken_as_they_are(tmp_path: Path) -> None:
+    data = pyg(tmp_path, "own_datasets.Graphs", arguments={"count": 12})
+    made = own_datasets.Graphs(count=12)
+    assert (data.num_graphs, data.num_features, data.num_outputs) == (12, 3, 2)
+    for ours, theirs in zip(data.graphs, made, strict=True):
+        assert torch.equal(ours.x, theirs.x)
+        assert torch.equal(ours.y, theirs.y)
+        order = np.lexsort(theirs.edge_index.numpy()[::-1])
+        assert torch.equal(ours.edge_index, theirs.edge_index[:, order])
+    assert list((tmp_path).iterdir()) == []
+
+
+def test_whole_numbers_are_labels_and_several_targets_a_regression(tmp_path: Path) -> None:
+    data = pyg(tmp_path, "own_datasets.Regression", features="categorical")
+    data.task = "graph_regression"
+    assert data.num_features == (3,)
+    assert data.num_outputs == 2
+    assert data.targets[:, 0].tolist() == [float(n) for n in range(3, 13)]
+
+
+def test_nodes_have_the_split_of_their_masks_or_a_drawn_one(tmp_path: Path) -> None:
+    data = pyg(tmp_path, "own_datasets.Nodes", PyGNodeDataModule)
+    split = data.default_split(np.random.default_rng(0))
+    assert [len(part) for part in split.parts().values()] == [12, 12, 12]
+    assert split.validation[:2].tolist() == [1, 6]
+    assert not data.split_covers
+    free = pyg(tmp_path, "own_datasets.Nodes", PyGNodeDataModule, arguments={"masks": False})
+    split = free.default_split(np.random.default_rng(0))
+    assert [len(part) for part in split.parts().values()] == [48, 6, 6]
+    assert free.split_covers
+    data.split = data.default_split(np.random.default_rng(0))
+    (batch,) = data.train_dataloader()
+    assert batch.train_mask.sum() == 12
+
+
+def test_root_is_a_folder_of_the_data_root_unless_given(tmp_path: Path) -> None:
+    from unionsnn.data.own import _make
+
+    assert _make("own_datasets.Nodes", {}, tmp_path).given_root == str(tmp_path / "Nodes")
+    assert _make("own_datasets.Nodes", {"root": "x"}, tmp_path).given_root == "x"
+
+
+@pytest.mark.parametrize(
+    ("dataset", "arguments", "message"),
+    [
+        ("own_datasets.Nothing", {}, r"data.dataset is 'own_datasets.Nothing', which cannot be"),
+        ("no_such_module.Set", {}, r"which cannot be imported .*dotted path"),
+        ("Graphs", {}, r"which cannot be imported"),
+        ("own_datasets.Graphs", {"size": 3}, r"data.arguments are .*it takes count"),
+        ("own_datasets.Unlabelled", {}, r"own_datasets.Unlabelled: graph 0 has no y"),
+        ("own_datasets.OneWay", {}, r"graph 0: edge \[0, 1\] has no edge back .*symmetrize=true"),
+        ("own_datasets.Graphs", {"count": 0}, r"own_datasets.Graphs with .* failed \(Index"),
+    ],
+)
+def test_what_is_wrong_with_a_pyg_data_set_is_said(
+    tmp_path: Path, dataset: str, arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        _ = pyg(tmp_path, dataset, arguments=arguments).arrays
+
+
+def test_nodes_of_several_graphs_and_tasks_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="has 10 graphs; nodes are classified in one"):
+        _ = pyg(tmp_path, "own_datasets.Graphs", PyGNodeDataModule).arrays
+    with pytest.raises(DataError, match=r"data.task is graph_classification, but its targets are"):
+        _ = pyg(tmp_path, "own_datasets.Regression").arrays
+
+
+def test_loops_and_repeats_are_dropped() -> None:
+    edges = torch.tensor([[0, 1, 0, 1, 2], [1, 0, 1, 0, 2]])
+    data = Data(edge_index=edges, num_nodes=4, y=torch.tensor([1]))
+    arrays = read_pyg_dataset([data, data], level="graph", symmetrize=False)
+    assert arrays.edge_index.tolist() == [[0, 1, 0, 1], [1, 0, 1, 0]]
+    assert arrays.node_slices.tolist() == [0, 4, 8]

@@ -1,0 +1,140 @@
+"""Raw files for every data configuration, made by hand: what a mirror or a user would have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_files import (
+    molecules,
+    write_amazon,
+    write_ogb,
+    write_planetoid,
+    write_zinc_index,
+    write_zinc_npz,
+    write_zinc_pickles,
+)
+from tu_files import write_tu
+from unionsnn.data import catalog, zinc
+from unionsnn.data import molecules as molecule_modules
+
+ZINC_SIZES = {"train": 24, "val": 8, "test": 8}
+
+CLASSES = {"ENZYMES": (1, 2, 3, 4, 5, 6), "FRANKENSTEIN": (0, 2)}
+"""Labels of classes where they are not 0 and 1."""
+
+REQUIRED = {
+    "tu": ["data.name=BZR"],
+    "folder": ["data.path=unused"],
+    "pyg": ["data.dataset=unused"],
+    "pyg_nodes": ["data.dataset=unused"],
+}
+"""What a configuration asks for that has no default."""
+
+
+def fabricate(
+    section: Mapping[str, Any], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> list[str]:
+    """Make the raw files of a data configuration below a folder.
+
+    Args:
+        section: The section ``data`` of a composed configuration.
+        folder: Becomes the mirror; a user's own files come below it too.
+        monkeypatch: Lifts the checks of counts, which are not the real set's.
+
+    Returns:
+        Overrides that the set needs to find its files.
+    """
+    monkeypatch.setattr(catalog, "check_statistics", lambda *args: None)
+    sizes = tuple(ZINC_SIZES.values())
+    monkeypatch.setattr(zinc, "FULL", sizes)
+    monkeypatch.setattr(molecule_modules, "FULL", sizes)
+    monkeypatch.setattr(molecule_modules, "SUBSET", sizes)
+    kind = section["_target_"].rpartition(".")[2]
+    return [f"data.mirror={folder}", "data.offline=true", *MAKERS[kind](section, folder)]
+
+
+def _tu(section: Mapping[str, Any], folder: Path) -> list[str]:
+    write_tu(
+        folder,
+        section["tu_name"],
+        60,
+        classes={"ENZYMES": tuple(range(6)), "FRANKENSTEIN": (0, 2)}.get(
+            section["tu_name"], (0, 1)
+        ),
+        labels=section["features"] == "labels",
+        attributes=2,
+    )
+    return []
+
+
+def _cycles(section: Mapping[str, Any], folder: Path) -> list[str]:
+    return ["data.num_train=16", "data.num_validation=8", "data.num_test=8"]
+
+
+def _ogb(section: Mapping[str, Any], folder: Path) -> list[str]:
+    write_ogb(folder, section["folder"])
+    return []
+
+
+def _zinc(section: Mapping[str, Any], folder: Path) -> list[str]:
+    parts = {part: molecules(size, seed=size) for part, size in ZINC_SIZES.items()}
+    if section["size"] == "full":
+        write_zinc_npz(folder / "zinc-full", parts)
+    else:
+        write_zinc_pickles(folder / "zinc", parts)
+        write_zinc_index(folder / "zinc", {p: list(range(n)) for p, n in ZINC_SIZES.items()})
+    return []
+
+
+def _planetoid(section: Mapping[str, Any], folder: Path) -> list[str]:
+    write_planetoid(folder, section["planetoid_name"])
+    return []
+
+
+def _amazon(section: Mapping[str, Any], folder: Path) -> list[str]:
+    write_amazon(folder, section["amazon_name"])
+    return []
+
+
+def write_folder(folder: Path, count: int = 40) -> Path:
+    """Write edge lists of paths (even) and circles (odd) with a table of labels."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = ["file,label"]
+    for g in range(count):
+        n = 4 + g // 2 % 5
+        edges = [(i, i + 1) for i in range(n - 1)] + [(n - 1, 0)] * (g % 2)
+        lines = [f"{a},{b}\n{b},{a}" for a, b in edges]
+        (folder / f"{g}.csv").write_text("\n".join(lines) + "\n")
+        rows.append(f"{g}.csv,{'circle' if g % 2 else 'path'}")
+    (folder / "labels.csv").write_text("\n".join(rows) + "\n")
+    return folder
+
+
+def _folder(section: Mapping[str, Any], folder: Path) -> list[str]:
+    return [f"data.path={write_folder(folder / 'own')}"]
+
+
+def _pyg(section: Mapping[str, Any], folder: Path) -> list[str]:
+    return ["data.dataset=own_datasets.Graphs", "data.arguments={count: 40}"]
+
+
+def _pyg_nodes(section: Mapping[str, Any], folder: Path) -> list[str]:
+    return ["data.dataset=own_datasets.Nodes"]
+
+
+MAKERS = {
+    "TUDataModule": _tu,
+    "CyclesDataModule": _cycles,
+    "OGBDataModule": _ogb,
+    "ZincDataModule": _zinc,
+    "PlanetoidDataModule": _planetoid,
+    "AmazonDataModule": _amazon,
+    "FolderDataModule": _folder,
+    "PyGDataModule": _pyg,
+    "PyGNodeDataModule": _pyg_nodes,
+}
+"""Makers of raw files by the name of the data module."""

@@ -1,0 +1,84 @@
+"""Tables of a user's own graphs: read back to the last bit, written whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyarrow import parquet
+from rich.console import Console
+
+from unionsnn.data.arrays import DataError
+from unionsnn.data.graph_files import read_graph_file
+from unionsnn.reports import edge_table as tables
+
+VALUES = np.array([[1 / 3, 3.0], [np.pi * 1e10, 4.0], [5e-324, 0.0]])
+
+
+@pytest.fixture(params=["7 3\n3 7\n7 7\n", 'a,"b ""c"", d"\n"b ""c"", d",a\na,a\n'])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> tables.pyarrow.Table:
+    path = tmp_path / "g.txt"
+    path.write_text(request.param)
+    return tables.edge_table(read_graph_file(path), ("a_r1", "nodes_r1"), VALUES)
+
+
+def test_csv_is_read_back_to_the_last_bit(table: tables.pyarrow.Table) -> None:
+    text = tables.as_csv(table)
+    assert text.startswith("graph,source,target,a_r1,nodes_r1\n")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [[float(r["a_r1"]), float(r["nodes_r1"])] for r in rows] == VALUES.tolist()
+    for name in ("source", "target"):
+        assert [r[name] for r in rows] == [str(x) for x in table[name].to_pylist()]
+
+
+def test_parquet_is_read_back_with_its_types(tmp_path: Path, table: tables.pyarrow.Table) -> None:
+    tables.write_table(table, tmp_path / "t.parquet")
+    again = parquet.read_table(tmp_path / "t.parquet")
+    assert again.equals(table)
+    assert str(again["a_r1"].type) == "double"
+    assert str(again["source"].type) in ("int64", "string")
+
+
+def test_a_table_is_written_whole_or_not_at_all(
+    tmp_path: Path, table: tables.pyarrow.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("old")
+
+    def fail(*arguments: object) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setitem(tables.WRITERS, ".csv", fail)  # type: ignore[arg-type]
+    with pytest.raises(OSError, match="No space"):
+        tables.write_table(table, path)
+    assert path.read_text() == "old"
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("t.xlsx", "must end in .csv or .parquet"), ("none/t.csv", "there is no folder"),
+     ("folder.csv", "which is a folder")],
+)  # fmt: skip
+def test_names_that_will_not_do_are_refused(tmp_path: Path, name: str, message: str) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(DataError) as caught:
+        tables.check_writable(tmp_path / name)
+    assert message in str(caught.value)
+
+
+def test_a_summary_without_edges_has_no_numbers() -> None:
+    from unionsnn.structure.summary import column_summary
+
+    summary = column_summary(("a_r1",), np.zeros((0, 1)))
+    assert summary == {"a_r1": {"min": None, "mean": None, "max": None}}
+    console = Console(record=True, width=80, file=io.StringIO())
+    tables.print_summary("toy", ["a fact"], summary, console)
+    text = console.export_text()
+    assert "–" in text
+    assert "a fact" in text
+    right = column_summary(("x", "y"), VALUES)["y"]
+    assert right == {"min": 0.0, "mean": pytest.approx(7 / 3), "max": 4.0}
