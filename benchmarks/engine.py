@@ -35,7 +35,7 @@ def plain_coefficient(graph, v, u):
     import networkx as nx
     import numpy as np
 
-    subgraph = graph.subgraph({v, u, *graph[v], *graph[u]}).copy()
+    subgraph = graph.subgraph({v, u, *graph[v], *graph[u]})
     lengths = dict(nx.all_pairs_shortest_path_length(subgraph))
     matrix = np.array([[lengths[i][j] for j in subgraph] for i in subgraph], dtype=float)
     return np.linalg.svd(matrix, compute_uv=False).sum()

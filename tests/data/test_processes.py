@@ -61,7 +61,7 @@ def right(mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Result:
     return load(tmp_path_factory.mktemp("right"), mirror)
 
 
-def _at_once(root: Path, mirror: Path, start: Any, results: Any, work: Path) -> None:
+def _at_once(root: Path, mirror: Path, start: Any, results: Any) -> None:
     log: list[str] = []
 
     def counted(kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -89,8 +89,7 @@ def test_eight_processes_at_once_fetch_process_and_compute_once(
 ) -> None:
     start, results = FORK.Barrier(8), FORK.SimpleQueue()
     processes = [
-        FORK.Process(target=_at_once, args=(tmp_path, mirror, start, results, tmp_path))
-        for _ in range(8)
+        FORK.Process(target=_at_once, args=(tmp_path, mirror, start, results)) for _ in range(8)
     ]
     for process in processes:
         process.start()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from unionsnn.data.arrays import DataError
 from unionsnn.data.catalog import CATALOG
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.splits import check_split
@@ -91,6 +93,54 @@ def test_a_set_of_the_mirror_has_the_known_statistics(loaded: GraphDataModule) -
     if loaded.name in POSITIVES:
         positives = [int(arrays.y[part].sum()) for part in split.parts().values()]
         assert positives == POSITIVES[loaded.name]
+
+
+def made_by_hand(tmp_path: Path, name: str, files: dict[str, str]) -> GraphDataModule:
+    """Load a set that no mirror has from files of its format, with its catalog's checks."""
+    path = tmp_path / "TUDataset" / f"{name}.zip"
+    path.parent.mkdir()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for key, text in files.items():
+            archive.writestr(f"{name}/{name}_{key}.txt", text)
+    place = [f"data.mirror={tmp_path}", f"paths.data={tmp_path / 'root'}", "data.offline=true"]
+    return build_data(compose_config([f"data={name.lower()}", *place, "gate=none", "model=gin"]))
+
+
+def test_frankenstein_has_labels_0_and_2_and_only_attributes(tmp_path: Path) -> None:
+    graphs, width = 4337, 780
+    row = ", ".join(["0.5", *["0"] * (width - 1)])
+    files = {
+        "A": "".join(
+            f"{2 * g + 1}, {2 * g + 2}\n{2 * g + 2}, {2 * g + 1}\n" for g in range(graphs)
+        ),
+        "graph_indicator": "".join(f"{g + 1}\n{g + 1}\n" for g in range(graphs)),
+        "graph_labels": "".join(f"{2 * (g % 2)}\n" for g in range(graphs)),
+        "node_attributes": f"{row}\n" * 2 * graphs,
+    }
+    data = made_by_hand(tmp_path, "FRANKENSTEIN", files)
+    assert (data.num_graphs, data.num_features, data.num_outputs) == (graphs, width, 2)
+    assert data.arrays.class_names == ("0", "2")
+    assert data.targets[:4].tolist() == [0, 1, 0, 1]
+    assert data.graphs[0].x[:, :2].tolist() == [[0.5, 0.0]] * 2
+    short = {**files, "graph_labels": files["graph_labels"][:-2]}
+    (tmp_path / "short").mkdir()
+    with pytest.raises(DataError, match=r"FRANKENSTEIN_graph_labels.txt .*has 4336 lines"):
+        _ = made_by_hand(tmp_path / "short", "FRANKENSTEIN", short).arrays
+
+
+def test_nci109_has_38_node_labels(tmp_path: Path) -> None:
+    graphs = 4127
+    files = {
+        "A": "".join(
+            f"{3 * g + 1}, {3 * g + 2}\n{3 * g + 2}, {3 * g + 1}\n" for g in range(graphs)
+        ),
+        "graph_indicator": "".join(f"{g + 1}\n" * 3 for g in range(graphs)),
+        "graph_labels": "".join(f"{g % 2}\n" for g in range(graphs)),
+        "node_labels": "".join(f"{i % 38}\n" for i in range(3 * graphs)),
+    }
+    data = made_by_hand(tmp_path, "NCI109", files)
+    assert (data.num_graphs, data.num_features, data.num_outputs) == (graphs, 38, 2)
+    assert data.num_features == CATALOG["nci109"].features
 
 
 @pytest.mark.parametrize("loaded", ["zinc10k"], indirect=True)

@@ -367,20 +367,20 @@ def _fetch_at_once(
         results.put(repr(error))
 
 
-def test_four_processes_download_once(root: Path, server: Server) -> None:
+def test_eight_processes_download_once(root: Path, server: Server) -> None:
     body = zip_bytes({"a": os.urandom(2_000_000)})
     url = server.serve(NAME, body)
-    start = FORK.Barrier(4)
+    start = FORK.Barrier(8)
     results = FORK.SimpleQueue()
     processes = [
-        FORK.Process(target=_fetch_at_once, args=(root, url, start, results)) for _ in range(4)
+        FORK.Process(target=_fetch_at_once, args=(root, url, start, results)) for _ in range(8)
     ]
     for process in processes:
         process.start()
     contents = [results.get() for _ in processes]
     for process in processes:
         process.join()
-    assert contents == [body] * 4
+    assert contents == [body] * 8
     assert server.requests == [f"/{NAME}"]
     assert leftovers(root) == ["TINY.zip", "TINY.zip.sha256"]
 

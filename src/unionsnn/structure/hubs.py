@@ -229,32 +229,23 @@ def _neighborhood(
     """
     count = indptr[v + 1] - indptr[v] + 1
     nodes = np.empty(count, np.int32)
-    nodes[0] = v
-    nodes[1:] = indices[indptr[v] : indptr[v + 1]]
-    nodes.sort()
+    k = 0
+    while k < count - 1 and indices[indptr[v] + k] < v:
+        nodes[k] = indices[indptr[v] + k]
+        k += 1
+    nodes[k] = v
+    nodes[k + 1 :] = indices[indptr[v] + k : indptr[v + 1]]
     for k in range(count):
         position[nodes[k]] = k
     starts, neighbors = induced_lists(indptr, indices, nodes, count, position)
     first, kind = first_twins(starts, neighbors)
-    size = np.zeros(count, np.int64)
-    for k in range(count):
-        size[first[k]] += 1
-    order = np.empty(count, np.int64)
-    group = np.empty(count, np.int64)
-    for k in range(count):
-        twins = size[first[k]] > 1
-        group[k] = ((1 + kind[first[k]]) * count if twins else 0) + first[k]
-    order[:] = np.argsort(group, kind="mergesort")
-    place = np.empty(count, np.int64)
-    for k in range(count):
-        place[order[k]] = k
-    rows = np.zeros((count, (count + WORD - 1) // WORD), np.int64)
+    members, sizes, place = _order_classes(first, kind)
+    classes, words = members.shape[0], (count + WORD - 1) // WORD
+    rows = np.zeros((count, words), np.int64)
     for k in range(count):
         for at in range(starts[k], starts[k + 1]):
             j = place[neighbors[at]]
             rows[place[k], j // WORD] |= np.int64(1) << (j % WORD)
-    members = order[first[order] == order]
-    classes = members.shape[0]
     reduced = np.zeros((classes, (classes + WORD - 1) // WORD), np.int64)
     for k in range(classes):
         for j in range(classes):
@@ -262,11 +253,46 @@ def _neighborhood(
             bit = (rows[place[members[k]], p // WORD] >> (p % WORD)) & 1
             reduced[k, j // WORD] |= bit << (j % WORD)
     quotient = np.empty((classes, classes))
-    fill_path_quotient(reduced, size[members], kind[members], classes, quotient)
-    nodes = nodes[order]
+    kinds = kind[members]
+    fill_path_quotient(reduced, sizes, kinds, classes, quotient)
+    ordered = np.empty(count, np.int32)
     for k in range(count):
-        position[nodes[k]] = k
-    return nodes, size[members], kind[members], rows, quotient
+        ordered[place[k]] = nodes[k]
+        position[nodes[k]] = place[k]
+    return ordered, sizes, kinds, rows, quotient
+
+
+@kernel
+def _order_classes(first: IntArray, kind: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Order classes of twins: single nodes, false twins, true twins.
+
+    Shapes:
+        first [n], kind [n] (of `first_twins`).
+
+    Returns:
+        members [m] (first node of each class), sizes [m], and the place of each node [n], those
+        of a class side by side.
+    """
+    count = first.shape[0]
+    size = np.zeros(count, np.int64)
+    for k in range(count):
+        size[first[k]] += 1
+    members = np.empty(count, np.int64)
+    start = np.empty(count, np.int64)
+    classes, filled = 0, 0
+    for group in (-1, FALSE_TWINS, TRUE_TWINS):
+        for k in range(count):
+            belongs = group == -1 if size[k] == 1 else group == kind[k]
+            if first[k] == k and belongs:
+                members[classes] = k
+                start[k] = filled
+                classes += 1
+                filled += size[k]
+    place = np.empty(count, np.int64)
+    for k in range(count):
+        place[k] = start[first[k]]
+        start[first[k]] += 1
+    return members[:classes], size[members[:classes]], place
 
 
 @kernel

@@ -13,17 +13,13 @@ matrix is needed for that. The sum of the entries of P is twice the Wiener index
 """
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from unionsnn.structure._jit import kernel
-from unionsnn.structure.spectra import (
-    OWN_SOLVER_LIMIT,
-    diagonalize,
-    positive_eigenvalue_sum,
-    tridiagonalize,
-)
+from unionsnn.structure.spectra import OWN_SOLVER_LIMIT, diagonalize, tridiagonalize
 from unionsnn.structure.substructures import TRUE_TWINS, WORD, mix, popcount
 
 FloatArray = npt.NDArray[np.float64]
@@ -59,20 +55,46 @@ def matrix_value(
     """
     if classes > OWN_SOLVER_LIMIT:
         matrix = np.empty((classes, classes), np.float64)
+    beside = 0.0
     if descriptor == LAPLACIAN:
-        return _laplacian_eigenvalue(rows, sizes, kinds, classes, matrix)
-    _class_distances(rows, classes, matrix)
-    if encoding == ENTRY_SUM:
-        return _entry_sum(sizes, kinds, classes, matrix)
-    _scale_path_quotient(sizes, kinds, classes, matrix)
-    if encoding == LARGEST_EIGENVALUE:
-        return _largest_eigenvalue(matrix, classes)
-    if classes <= OWN_SOLVER_LIMIT:
-        return 2.0 * positive_eigenvalue_sum(matrix, classes, matrix[-2], matrix[-1])
-    total = 0.0
-    for eigenvalue in np.linalg.eigvalsh(matrix):
-        total += max(eigenvalue, 0.0)
-    return 2.0 * total
+        beside = _fill_laplacian_quotient(rows, sizes, kinds, classes, matrix)
+    else:
+        _class_distances(rows, classes, matrix)
+        if encoding == ENTRY_SUM:
+            return _entry_sum(sizes, kinds, classes, matrix)
+        _scale_path_quotient(sizes, kinds, classes, matrix)
+    eigenvalues = _eigenvalues(matrix, classes)
+    largest, positive = beside, 0.0
+    for eigenvalue in eigenvalues:
+        if np.isnan(eigenvalue):
+            return np.nan
+        largest = max(largest, eigenvalue)
+        positive += max(eigenvalue, 0.0)
+    # The trace of P is 0: the negative eigenvalues weigh as much as the positive ones.
+    return largest if encoding == LARGEST_EIGENVALUE else 2.0 * positive
+
+
+@kernel
+def _eigenvalues(matrix: FloatArray, order: int) -> FloatArray:
+    """Eigenvalues of a symmetric matrix, of which the lower triangle is read; NaN on failure.
+
+    Up to the limit of the own solver they are in the last row but one of the matrix.
+    """
+    if order > OWN_SOLVER_LIMIT:
+        # LAPACK's wrapper looks at the unused triangle as well.
+        for k in range(order):
+            for j in range(k):
+                matrix[j, k] = matrix[k, j]
+        large: Any = np.linalg.eigvalsh(matrix)
+        return large
+    diagonal, squared = matrix[-2], matrix[-1]
+    if order == 1:
+        diagonal[0] = matrix[0, 0]
+        return diagonal[:1]
+    tridiagonalize(matrix, order, diagonal, squared)
+    if not diagonalize(diagonal, squared, order):
+        diagonal[:order] = np.nan
+    return diagonal[:order]
 
 
 @kernel
@@ -143,23 +165,13 @@ def _scale_path_quotient(
             pairs = sizes[k] * sizes[j]
             if pairs != 1:
                 matrix[k, j] *= math.sqrt(pairs)
-    _mirror(matrix, classes)
 
 
 @kernel
-def _mirror(matrix: FloatArray, order: int) -> None:
-    """Complete what goes to LAPACK, whose wrapper looks at the unused triangle as well."""
-    if order > OWN_SOLVER_LIMIT:
-        for k in range(order):
-            for j in range(k):
-                matrix[j, k] = matrix[k, j]
-
-
-@kernel
-def _laplacian_eigenvalue(
+def _fill_laplacian_quotient(
     rows: IntArray, sizes: IntArray, kinds: IntArray, classes: int, matrix: FloatArray
 ) -> float:
-    """Largest eigenvalue of the Laplacian."""
+    """Write the quotient of the Laplacian; returns its largest eigenvalue beside it, or 0."""
     of_twins = 0.0
     for k in range(classes):
         outside = np.int64(0)
@@ -173,24 +185,7 @@ def _laplacian_eigenvalue(
             # A true twin is adjacent to the s - 1 others, and its eigenvalue is one more.
             own = outside + (sizes[k] if kinds[k] == TRUE_TWINS else 0)
             of_twins = max(of_twins, float(own))
-    _mirror(matrix, classes)
-    return max(of_twins, _largest_eigenvalue(matrix, classes))
-
-
-@kernel
-def _largest_eigenvalue(matrix: FloatArray, order: int) -> float:
-    if order > OWN_SOLVER_LIMIT:
-        return np.linalg.eigvalsh(matrix)[-1]
-    if order == 1:
-        return matrix[0, 0]
-    diagonal, squared = matrix[-2], matrix[-1]
-    tridiagonalize(matrix, order, diagonal, squared)
-    if not diagonalize(diagonal, squared, order):
-        return np.nan
-    largest = diagonal[0]
-    for i in range(1, order):
-        largest = max(largest, diagonal[i])
-    return largest
+    return of_twins
 
 
 @kernel
