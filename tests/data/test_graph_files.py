@@ -320,3 +320,11 @@ def test_an_edge_without_its_reverse_is_named_by_its_own_names(tmp_path: Path) -
     with pytest.raises(DataError, match=r"1 of the 4 edges .* b -> c without c -> b.*--symmetrize"):
         graphs.check_symmetric()
     read_graph_file(written(tmp_path, "h.txt", "a b\nb a\na a\n")).check_symmetric()
+
+
+def test_reading_a_pt_file_leaves_torch_s_list_of_safe_classes_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "graph.pt"
+    torch.save(Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=2), path)
+    before = set(torch.serialization.get_safe_globals())
+    read_graph_file(path)
+    assert set(torch.serialization.get_safe_globals()) == before

@@ -368,7 +368,11 @@ def _read_pt(path: Path) -> tuple[bool, list[_Graph]]:
     from torch_geometric.data.storage import GlobalStorage
 
     # Plain containers of PyG's, without code of their own that loading would run.
-    containers = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
+    # Leaving the context takes its classes off torch's list, so those that PyG put there stay out.
+    allowed = torch.serialization.get_safe_globals()
+    containers = [
+        c for c in (Data, DataEdgeAttr, DataTensorAttr, GlobalStorage) if c not in allowed
+    ]
     unreadable = DataError(f"{path} is not a file that torch.save wrote, or it is damaged.")
     try:
         with torch.serialization.safe_globals(containers), warnings.catch_warnings():

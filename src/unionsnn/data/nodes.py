@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,15 +60,32 @@ class NodeDataModule(GraphDataModule):
 
     def train_dataloader(self) -> Batches:
         """The full batch, once."""
-        return [self.full_batch()]
+        return OneBatch(self.full_batch())
 
     def val_dataloader(self) -> Batches:
         """The full batch, once."""
-        return [self.full_batch()]
+        return OneBatch(self.full_batch())
 
     def test_dataloader(self) -> Batches:
         """The full batch, once."""
-        return [self.full_batch()]
+        return OneBatch(self.full_batch())
+
+
+class OneBatch:
+    """A loader of one batch; a plain list would be taken for several loaders.
+
+    Args:
+        batch: What each pass gives once, neither copied nor collated.
+    """
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[Batch]:
+        return iter([self.batch])
 
 
 class PlanetoidDataModule(NodeDataModule):

@@ -1,9 +1,9 @@
 """The radius-1 kernel: from an undirected edge to its raw quantities.
 
-Trees take their value from a table of double stars. Small subgraphs are looked up by their full
-adjacency, and small quotient matrices by their full key, in tables of values seen before; the value
-is always computed from the key's own order of classes, so a hit and a miss give the same bits. A
-new key replaces an old one in its slot, which bounds the memory.
+Trees take their value from a table of double stars. Small quotient matrices are looked up by their
+full key in a table of values seen before; the value is always computed from the key's own order of
+classes, so a hit and a miss give the same bits. A new key replaces an old one in its slot, which
+bounds the memory.
 """
 
 from typing import NamedTuple
@@ -47,17 +47,13 @@ _SCRATCH_ROWS = 12
 _KEY_CLASSES = 16
 _KEY_WORDS = 6
 
-# The adjacency of this many nodes fits below the leading bit of one word.
-_SHAPE_NODES = 11
-
 
 class Workspace(NamedTuple):
     """Memory of one thread.
 
     ``local`` maps nodes to positions in the current subgraph, -1 outside, and is restored after
     each edge; ``stars`` holds a of double stars by end degrees, NaN where not yet computed;
-    ``shapes`` and ``values`` are the table of small subgraphs seen before, ``keys`` and ``known``
-    that of quotient matrices. The last two rows of
+    ``keys`` and ``known`` are the table of quotient matrices seen before. The last two rows of
     ``matrix`` are the diagonals that the eigenvalue solver works on.
     """
 
@@ -66,8 +62,6 @@ class Workspace(NamedTuple):
     scratch: IntArray
     matrix: FloatArray
     stars: FloatArray
-    shapes: IntArray
-    values: FloatArray
     keys: IntArray
     known: FloatArray
 
@@ -82,8 +76,6 @@ def new_workspace(num_nodes: int, max_degree: int, num_edges: int) -> Workspace:
         scratch=np.empty((_SCRATCH_ROWS, WORD), np.int64),
         matrix=np.empty((OWN_SOLVER_LIMIT + 2, OWN_SOLVER_LIMIT)),
         stars=np.full((stars, stars), np.nan),
-        shapes=np.zeros(slots, np.int64),
-        values=np.empty(slots),
         keys=np.zeros((slots, _KEY_WORDS), np.int64),
         known=np.empty(slots),
     )
@@ -142,7 +134,7 @@ def compute_chunk(
         if num_edges == count - 1:
             a = _tree_coefficient(degree_v, degree_u, work.stars, work.matrix)
         elif count <= WORD:
-            a = _small_coefficient(count, work)
+            a = _small_coefficient(count, work.scratch, work.matrix, work.keys, work.known)
         else:
             members, sizes, kinds, quotient = twin_classes_of_lists(starts, neighbors)
             order = members.shape[0]
@@ -169,26 +161,10 @@ def _tree_coefficient(degree_v: int, degree_u: int, stars: FloatArray, matrix: F
 
 
 @kernel
-def _small_coefficient(count: int, work: Workspace) -> float:
-    """Look up or compute the coefficient of at most 64 nodes, given as bit rows in the scratch."""
-    if count > _SHAPE_NODES:
-        return _folded_coefficient(count, work.scratch, work.matrix, work.keys, work.known)
-    shape: Word = np.int64(1)
-    for k in range(1, count):
-        shape = (shape << k) | (work.scratch[_ROWS, k] & ((np.int64(1) << k) - 1))
-    slot = mix(shape) & (work.shapes.shape[0] - 1)
-    if work.shapes[slot] != shape:
-        a = _folded_coefficient(count, work.scratch, work.matrix, work.keys, work.known)
-        work.shapes[slot] = shape
-        work.values[slot] = a
-    return work.values[slot]
-
-
-@kernel
-def _folded_coefficient(
+def _small_coefficient(
     count: int, scratch: IntArray, matrix: FloatArray, keys: IntArray, known: FloatArray
 ) -> float:
-    """Look up or compute the coefficient of such a subgraph with its twins folded."""
+    """Coefficient of a union subgraph of at most 64 nodes, given as bit rows in the scratch."""
     classes = twin_classes_of_rows(
         scratch[_ROWS], count, scratch[_MEMBERS], scratch[_SIZES], scratch[_KINDS]
     )
