@@ -149,7 +149,7 @@ def draw_files(data: st.DataObject) -> Files:
 
 
 def pick(data: st.DataObject, files: Files) -> tuple[str, int]:
-    key = data.draw(st.sampled_from([key for key in files if files[key]] or ["graph_labels"]))
+    key = data.draw(st.sampled_from([key for key in files if files[key]] or sorted(files)))
     return key, data.draw(st.integers(0, max(len(files[key]) - 1, 0)))
 
 
@@ -188,7 +188,7 @@ def repeat_edge(files: Files, data: st.DataObject) -> None:
     if files.get("A"):
         row = data.draw(st.integers(0, len(files["A"]) - 1))
         for key in {"A", "edge_labels"} & set(files):
-            files[key].append(files[key][row])
+            files[key] += files[key][row : row + 1]
 
 
 def blank_line(files: Files, data: st.DataObject) -> None:
@@ -214,7 +214,7 @@ def one_direction(files: Files, data: st.DataObject) -> None:
     if files.get("A"):
         row = data.draw(st.integers(0, len(files["A"]) - 1))
         for key in {"A", "edge_labels"} & set(files):
-            del files[key][row]
+            del files[key][row : row + 1]
 
 
 def zero_based(files: Files, data: st.DataObject) -> None:
