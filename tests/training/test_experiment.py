@@ -169,3 +169,36 @@ def test_a_folder_in_use_names_its_holder(tiny: Maker) -> None:
         with pytest.raises(RunFolderError, match=f"in use by process {holder.pid}"):
             run_experiment(config)
         holder.kill()
+
+
+def test_repetitions_of_other_data_are_never_mixed(
+    tiny: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny("protocol=repeated_seeds", "protocol.seeds=2", run_dir="mixed")
+    run_experiment({**config, "protocol": {**config["protocol"], "only": [0]}})
+    monkeypatch.setattr("unionsnn.data.datamodules.GraphDataModule.dataset_id", "other-123")
+    with pytest.raises(RequestError, match=r"the data are now other-123; type force=true"):
+        run_experiment(config)
+
+
+def test_a_request_that_failed_does_not_keep_the_folder(
+    tiny: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "unionsnn.training.tasks.GraphClassification.loss",
+            lambda self, output, target: output.sum() * float("nan"),
+        )
+        with pytest.raises(NonFiniteLossError):
+            run_experiment(tiny(run_dir="taken"))
+    record = run_experiment(tiny("optimizer.lr=0.0005", run_dir="taken"))
+    assert record["config"]["optimizer"]["lr"] == 0.0005
+
+
+def test_ctrl_c_in_an_epoch_is_an_interrupt(tiny: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("unionsnn.training.tasks.Task.training_step", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(tiny())

@@ -43,6 +43,7 @@ def run_experiment(config: Mapping[str, Any], progress: Progress | None = None) 
         pending = [i for i in protocol.wanted if i not in finished]
         if pending:
             data = build_data(config, progress)
+            refuse_other_data(folder, finished, data)
             splits = recorded_splits(folder, protocol, data, config["seed"])
             for index, record in train_all(config, data, splits, pending, folder.path, progress):
                 folder.save_repetition(index, record)
@@ -91,6 +92,24 @@ def check_accelerator(config: Mapping[str, Any]) -> None:
             [
                 f"trainer.accelerator is {wanted!r}, but torch {torch.__version__} finds none; "
                 "type trainer.accelerator=cpu, or install a torch build for your device."
+            ]
+        )
+
+
+def refuse_other_data(
+    folder: RunFolder, finished: Mapping[int, Mapping[str, Any]], data: GraphDataModule
+) -> None:
+    """Refuse to mix repetitions of two versions of a data set.
+
+    Raises:
+        RequestError: if a finished repetition was trained on other graphs.
+    """
+    held = {record["dataset"] for record in finished.values()} - {data.dataset_id}
+    if held:
+        raise RequestError(
+            [
+                f"{folder.path} holds repetitions of the data {', '.join(sorted(held))}, the data "
+                f"are now {data.dataset_id}; type force=true for a fresh folder."
             ]
         )
 

@@ -131,6 +131,12 @@ class RunFolder:
         path = self.path / "config.json"
         if path.exists():
             held = json.loads(path.read_text())
+            started = self.finished() or list((self.path / "unfinished").glob("*.ckpt"))
+            if not started:
+                # A request that failed before its first result does not keep the folder.
+                (self.path / "splits.json").unlink(missing_ok=True)
+                write_json(path, self.config)
+                return
             if config_hash(held) != config_hash(self.config):
                 keys = ", ".join(differing_keys(held, self.config))
                 raise RequestError(

@@ -72,12 +72,18 @@ def train_repetition(
         validation: Any = data.val_dataloader()
         if protocol.keeps_test_curve:
             validation = [validation, data.test_dataloader()]
-        trainer.fit(
-            task,
-            data.train_dataloader(),
-            validation,
-            ckpt_path=unfinished if unfinished.exists() else None,
-        )
+        try:
+            trainer.fit(
+                task,
+                data.train_dataloader(),
+                validation,
+                ckpt_path=unfinished if unfinished.exists() else None,
+            )
+        except SystemExit as error:
+            # Lightning turns Ctrl-C into exit(1); the command has a status of its own for it.
+            if trainer.interrupted:
+                raise KeyboardInterrupt from error
+            raise
         metrics = evaluate(trainer, task, data) if best else dict(curves.history[-1])
         save_checkpoint(folder / "checkpoints" / f"{index:02d}.ckpt", task.cpu(), config, data)
     unfinished.unlink(missing_ok=True)

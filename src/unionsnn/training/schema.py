@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from unionsnn.structure import CoefficientSpec
 
 PositiveInt = Annotated[int, Field(ge=1)]
+# It is part of paths.
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 
 METRICS: Mapping[str, Literal["min", "max"]] = {
@@ -54,7 +56,7 @@ class _OpenSection(_Section):
 class DataSchema(_OpenSection):
     """Keys of every data set."""
 
-    name: str
+    name: Name
     task: Literal[
         "graph_classification",
         "graph_binary_classification",
@@ -84,7 +86,7 @@ class DataSchema(_OpenSection):
 class ModelSchema(_OpenSection):
     """Keys of every model."""
 
-    name: str
+    name: Name
     hidden_channels: PositiveInt
     num_layers: PositiveInt
     dropout: Probability
@@ -266,6 +268,15 @@ class ConfigSchema(_Section):
             raise ValueError(
                 "protocol.workers and trainer.devices are both larger than 1: each worker would "
                 "take all devices. Set one of them to 1."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _devices(self) -> Self:
+        if self.trainer.devices > 1:
+            raise ValueError(
+                f"trainer.devices is {self.trainer.devices}; training on several devices is not "
+                "available yet: type trainer.devices=1."
             )
         return self
 

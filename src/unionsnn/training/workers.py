@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,7 +59,7 @@ def train_in_workers(
         # On an error or a signal nobody waits for what is still training.
         executor.shutdown(wait=False, cancel_futures=True)
         for child in multiprocessing.active_children():
-            child.terminate()
+            child.kill()
 
 
 _config: dict[str, Any] = {}
@@ -68,6 +69,8 @@ _data: list[GraphDataModule] = []
 def _start(config: dict[str, Any], parent: int) -> None:
     """Prepare a worker: threads, data, and an end when the parent ends."""
     torch.set_num_threads(config["trainer"]["threads"])
+    # Ctrl-C reaches all processes of a terminal; the parent alone decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     config["trainer"]["progress"] = "none"
     _config.update(config)
