@@ -63,6 +63,8 @@ REFUSALS = [
     (["trainer.devices=2"], "not available yet: type trainer.devices=1"),
     (["data.name=../../evil"], "data.name is '../../evil'"),
     (["model.name=a/b"], "model.name is 'a/b'"),
+    (["optimizer.lr=inf"], "optimizer.lr is inf; it must be a finite number."),
+    (["gate.features=[]"], "gate.features is []"),
     (["nonsense"], "Overrides are written key=value"),
     (["seed=1,2"], "several values at once belong to a sweep"),
     (["seed=-1"], "seed is -1"),

@@ -99,7 +99,10 @@ class GateSchema(_Section):
     """A preset of `StructuralGate` and choices that replace its own; null keeps the preset's."""
 
     preset: Literal["paper", "authors-code", "default"] | None
-    features: list[Literal["raw", "normalized", "excess", "cyclomatic"]] | None = None
+    features: (
+        Annotated[list[Literal["raw", "normalized", "excess", "cyclomatic"]], Field(min_length=1)]
+        | None
+    ) = None
     normalization: Literal["neighborhood", "batch", "none"] | None = None
     residual: bool | None = None
     layers: Literal[1, 2] | None = None
@@ -163,8 +166,8 @@ class ProtocolSchema(_Section):
 class OptimizerSchema(_Section):
     """Keys of Adam."""
 
-    lr: Annotated[float, Field(gt=0)]
-    weight_decay: Annotated[float, Field(ge=0)]
+    lr: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class TrainerSchema(_Section):
