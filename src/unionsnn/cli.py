@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import signal
@@ -24,6 +25,10 @@ _KEPT = "What is finished is kept; the same command goes on."
 def main() -> NoReturn:
     """Run the command line; returns 0 done, 1 failed, 2 wrong request, 130 Ctrl-C, 143 SIGTERM."""
     signal.signal(signal.SIGTERM, _terminate)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal without "±" must not lose a result that took hours.
+            stream.reconfigure(errors="replace")
     try:
         status = command_line.main(standalone_mode=False)
         sys.exit(status if isinstance(status, int) else 0)

@@ -103,6 +103,12 @@ def test_answers_that_need_no_training_import_neither_torch_nor_lightning(
     assert done.stdout.splitlines()[-1] == "heavy: []"
 
 
+def test_a_terminal_of_ascii_only_gets_the_table_all_the_same(tmp_path: Path) -> None:
+    done = run("info", cwd=tmp_path, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert "torch-geometric" in done.stdout
+
+
 def test_version(tmp_path: Path) -> None:
     done = run("--version", cwd=tmp_path)
     assert done.stdout == f"unionsnn, version {__version__}\n"
