@@ -151,6 +151,8 @@ def test_signals_have_their_exit_status(tmp_path: Path, number: str, status: int
         "import os, signal\n"
         "from unionsnn import cli\n"
         f"@cli.command_line.command()\ndef stop():\n    os.kill(os.getpid(), signal.{number})\n"
+        # A job in the background is started with SIGINT ignored; a terminal's is not.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "import sys\nsys.argv = ['unionsnn', 'stop']\ncli.main()\n"
     )
     done = subprocess.run(
