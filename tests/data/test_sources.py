@@ -28,7 +28,9 @@ def zip_bytes(members: dict[str, bytes] | None = None) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in (members or {"TINY/TINY_A.txt": b"1, 2\n2, 1\n" * 200}).items():
-            archive.writestr(name, content)
+            # A time stamp of its own would make two archives of the same members differ.
+            member = zipfile.ZipInfo(name, date_time=(2024, 1, 1, 0, 0, 0))
+            archive.writestr(member, content, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
 
 
