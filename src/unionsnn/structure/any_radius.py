@@ -25,8 +25,8 @@ from unionsnn.structure.neighborhoods import (
 from unionsnn.structure.quotients import (
     LAPLACIAN,
     SINGULAR_VALUE_SUM,
-    canonical_order,
     matrix_value,
+    refine_colors,
 )
 from unionsnn.structure.spectra import OWN_SOLVER_LIMIT
 from unionsnn.structure.substructures import (
@@ -36,6 +36,7 @@ from unionsnn.structure.substructures import (
     mix,
     popcount,
     reduced_rows,
+    sort_classes,
     twin_classes_of_lists,
     twin_classes_of_rows,
     union_nodes,
@@ -49,10 +50,10 @@ NodeArray = npt.NDArray[np.int32]
 _EDGE_BETWEENNESS, _NODE_EDGE_COUNT, _CURVATURE, CURVATURE_GRAPH, _CYCLE_COUNT = range(2, 7)
 
 # Rows of the scratch memory for subgraphs of at most 64 nodes.
-_ROWS, _MEMBERS, _SIZES, _KINDS, _REDUCED, _ORDER, _RANK = range(7)
-_COLORS = 7  # and 8
-_SORTED_ROWS, _SORTED_SIZES, _SORTED_KINDS, _KEY = range(9, 13)
-_SCRATCH_ROWS = 13
+_ROWS, _MEMBERS, _SIZES, _KINDS, _REDUCED, _RANK = range(6)
+_COLORS = 6  # and 7
+_SORTED_ROWS, _SORTED_SIZES, _SORTED_KINDS, _KEY = range(8, 12)
+_SCRATCH_ROWS = 12
 
 # A key holds the lower triangle of the adjacency, two rows a word, and 7 bits of size and 1 bit of
 # kind for each of 32 classes.
@@ -374,7 +375,20 @@ def _matrix_value(
             scratch[_ROWS], size, scratch[_MEMBERS], scratch[_SIZES], scratch[_KINDS]
         )
         reduced_rows(scratch[_ROWS], scratch[_MEMBERS], classes, scratch[_REDUCED])
-        _sort_classes(classes, scratch)
+        colors = scratch[_COLORS : _COLORS + 2]
+        reduced, of_class, kind_of = scratch[_REDUCED], scratch[_SIZES], scratch[_KINDS]
+        now = refine_colors(reduced, of_class, kind_of, classes, colors)
+        sort_classes(
+            colors[now],
+            classes,
+            reduced,
+            of_class,
+            kind_of,
+            scratch[_RANK],
+            scratch[_SORTED_ROWS],
+            scratch[_SORTED_SIZES],
+            scratch[_SORTED_KINDS],
+        )
         sizes, kinds = scratch[_SORTED_SIZES], scratch[_SORTED_KINDS]
         rows = scratch[_SORTED_ROWS].reshape(WORD, 1)
         if classes <= _KEY_CLASSES:
@@ -397,31 +411,6 @@ def _matrix_value(
         for k in range(_KEY_WORDS):
             work.keys[slot, k] = scratch[_KEY, k]
     return value
-
-
-@kernel
-def _sort_classes(classes: int, scratch: IntArray) -> None:
-    """Bring rows, sizes and kinds of the classes into an order that makes equal keys likely."""
-    rows, order, rank = scratch[_REDUCED], scratch[_ORDER], scratch[_RANK]
-    canonical_order(
-        rows,
-        scratch[_SIZES],
-        scratch[_KINDS],
-        classes,
-        scratch[_COLORS : _COLORS + 2],
-        order,
-    )
-    for k in range(classes):
-        rank[order[k]] = k
-    for k in range(classes):
-        scratch[_SORTED_SIZES, k] = scratch[_SIZES, order[k]]
-        scratch[_SORTED_KINDS, k] = scratch[_KINDS, order[k]]
-        row = rows[order[k]]
-        moved = np.int64(0)
-        while row != 0:
-            moved |= np.int64(1) << rank[popcount((row & -row) - 1)]
-            row &= row - 1
-        scratch[_SORTED_ROWS, k] = moved
 
 
 @kernel

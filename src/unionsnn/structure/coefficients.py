@@ -53,7 +53,8 @@ def structural_coefficients(
         symmetrize: Add the missing reverse of every edge instead of refusing the input.
         threads: Number of threads; None uses the cores available, but one for tiny work.
         block_size: Most undirected edges that a thread works on at once; None for no limit.
-        progress: Called with (edges done, edges in all), undirected edges; where radius 1 and
+        progress: Called with (done, total): total in undirected edges, done the share of the
+            estimated work that is done, in edges; where radius 1 and
             others are asked for, each edge counts once for each radius.
 
     Shapes:

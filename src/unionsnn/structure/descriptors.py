@@ -37,16 +37,14 @@ def fill_path_quotient(
     for k in range(classes):
         matrix[k, k] = math.sqrt(sizes[k])
         for j in range(k):
-            distance = 1.0
-            if (rows[k, j // WORD] >> (j % WORD)) & 1 == 0:
-                distance = 3.0
-                for word in range(words):
-                    if rows[k, word] & rows[j, word] != 0:
-                        distance = 2.0
-                        break
-            distance *= matrix[k, k] * matrix[j, j]
-            matrix[k, j] = distance
-            matrix[j, k] = distance
+            adjacent = (rows[k, j // WORD] >> (j % WORD)) & 1
+            common = rows[k, 0] & rows[j, 0]
+            for word in range(1, words):
+                common |= rows[k, word] & rows[j, word]
+            # Without a branch on the distance: 1, 2 or 3.
+            distance = 3 - np.int64(common != 0) * (1 - adjacent) - 2 * adjacent
+            matrix[k, j] = distance * (matrix[k, k] * matrix[j, j])
+            matrix[j, k] = matrix[k, j]
     for k in range(classes):
         within = 1.0 if kinds[k] == TRUE_TWINS else 2.0
         matrix[k, k] = within * (sizes[k] - 1)

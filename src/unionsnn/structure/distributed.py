@@ -45,7 +45,7 @@ def structural_coefficients_distributed(
         spec: Which coefficients; the paper's by default.
         symmetrize: Add the missing reverse of every edge instead of refusing the input.
         num_chunks: How many chunks; by default eight for each thread of the workers.
-        progress: Called with (edges done, edges in all), undirected edges.
+        progress: Called with (done, total), both in undirected edges.
 
     Shapes:
         edge_index [2, E] -> [E, C], C = len(spec.columns). The row of a self loop is 0.
@@ -143,7 +143,7 @@ def chunk_values(graph: SimpleGraph, spec: CoefficientSpec, begin: int, end: int
         indices=_own(graph.indices),
         edges=_own(np.ascontiguousarray(graph.edges[:, begin:end])),
     )
-    return spec._undirected(part, 1, None, None, None)
+    return spec.undirected_values(part, 1, None, None, None)
 
 
 def _own(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -122,19 +122,29 @@ def compute_columns(
         if threads is None:
             threads = 1 if work < _TINY_WORK else cores
         run = Run(graph, wanted, values, classes, routes, progress, partial)
-        with _single_threaded_blas(graph):
+        # An edge's matrix has at most as many rows as its ends have neighbours.
+        with single_threaded_blas(2 * int(np.diff(indptr).max(initial=0))):
             run.compute(*plan, threads)
-    if not np.isfinite(values).all():
-        edge = graph.edges[:, np.flatnonzero(~np.isfinite(values).all(axis=1))[0]]
-        raise RuntimeError(
-            f"The eigenvalue iteration did not converge on edge {edge[0]} - {edge[1]}. "
-            "Please report the graph: this is a defect of unionsnn, not of the input."
-        )
+    check_finite(
+        graph,
+        values,
+        "the eigenvalue iteration did not converge. Please report the graph: this is a defect of "
+        "unionsnn, not of the input",
+    )
     return values
 
 
-def _single_threaded_blas(graph: SimpleGraph) -> AbstractContextManager[Any]:
+def check_finite(graph: SimpleGraph, values: FloatArray, why: str) -> None:
+    """Raise RuntimeError with the first edge whose row is not finite, and why that may be."""
+    finite = np.isfinite(values).all(axis=1)
+    if not finite.all():
+        v, u = graph.edges[:, int(np.argmin(finite))]
+        raise RuntimeError(f"The coefficient of edge {v} - {u} is not finite: {why}.")
+
+
+def single_threaded_blas(max_order: int) -> AbstractContextManager[Any]:
+    """Hold BLAS to one thread while matrices of up to the given order are solved."""
     # Asking for the loaded libraries takes longer than a small graph; only LAPACK needs it.
-    if 2 * int(np.diff(graph.indptr).max(initial=0)) <= OWN_SOLVER_LIMIT:
+    if max_order <= OWN_SOLVER_LIMIT:
         return nullcontext()
     return threadpool_limits(limits=1, user_api="blas")

@@ -7,14 +7,12 @@ what was computed before changes a bit of it.
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import threadpool_limits
 
 from unionsnn.structure import space
 from unionsnn.structure.any_radius import (
@@ -27,9 +25,14 @@ from unionsnn.structure.any_radius import (
     one_substructure,
 )
 from unionsnn.structure.curvature import as_ratio, float_curvature
-from unionsnn.structure.engine import Partial, Progress, available_threads
+from unionsnn.structure.engine import (
+    Partial,
+    Progress,
+    available_threads,
+    check_finite,
+    single_threaded_blas,
+)
 from unionsnn.structure.graph import SimpleGraph
-from unionsnn.structure.spectra import OWN_SOLVER_LIMIT
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -72,7 +75,7 @@ def compute_general(
         exponent: λ, for the node/edge count.
         threads: Number of threads; None uses the cores available, but one for tiny work.
         block_size: Most undirected edges of one chunk; None for no limit.
-        progress: Called with (edges done, edges in all), from the calling thread.
+        progress: Called with (edges done, edges in all) from the calling thread.
         partial: Called with (begin, end, values) from the calling thread when the edges
             begin..end-1 are done, in no particular order.
         known: Finished edges as `partial` got them, which are not computed again.
@@ -104,14 +107,14 @@ def compute_general(
     jobs, work = _plan(graph, max(radii), open_edges, threads, block_size)
     if threads is None:
         threads = 1 if work < _TINY_WORK else available_threads()
-    with _single_threaded_blas(graph):
+    with single_threaded_blas(graph.num_nodes):
         pass_.on_threads(jobs, min(threads, len(jobs)), progress, partial)
-    if not np.isfinite(values).all():
-        edge = graph.edges[:, np.flatnonzero(~np.isfinite(values).all(axis=1))[0]]
-        raise RuntimeError(
-            f"The coefficient of edge {edge[0]} - {edge[1]} is not finite: an eigenvalue iteration "
-            "did not converge, or the exponent is too large for the size of the substructure."
-        )
+    check_finite(
+        graph,
+        values,
+        "an eigenvalue iteration did not converge, or the exponent is too large for the size of "
+        "the substructure",
+    )
     return values
 
 
@@ -213,13 +216,6 @@ def run_chunks(
                 finished(*job)
     finally:
         executor.shutdown(cancel_futures=True)
-
-
-def _single_threaded_blas(graph: SimpleGraph) -> AbstractContextManager[Any]:
-    # Asking for the loaded libraries takes longer than a small graph; only LAPACK needs it.
-    if graph.num_nodes <= OWN_SOLVER_LIMIT:
-        return nullcontext()
-    return threadpool_limits(limits=1, user_api="blas")
 
 
 def _plan(

@@ -189,37 +189,29 @@ def _fill_laplacian_quotient(
 
 
 @kernel
-def canonical_order(
-    rows: IntArray,
-    sizes: IntArray,
-    kinds: IntArray,
-    classes: int,
-    colors: IntArray,
-    order: IntArray,
-) -> None:
-    """Order classes by what they and their surroundings look like, to make equal keys likely.
+def refine_colors(
+    rows: IntArray, sizes: IntArray, kinds: IntArray, classes: int, colors: IntArray
+) -> int:
+    """Colour classes by what they and their surroundings look like, to make equal keys likely.
 
-    A few rounds of colour refinement; ties are left as they come, which costs a hit, not the truth.
+    A few rounds of colour refinement; ties cost a hit, not the truth.
 
     Shapes:
-        rows [>= m] (single words), colors [2, >= m] (work space), order [>= m] (out: the class
-        that comes first, second, ...).
+        rows [>= m] (single words), sizes [>= m], kinds [>= m], colors [2, >= m].
+
+    Returns:
+        Which row of ``colors`` holds them.
     """
-    now, then = colors[0], colors[1]
+    now = 0
     for k in range(classes):
-        now[k] = mix((popcount(rows[k]) << 8) | (sizes[k] << 1) | kinds[k])
+        colors[now, k] = mix((popcount(rows[k]) << 8) | (sizes[k] << 1) | kinds[k])
     for _ in range(_ROUNDS):
         for k in range(classes):
-            color = 3 * now[k]
+            color = 3 * colors[now, k]
             row = rows[k]
             while row != 0:
-                color += now[popcount((row & -row) - 1)]
+                color += colors[now, popcount((row & -row) - 1)]
                 row &= row - 1
-            then[k] = mix(color)
-        now, then = then, now
-    for k in range(classes):
-        at = k
-        while at > 0 and now[order[at - 1]] > now[k]:
-            order[at] = order[at - 1]
-            at -= 1
-        order[at] = k
+            colors[1 - now, k] = mix(color)
+        now = 1 - now
+    return now

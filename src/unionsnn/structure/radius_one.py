@@ -23,6 +23,7 @@ from unionsnn.structure.substructures import (
     mix,
     popcount,
     reduced_rows,
+    sort_classes,
     twin_classes_of_lists,
     twin_classes_of_rows,
     union_nodes,
@@ -36,12 +37,12 @@ COLUMNS = ("a", "a_tree", "nodes", "edges")
 """Raw quantities of an edge, in canonical order."""
 
 _STAR_TABLE = 64
-_MAX_SLOTS = 1 << 15
+_MAX_SLOTS = 1 << 18
 
 # Rows of the scratch memory for subgraphs of at most 64 nodes.
-_ROWS, _MEMBERS, _SIZES, _KINDS, _REDUCED, _COLORS, _ORDER, _RANK = range(8)
-_SORTED_ROWS, _SORTED_SIZES, _SORTED_KINDS, _KEY = range(8, 12)
-_SCRATCH_ROWS = 12
+_ROWS, _MEMBERS, _SIZES, _KINDS, _REDUCED, _COLORS, _RANK = range(7)
+_SORTED_ROWS, _SORTED_SIZES, _SORTED_KINDS, _KEY = range(7, 11)
+_SCRATCH_ROWS = 11
 
 # A key holds 16 bits of adjacency, 7 bits of size and 1 bit of kind for each of 16 classes.
 _KEY_CLASSES = 16
@@ -68,7 +69,7 @@ class Workspace(NamedTuple):
 
 def new_workspace(num_nodes: int, max_degree: int, num_edges: int) -> Workspace:
     """Allocate the memory of one thread for a graph of the given measures."""
-    slots = min(_MAX_SLOTS, 1 << max(6, (2 * num_edges).bit_length()))
+    slots = min(_MAX_SLOTS, 1 << max(6, (num_edges // 4).bit_length()))
     stars = min(_STAR_TABLE, max_degree + 1)
     return Workspace(
         local=np.full(num_nodes, -1, np.int32),
@@ -169,7 +170,18 @@ def _small_coefficient(
         scratch[_ROWS], count, scratch[_MEMBERS], scratch[_SIZES], scratch[_KINDS]
     )
     reduced_rows(scratch[_ROWS], scratch[_MEMBERS], classes, scratch[_REDUCED])
-    sort_classes(classes, scratch)
+    _color_classes(classes, scratch)
+    sort_classes(
+        scratch[_COLORS],
+        classes,
+        scratch[_REDUCED],
+        scratch[_SIZES],
+        scratch[_KINDS],
+        scratch[_RANK],
+        scratch[_SORTED_ROWS],
+        scratch[_SORTED_SIZES],
+        scratch[_SORTED_KINDS],
+    )
     slot = np.int64(-1)
     if classes <= _KEY_CLASSES:
         slot = _write_key(classes, scratch) & (known.shape[0] - 1)
@@ -195,40 +207,18 @@ def _small_coefficient(
 
 
 @kernel
-def sort_classes(classes: int, scratch: IntArray) -> None:
-    """Order the classes by what they and their neighbours look like, to make equal keys likely."""
-    rows, colors, order, rank = (
-        scratch[_REDUCED],
-        scratch[_COLORS],
-        scratch[_ORDER],
-        scratch[_RANK],
-    )
+def _color_classes(classes: int, scratch: IntArray) -> None:
+    """Colour the classes by what they and their neighbours look like."""
+    rows, looks = scratch[_REDUCED], scratch[_RANK]
     for k in range(classes):
-        looks = (popcount(rows[k]) << 8) | (scratch[_SIZES, k] << 1) | scratch[_KINDS, k]
-        rank[k] = mix(looks)
+        looks[k] = mix((popcount(rows[k]) << 8) | (scratch[_SIZES, k] << 1) | scratch[_KINDS, k])
     for k in range(classes):
-        color = 3 * rank[k]
+        color = 3 * looks[k]
         row = rows[k]
         while row != 0:
-            color += rank[popcount((row & -row) - 1)]
+            color += looks[popcount((row & -row) - 1)]
             row &= row - 1
-        colors[k] = color
-        at = k
-        while at > 0 and colors[order[at - 1]] > color:
-            order[at] = order[at - 1]
-            at -= 1
-        order[at] = k
-    for k in range(classes):
-        rank[order[k]] = k
-    for k in range(classes):
-        scratch[_SORTED_SIZES, k] = scratch[_SIZES, order[k]]
-        scratch[_SORTED_KINDS, k] = scratch[_KINDS, order[k]]
-        row = rows[order[k]]
-        moved = np.int64(0)
-        while row != 0:
-            moved |= np.int64(1) << rank[popcount((row & -row) - 1)]
-            row &= row - 1
-        scratch[_SORTED_ROWS, k] = moved
+        scratch[_COLORS, k] = color
 
 
 @kernel

@@ -145,7 +145,8 @@ class CoefficientSpec:
             symmetrize: Add the missing reverse of every edge instead of refusing the input.
             threads: Number of threads; None uses the cores available, but one for tiny work.
             block_size: Most undirected edges that a thread works on at once; None for no limit.
-            progress: Called with (edges done, edges in all), undirected edges; where radius 1 and
+            progress: Called with (done, total): total in undirected edges, done the share of the
+                estimated work that is done, in edges; where radius 1 and
                 others are asked for, each edge counts once for each radius.
             blocks: Where finished edges are read from and kept, so that an interrupted
                 computation can go on.
@@ -162,12 +163,12 @@ class CoefficientSpec:
         threads = check_threads(threads)
         block_size = check_block_size(block_size)
         graph = SimpleGraph.from_edge_index(edge_index, num_nodes, symmetrize=symmetrize)
-        values = self._undirected(graph, threads, block_size, progress, blocks)
+        values = self.undirected_values(graph, threads, block_size, progress, blocks)
         # The loops' index, -1, then points at the row of zeros.
         rows = np.concatenate([values, np.zeros((1, values.shape[1]))])
         return rows[graph.edge_to_undirected]
 
-    def _undirected(
+    def undirected_values(
         self,
         graph: SimpleGraph,
         threads: int | None,

@@ -20,7 +20,7 @@ _NEGLIGIBLE = 1e-14
 _TINY = 1e-150
 # Laguerre's iteration beats QL while the order is above this multiple of the number of roots; it
 # leaves roots to QL that are closer to the one before than this.
-_ORDER_PER_ROOT = 4
+_ORDER_PER_ROOT = 3
 _SEPARATED = 0.999
 _MAX_STEPS = 40
 
