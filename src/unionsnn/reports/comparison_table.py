@@ -31,12 +31,12 @@ def run_cells(index: int, run: Mapping[str, Any], report: str) -> list[str]:
     result, parameters = run["result"], run["parameters"]
     mean = format_value(report, result["mean"])
     if result["std"] is not None:
-        mean += f" ± {format_value(report, result['std'])}"
+        mean = f"{_bare(report, result['mean'])} ± {format_value(report, result['std'])}"
     return [
         letter(index),
         run["label"],
         mean,
-        _interval(result["interval"], lambda value: format_value(report, value)),
+        _interval(result["interval"], report, format_value),
         f"{parameters:,}" if isinstance(parameters, int) else str(parameters),
     ]
 
@@ -47,7 +47,7 @@ def difference_cells(difference: Mapping[str, Any], report: str) -> list[str]:
     return [
         signed(report, difference["mean"]),
         "–" if relative is None else f"{100 * relative:+.1f} %",
-        _interval(difference["interval"], lambda value: signed(report, value)),
+        _interval(difference["interval"], report, signed),
         "–" if p_value is None else "< 0.001" if p_value < 0.001 else f"{p_value:.3f}",
         "/".join(str(difference[key]) for key in ("won", "lost", "tied")),
     ]
@@ -58,8 +58,19 @@ def signed(report: str, value: float) -> str:
     return f"{100 * value:+.2f} points" if is_percent(report) else f"{value:+.4f}"
 
 
-def _interval(interval: Sequence[float] | None, form: Callable[[float], str]) -> str:
-    return "–" if interval is None else " to ".join(form(bound) for bound in interval)
+def _interval(
+    interval: Sequence[float] | None, report: str, form: Callable[[str, float], str]
+) -> str:
+    """Write both bounds, and their unit once."""
+    if interval is None:
+        return "–"
+    low, high = (form(report, bound) for bound in interval)
+    return f"{low.partition(' ')[0]} to {high}"
+
+
+def _bare(report: str, value: float) -> str:
+    """Write a metric without its unit."""
+    return format_value(report, value).partition(" ")[0]
 
 
 def notes(comparison: Mapping[str, Any]) -> list[str]:
