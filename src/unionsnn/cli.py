@@ -13,6 +13,7 @@ import click
 
 from unionsnn import __version__
 from unionsnn.cli_common import REQUEST_WAS_WRONG, Overrides, composed, failures
+from unionsnn.cli_compare import compare
 from unionsnn.cli_data import clean, datasets
 from unionsnn.cli_structure import cache, case_study, coefficients, precompute
 
@@ -125,5 +126,5 @@ def completion(shell: str) -> None:
     click.echo(maker(command_line, {}, "unionsnn", "_UNIONSNN_COMPLETE").source())
 
 
-for command in (precompute, coefficients, case_study, cache, datasets, clean):
+for command in (compare, precompute, coefficients, case_study, cache, datasets, clean):
     command_line.add_command(command)

@@ -8,9 +8,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from torch_geometric.datasets import TUDataset
 
 from tu_files import write_tu
+from unionsnn.cli import command_line
 from unionsnn.training.config import compose_config
 
 ROOT = Path(__file__).parents[2]
@@ -55,6 +57,23 @@ def test_every_train_command_composes(page: str, arguments: str) -> None:
 
 def test_commands_are_found() -> None:
     assert len(train_commands()) >= 5
+
+
+def test_the_comparison_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [line for block in blocks(ROOT / "README.md", "sh") for line in block.splitlines()]
+    (command,) = (shlex.split(line) for line in lines if line.startswith("unionsnn compare"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("UNIONSNN_DATA", str(tmp_path / "data"))
+    small = ["data.num_train=16", "data.num_validation=8", "data.num_test=8"]
+    small += ["model.hidden_channels=4", "model.num_layers=1", "trainer.accelerator=cpu"]
+    kept = [word for word in command[1:] if not word.startswith("trainer.max_epochs")]
+    assert len(kept) == len(command) - 2
+    done = CliRunner().invoke(
+        command_line, ["-q", *kept, *small, "trainer.max_epochs=1"], catch_exceptions=False
+    )
+    assert done.exit_code == 0, done.stderr
+    assert "against A" in done.stdout
+    assert len(list(Path("runs").rglob("repetitions/*.json"))) == 9
 
 
 def test_make_lists_its_targets() -> None:

@@ -17,6 +17,7 @@ def record(model: str, data: str, gate: str | None, **data_keys: Any) -> dict[st
         "model": model,
         "data": data,
         "gate": gate,
+        "control": "none",
         "config": {"data": data_keys},
         "config_hash": "0" * 8,
         "dataset": f"{data}-abc",
@@ -78,6 +79,8 @@ def test_matched_cycles_are_not_compared_with_the_paper_s_graphs() -> None:
 def test_what_the_paper_does_not_have_has_no_value() -> None:
     assert paper_value(record("gin", "BZR", None)) is None
     assert paper_value(record("my_model", "mutag", None)) is None
+    control = {**record("unionsnn", "mutag", "default"), "control": "shuffled"}
+    assert paper_value(control) is None
 
 
 def test_every_name_of_the_mapping_is_ours_and_the_paper_s() -> None:

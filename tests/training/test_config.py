@@ -41,6 +41,12 @@ REFUSALS = [
         "type gate.features=[raw,cyclomatic].",
     ),
     (["coefficient=curvature", "gate=paper"], "can be 0 or negative", "type gate.features=[raw]."),
+    (["coefficient.control=shufled"], "coefficient.control is 'shufled'; it must be 'none', "),
+    (
+        ["model=gin", "coefficient.control=shuffled"],
+        "coefficient.control is 'shuffled', but the plain model gin reads no coefficient",
+        "gate=default",
+    ),
     (["data=tu"], "data.name must be given: type data.name=..."),
     (["data.features=lables"], "data.features is 'lables'; allowed are labels, categorical"),
     (["protocol=cross_validation", "protocol.folds=2"], "protocol.folds is 2"),

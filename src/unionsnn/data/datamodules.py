@@ -19,8 +19,14 @@ from torch import Tensor
 from unionsnn.data import catalog, tu
 from unionsnn.data.arrays import PARTS, DamagedFileError, DataError, GraphArrays
 from unionsnn.data.batching import Batches, BatchLoader, GraphStore
+from unionsnn.data.controls import controlled_rows
 from unionsnn.data.cycles import cycles_split, generate_cycles
-from unionsnn.data.datasets import GraphDataset, build_dataset, disjoint_union
+from unionsnn.data.datasets import (
+    GraphDataset,
+    build_dataset,
+    disjoint_union,
+    with_coefficient,
+)
 from unionsnn.data.inventory import PROCESSED_VERSION, Note
 from unionsnn.data.sources import fetch, files_hash, remove_parts, set_aside_if_wrong
 from unionsnn.data.splits import Split, random_holdout, stratified_holdout
@@ -90,6 +96,7 @@ class GraphDataModule(LightningDataModule, ABC):
         self.generator: torch.Generator | None = None
         self._arrays: GraphArrays | None = None
         self._graphs: GraphDataset | None = None
+        self._real_graphs: GraphDataset | None = None
         self._store: GraphStore | None = None
         self.device = torch.device("cpu")
         self._note: Note | None = None
@@ -216,6 +223,33 @@ class GraphDataModule(LightningDataModule, ABC):
             self._note.add_coefficient(spec, cache.path(edges, self.arrays.num_nodes, spec))
         return values
 
+    def apply_control(self, control: str, generator: np.random.Generator) -> None:
+        """Give the batches the coefficient rows of a control, made anew from the real rows.
+
+        To be called for each repetition, when its split is set and before statistics are fitted.
+        The cache of coefficients keeps the real rows.
+
+        Args:
+            control: ``none`` (the real rows), ``constant`` (each row the mean of the training
+                graphs), ``random`` (rows drawn from the training graphs), ``shuffled`` (permuted
+                over the edges of each part of the split) or ``shuffled_within`` (permuted inside
+                each graph).
+            generator: Draws what is random.
+
+        Raises:
+            DataError: if the control needs training edges and there are none.
+        """
+        if self._real_graphs is None:
+            if control == "none":
+                return
+            self._real_graphs = self.graphs
+        real = self._real_graphs._data.edge_coefficient.numpy()
+        rows = controlled_rows(
+            real, self.arrays, self._graph_parts(), control=control, generator=generator
+        )
+        self._graphs = with_coefficient(self._real_graphs, torch.from_numpy(rows))
+        self._forget_batches()
+
     def part_coefficient(self, part: str) -> Tensor:
         """Coefficient rows of all edges of a part of the split, [num_edges, C]."""
         coefficient: Tensor = self.store.batch(self._part(part)).edge_coefficient
@@ -251,6 +285,17 @@ class GraphDataModule(LightningDataModule, ABC):
         return self._evaluation_loader("test")
 
     # -- inside ----------------------------------------------------------------------------
+
+    def _graph_parts(self) -> NDArray[np.int64]:
+        """Place of each graph's part in `PARTS`; -1 for graphs in no part."""
+        places = np.full(self.num_graphs, -1)
+        for place, name in enumerate(PARTS):
+            places[self._part(name).numpy()] = place
+        return places
+
+    def _forget_batches(self) -> None:
+        """Drop what was gathered from `graphs`."""
+        self._store = None
 
     def _part(self, part: str) -> Tensor:
         if self.split is None:

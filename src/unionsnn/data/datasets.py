@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -67,6 +68,17 @@ def build_dataset(
         data.edge_coefficient = torch.from_numpy(coefficient).to(torch.get_default_dtype())
         slices["edge_coefficient"] = edge_slices
     return GraphDataset(data, slices)
+
+
+def with_coefficient(dataset: GraphDataset, rows: Tensor) -> GraphDataset:
+    """Return the data set with other coefficient rows; all other tensors are shared.
+
+    Shapes:
+        rows [num_edges, C].
+    """
+    data = copy.copy(dataset._data)
+    data.edge_coefficient = rows
+    return GraphDataset(data, dataset.slices)
 
 
 def _one_hot(columns: NDArray[np.int64]) -> Tensor:

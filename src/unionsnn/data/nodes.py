@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Batch
 
@@ -15,6 +16,7 @@ from unionsnn.data import catalog
 from unionsnn.data.amazon import read_amazon
 from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.batching import Batches
+from unionsnn.data.controls import TRAINING
 from unionsnn.data.datamodules import GraphDataModule, Task
 from unionsnn.data.planetoid import read_planetoid
 from unionsnn.data.sources import files_hash, set_aside_if_wrong
@@ -26,7 +28,8 @@ class NodeDataModule(GraphDataModule):
 
     The batch has boolean ``train_mask``, ``val_mask`` and ``test_mask``, [num_nodes] each, set
     from the split. Training sees the features of all nodes and the classes of its own part
-    (transductive), so coefficients of all edges fit the gates' statistics.
+    (transductive), so coefficients of all edges fit the gates' statistics. For a control of the
+    coefficients the whole graph is the training part, and ``shuffled`` is ``shuffled_within``.
 
     Args:
         normalize_features: Whether each node's features are divided by their sum.
@@ -44,6 +47,14 @@ class NodeDataModule(GraphDataModule):
         """Coefficient rows of all edges, [num_edges, C]: every part is in the one graph."""
         rows: Tensor = self.graphs[0].edge_coefficient
         return rows
+
+    def _graph_parts(self) -> NDArray[np.int64]:
+        """The training part: all parts of the split are in the one graph."""
+        return np.full(self.num_graphs, TRAINING)
+
+    def _forget_batches(self) -> None:
+        super()._forget_batches()
+        self._batch = None
 
     def full_batch(self) -> Batch:
         """Make the one batch, with the masks of the split."""

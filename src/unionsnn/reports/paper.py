@@ -51,10 +51,10 @@ def paper_value(record: Mapping[str, Any]) -> PaperValue | None:
     """Return the paper's value for what a record trained; None where it has none.
 
     The generated cycles are compared in their ``plain`` variant only: the paper's graphs leak
-    degrees too.
+    degrees too. A control has no value there.
     """
     config = record["config"]
-    if config["data"].get("variant", "plain") != "plain":
+    if config["data"].get("variant", "plain") != "plain" or record["control"] != "none":
         return None
     row = _rows().get((_paper_model(record), DATASETS.get(record["data"], "")))
     if row is None:

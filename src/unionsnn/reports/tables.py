@@ -36,7 +36,10 @@ def results_table(record: Mapping[str, Any]) -> Table:
     """
     report = record["protocol"]["report"]
     keys = [k for k in _validation_keys(record["repetitions"]) if k != report]
-    table = Table(title=f"{record['model']} on {record['data']}", title_justify="left")
+    title = f"{record['model']} on {record['data']}"
+    if record["control"] != "none":
+        title += f", control: {record['control']}"
+    table = Table(title=title, title_justify="left")
     table.add_column("#", justify="right")
     for key in [report, *keys]:
         table.add_column(key, justify="right", no_wrap=True)
@@ -91,12 +94,15 @@ def provenance(record: Mapping[str, Any]) -> str:
     devices = sorted({r["device"] for r in record["repetitions"]})
     parameters = record["parameters"]
     count = f"{parameters:,}" if isinstance(parameters, int) else str(parameters)
+    gate = record["gate"] or "none"
+    if record["control"] != "none":
+        gate += f", control {record['control']} (not the real coefficient)"
     return "\n".join(
         [
             f"data: {record['dataset']}, split {(record['protocol']['split_hash'] or '')[:12]}, "
             f"seed {record['protocol']['seed']}",
             f"model: {count} parameters, hidden {record['hidden_channels']}, "
-            f"gate {record['gate'] or 'none'}, config {record['config_hash']}",
+            f"gate {gate}, config {record['config_hash']}",
             f"{packages}; {', '.join(devices)}; {format_seconds(record['seconds'])} of training",
         ]
     )

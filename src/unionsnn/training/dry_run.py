@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 from unionsnn.data.datamodules import GraphDataModule, Progress
@@ -31,6 +32,7 @@ def describe(config: Mapping[str, Any], progress: Progress | None = None) -> dic
     data = build_data(config, progress)
     splits = protocol.splits(data, config["seed"])
     data.split = splits[0]
+    data.apply_control(config["coefficient"]["control"], np.random.default_rng(0))
     data.generator = torch.Generator().manual_seed(0)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

@@ -13,7 +13,12 @@ from unionsnn.data.arrays import DataError
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.splits import Split, read_index_files, stratified_k_fold
 from unionsnn.training.schema import metric_mode
-from unionsnn.training.statistics import Summary, summarize_folds, summarize_seeds
+from unionsnn.training.statistics import (
+    Summary,
+    ratio_test_to_train,
+    summarize_folds,
+    summarize_seeds,
+)
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,7 @@ class CrossValidation(Protocol):
     def summarize(self, repetitions: Sequence[Mapping[str, Any]]) -> Summary:
         """Corrected resampled t over the folds."""
         values = [r["metrics"][self.report] for r in repetitions]
-        return summarize_folds(values, _test_to_train(repetitions))
+        return summarize_folds(values, ratio_test_to_train(repetitions))
 
 
 @dataclass(frozen=True)
@@ -154,12 +159,7 @@ class CrossValidationPaper(CrossValidation):
         mean = curves.mean(axis=0)
         best = int(mean.argmax() if metric_mode(self.curve) == "max" else mean.argmin())
         values = [r["curves"][best][self.report] for r in repetitions]
-        return summarize_folds(values, _test_to_train(repetitions), epoch=best)
-
-
-def _test_to_train(repetitions: Sequence[Mapping[str, Any]]) -> float:
-    """Mean ratio of test to training items, for the corrected resampled t."""
-    return float(np.mean([r["sizes"]["test"] / r["sizes"]["train"] for r in repetitions]))
+        return summarize_folds(values, ratio_test_to_train(repetitions), epoch=best)
 
 
 PROTOCOLS: Mapping[str, type[Protocol]] = {

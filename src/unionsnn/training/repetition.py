@@ -52,8 +52,10 @@ def train_repetition(
     Repetition i draws from SeedSequence([seed, i]), whatever ran before it and in which process.
     """
     started = time.perf_counter()
-    model_seed, order_seed = np.random.SeedSequence([config["seed"], index]).generate_state(2)
+    seeds = np.random.SeedSequence([config["seed"], index]).generate_state(3)
+    model_seed, order_seed, control_seed = seeds
     data.split = split
+    data.apply_control(config["coefficient"]["control"], np.random.default_rng(control_seed))
     data.generator = torch.Generator().manual_seed(int(order_seed))
     with torch.random.fork_rng(devices=[]), quiet_lightning():
         torch.manual_seed(int(model_seed))

@@ -47,6 +47,7 @@ def merge(folder: RunFolder) -> dict[str, Any]:
         "task": config["data"]["task"],
         "model": config["model"]["name"],
         "gate": config["gate"]["preset"],
+        "control": config["coefficient"]["control"],
         "protocol": {
             "name": protocol.name,
             "repetitions": protocol.num_repetitions,

@@ -120,6 +120,7 @@ class CoefficientSchema(_Section):
     radius: Any
     alpha: float
     exponent: float
+    control: Literal["none", "constant", "random", "shuffled", "shuffled_within"] = "none"
 
     @model_validator(mode="after")
     def _choices(self) -> Self:
@@ -237,6 +238,16 @@ class ConfigSchema(_Section):
                 f"The gate divides by the sum of a node's coefficients, which can be 0 or negative "
                 f"for coefficient.descriptor={self.coefficient.descriptor}; type "
                 "gate.features=[raw]."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _control(self) -> Self:
+        if self.gate.preset is None and self.coefficient.control != "none":
+            raise ValueError(
+                f"coefficient.control is {self.coefficient.control!r}, but the plain model "
+                f"{self.model.name} reads no coefficient: choose a gate, such as gate=default, or "
+                "leave the control out."
             )
         return self
 

@@ -1,9 +1,9 @@
-"""Means and intervals over repetitions."""
+"""Means, intervals and paired differences over repetitions."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -61,6 +61,11 @@ def summarize_folds(
     return _summary(values, share, "corrected resampled t over folds", epoch)
 
 
+def ratio_test_to_train(repetitions: Sequence[Mapping[str, Any]]) -> float:
+    """Mean ratio of test to training items over repetitions, for the corrected resampled t."""
+    return float(np.mean([r["sizes"]["test"] / r["sizes"]["train"] for r in repetitions]))
+
+
 def _summary(
     values: Sequence[float], share: float, method: str, epoch: int | None = None
 ) -> Summary:
@@ -70,3 +75,75 @@ def _summary(
     std = float(np.std(values, ddof=1))
     half = float(stats.t.ppf(0.975, count - 1)) * std * math.sqrt(share)
     return Summary(mean, std, (mean - half, mean + half), method, tuple(values), epoch)
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """How a metric differs between two configurations, repetition by repetition.
+
+    Args:
+        mean: Mean of other minus baseline.
+        std: Standard deviation with n - 1 in the denominator; None for one pair.
+        interval: 95 % confidence interval of the mean; None where there is no spread.
+        p_value: Two-sided, of the hypothesis that the mean is 0; None where there is no spread.
+        method: Name of the interval's and the test's method.
+        values: One difference a repetition.
+    """
+
+    mean: float
+    std: float | None
+    interval: tuple[float, float] | None
+    p_value: float | None
+    method: str
+    values: tuple[float, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain types for a record."""
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+
+
+# Metrics are sums in single precision: a spread below this share of them is rounding.
+_ROUNDING = 1e-6
+
+
+def compare_seeds(baseline: Sequence[float], other: Sequence[float]) -> PairedDifference:
+    """Paired Student t over independent seeds."""
+    return _paired(baseline, other, 0.0, "paired Student t over seeds")
+
+
+def compare_folds(
+    baseline: Sequence[float], other: Sequence[float], test_to_train: float
+) -> PairedDifference:
+    r"""Corrected resampled t over the same folds.
+
+    .. math::
+        t = \bar d / \sqrt{(1/k + n_{test}/n_{train})\, s_d^2}, \qquad k - 1
+        \text{ degrees of freedom}
+
+    "Inference for the Generalization Error" (Nadeau and Bengio, 2003), section 3: folds share
+    training data, so the plain paired t test finds differences that are not there.
+
+    Args:
+        baseline: One value a fold.
+        other: One value a fold, in the same order.
+        test_to_train: Test items over training items of a fold.
+    """
+    return _paired(baseline, other, test_to_train, "corrected resampled t over folds")
+
+
+def _paired(
+    baseline: Sequence[float], other: Sequence[float], correction: float, method: str
+) -> PairedDifference:
+    differences = np.subtract(other, baseline, dtype=np.float64)
+    count = len(differences)
+    summary = _summary(differences.tolist(), 1 / count + correction, method)
+    noise = _ROUNDING * max(np.abs(baseline).max(), np.abs(other).max())
+    if summary.std is None or summary.interval is None or summary.std <= noise:
+        # One pair, or the same difference in all: there is nothing to measure the mean by.
+        reason = "single pair" if count < 2 else f"{method}, undefined: no spread"
+        return PairedDifference(summary.mean, summary.std, None, None, reason, summary.values)
+    error = summary.std * math.sqrt(1 / count + correction)
+    p_value = float(2 * stats.t.sf(abs(summary.mean) / error, count - 1))
+    return PairedDifference(
+        summary.mean, summary.std, summary.interval, p_value, method, summary.values
+    )

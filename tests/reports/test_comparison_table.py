@@ -1,0 +1,135 @@
+"""Tables of comparisons: figures as they are written, marks that each format needs."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from unionsnn.reports.comparison_table import (
+    as_latex,
+    as_markdown,
+    difference_cells,
+    letter,
+    notes,
+    print_comparison,
+    signed,
+)
+
+DIFFERENCE = {
+    "label": "model=b_1 gate.features=[raw]",
+    "baseline": "model=a",
+    "keys": ["model.name"],
+    "mean": -0.0125,
+    "std": 0.02,
+    "interval": [-0.03, 0.005],
+    "p_value": 0.0423,
+    "method": "corrected resampled t over folds",
+    "values": [-0.01, -0.015],
+    "relative": -0.0156,
+    "won": 0,
+    "lost": 2,
+    "tied": 0,
+}
+
+
+def comparison(report: str = "test_accuracy", **changes: Any) -> dict[str, Any]:
+    result = {
+        "mean": 0.8,
+        "std": 0.1,
+        "interval": [0.7, 0.9],
+        "method": "corrected resampled t over folds",
+        "values": [0.7, 0.9],
+        "epoch": None,
+    }
+    return {
+        "data": "toy",
+        "dataset": "toy-123",
+        "protocol": {
+            "name": "cross_validation",
+            "selection": "best val_loss of the repetition, test touched once",
+            "report": report,
+            "repetitions": 10,
+            "split_hash": "f" * 64,
+            "seed": 3,
+        },
+        "repetitions": [0, 1],
+        "larger_is_better": True,
+        "runs": [
+            {"label": label, "result": result, "parameters": 1234}
+            for label in ("model=a", DIFFERENCE["label"])
+        ],
+        "differences": [{**DIFFERENCE, **changes}],
+        "path": "runs/comparisons/0/comparison.json",
+    }
+
+
+@pytest.mark.parametrize(
+    ("p_value", "text"),
+    [(0.0423, "0.042"), (0.5, "0.500"), (0.0009, "< 0.001"), (None, "–")],
+)
+def test_p_values(p_value: float | None, text: str) -> None:
+    assert difference_cells({**DIFFERENCE, "p_value": p_value}, "test_accuracy")[3] == text
+
+
+def test_differences_of_percentages_are_points() -> None:
+    assert difference_cells(DIFFERENCE, "test_accuracy") == [
+        "-1.25 points",
+        "-1.6 %",
+        "-3.00 to +0.50 points",
+        "0.042",
+        "0/2/0",
+    ]
+    assert signed("test_mae", 0.0125) == "+0.0125"
+    assert difference_cells({**DIFFERENCE, "relative": None, "interval": None}, "test_mae")[:3] == [
+        "-0.0125",
+        "–",
+        "–",
+    ]
+
+
+def test_notes_say_what_the_table_rests_on() -> None:
+    text = "\n".join(notes(comparison()))
+    for part in (
+        "corrected resampled t over folds; 2 pair(s), two-sided",
+        "B differs from A in model.name",
+        "cross_validation (best val_loss of the repetition, test touched once)",
+        "split ffffffffffff, seed 3",
+        "INCOMPLETE: 2 of 10 repetitions",
+    ):
+        assert part in text
+    assert "not adjusted" not in text
+    assert "all seeds" not in text
+
+
+def test_a_narrow_terminal_keeps_every_figure() -> None:
+    console = Console(width=80, file=io.StringIO())
+    print_comparison(comparison(), console)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    for figure in (
+        "80.00 ± 10.00 %",
+        "70.00 to 90.00 %",
+        "1,234",
+        "-1.25 points",
+        "0.042",
+        "0/2/0",
+    ):
+        assert figure in text
+    # A label's brackets are no markup.
+    assert "[raw]" in text.replace("\n", "")
+
+
+def test_marks_of_the_formats_are_escaped() -> None:
+    assert "a\\|b" in as_markdown(
+        comparison() | {"runs": [{**run, "label": "a|b"} for run in comparison()["runs"]]}
+    )
+    latex = as_latex(comparison())
+    assert r"model=b\_1 gate.features=[raw]" in latex
+    assert r"$-$1.25 points" in latex
+    assert r"80.00 $\pm$ 10.00 \%" in latex
+
+
+def test_letters_go_on_as_numbers() -> None:
+    assert [letter(i) for i in (0, 1, 25, 26)] == ["A", "B", "Z", "#27"]
