@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -12,6 +13,7 @@ from torch_geometric.data import Batch, Data, InMemoryDataset
 
 # A set that takes more than this share of a device's free memory stays where it is.
 _RESIDENT_SHARE = 0.25
+_EMPTY = Batch(_base_cls=Data)
 
 
 class Batches(Protocol):
@@ -74,9 +76,9 @@ class GraphStore:
 
     def to(self, device: torch.device) -> GraphStore:
         """Return a copy of the store on a device."""
-        copy = object.__new__(GraphStore)
-        copy._parts = [part.to(device) for part in self._parts]
-        return copy
+        moved = object.__new__(GraphStore)
+        moved._parts = [part.to(device) for part in self._parts]
+        return moved
 
     def batch(self, index: Tensor) -> Batch:
         """Gather graphs into one batch.
@@ -88,7 +90,8 @@ class GraphStore:
             - index: [num_graphs]
         """
         index = index.to(self._parts[0].bounds.device)
-        batch = Batch(_base_cls=Data)
+        # A batch is made from the signature of its class, which takes longer than a gather.
+        batch = copy.copy(_EMPTY)
         slices: dict[str, Tensor] = {}
         increments: dict[str, Tensor] = dict.fromkeys(self._keys(), torch.zeros_like(index))
         nodes = self._parts[0].counts.index_select(0, index)
@@ -98,7 +101,7 @@ class GraphStore:
             ptr = _pointer(counts)
             positions = part.positions(index, counts, ptr)
             for key, value in part.values.items():
-                gathered = value.index_select(part.along[key], positions)
+                gathered = _gather(value, part.along[key], positions)
                 if key == "edge_index":
                     first = node_ptr[:-1]
                     gathered += first.repeat_interleave(counts, output_size=len(positions))
@@ -152,11 +155,18 @@ class _Part:
 
     def to(self, device: torch.device) -> _Part:
         """Return a copy on a device."""
-        copy = object.__new__(_Part)
-        copy.__dict__.update(self.__dict__)
-        copy.bounds, copy.counts = self.bounds.to(device), self.counts.to(device)
-        copy.values = {key: value.to(device) for key, value in self.values.items()}
-        return copy
+        moved = copy.copy(self)
+        moved.bounds, moved.counts = self.bounds.to(device), self.counts.to(device)
+        moved.values = {key: value.to(device) for key, value in self.values.items()}
+        return moved
+
+
+def _gather(value: Tensor, dim: int, positions: Tensor) -> Tensor:
+    """Entries of a tensor along a dimension."""
+    if dim == 1 and value.dim() == 2:
+        # Several times as fast as index_select along rows.
+        return value.gather(1, positions.expand(value.size(0), -1))
+    return value.index_select(dim, positions)
 
 
 def _pointer(counts: Tensor) -> Tensor:
