@@ -48,6 +48,9 @@ def atomic_write(path: Path, write: Callable[[BinaryIO], object]) -> None:
     Args:
         path: The final name; missing folders are made.
         write: Called once with the open temporary file.
+
+    Raises:
+        OSError: The file cannot be written; ``filename`` is set.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,6 +61,10 @@ def atomic_write(path: Path, write: Callable[[BinaryIO], object]) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        # A full disk is noticed at a descriptor, which has no name.
+        error.filename = str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 
