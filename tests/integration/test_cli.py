@@ -46,8 +46,14 @@ def test_train_prints_a_table_writes_a_record_and_reads_it_the_second_time(tmp_p
     record = json.loads(path.read_text())
     assert record["state"] == "finished"
     assert "Warning" not in first.stderr
+    folder = f"run folder: {path.parent.relative_to(tmp_path)}\n"
+    assert folder in first.stdout
+    assert "finished before" not in first.stdout
     second = run("train", "--json", *TINY, cwd=tmp_path)
     assert json.loads(second.stdout) == record
+    third = run("train", *TINY, cwd=tmp_path)
+    assert folder in third.stdout
+    assert "All was finished before and not trained again; force=true starts anew." in third.stdout
 
 
 def test_dry_run_trains_nothing(tmp_path: Path) -> None:
@@ -70,6 +76,7 @@ def test_dry_run_trains_nothing(tmp_path: Path) -> None:
         (["trian"], "No such command 'trian'"),
         (["train", "--nonsense"], "--nonsense"),
         (["completion", "tcsh"], "tcsh"),
+        (["train", "-q"], "type unionsnn -q train ..."),
     ],
 )
 def test_a_wrong_request_exits_with_2_and_one_clear_message(

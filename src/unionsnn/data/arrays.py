@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import secrets
@@ -29,6 +30,10 @@ _OPTIONAL = {
 }
 PARTS = ("train", "validation", "test")
 """The names of the three parts of a split, in their usual order."""
+
+
+NO_PLACE = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS}
+"""Errors of the system for which another folder is the remedy."""
 
 
 class DataError(RuntimeError):
@@ -62,8 +67,9 @@ def atomic_write(path: Path, write: Callable[[BinaryIO], object]) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        # A full disk is noticed at a descriptor, which has no name.
-        error.filename = str(path)
+        if error.errno is not None:
+            # A full disk is noticed at a descriptor, which has no name.
+            error.filename = str(path)
         raise
     finally:
         temporary.unlink(missing_ok=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -127,6 +128,29 @@ def print_results(record: Mapping[str, Any], console: Console | None = None) -> 
     whole = not console.is_terminal
     console.print(Text(summary_line(record), style="bold"), soft_wrap=whole)
     console.print(Text(provenance(record)), soft_wrap=whole)
+
+
+def print_folder(
+    folder: Path,
+    record: Mapping[str, Any],
+    before: Collection[int],
+    console: Console | None = None,
+) -> None:
+    """Print where the results are, and how many of them this command only read.
+
+    Args:
+        folder: The run folder.
+        record: Its merged record.
+        before: Repetitions that were finished before.
+        console: Where to print.
+    """
+    console = console or Console()
+    count, all_of_them = len(before), len(record["repetitions"])
+    lines = [f"run folder: {folder}"]
+    if count:
+        which = f"{count} of {all_of_them} repetitions were" if count < all_of_them else "All was"
+        lines.append(f"{which} finished before and not trained again; force=true starts anew.")
+    console.print(Text("\n".join(lines)), soft_wrap=True)
 
 
 def _validation_keys(repetitions: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import platform
@@ -19,7 +18,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from unionsnn import __version__
-from unionsnn.data.arrays import atomic_write
+from unionsnn.data.arrays import NO_PLACE, atomic_write
 from unionsnn.training.config import RequestError, config_hash, differing_keys
 
 PACKAGES = ("torch", "pytorch-lightning", "torch-geometric", "numpy", "numba", "networkx", "scipy")
@@ -38,8 +37,6 @@ PER_REPETITION = (
     "seconds",
 )
 SHARED = ("dataset", "coefficient", "parameters", "hidden_channels", "versions", "git_revision")
-
-_NO_PLACE = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 class RunFolderError(RuntimeError):
@@ -142,7 +139,7 @@ class RunFolder:
                     "give run_dir=<another folder>."
                 ) from None
             except OSError as error:
-                if error.errno not in _NO_PLACE:
+                if error.errno not in NO_PLACE:
                     raise
                 raise RunFolderError(
                     f"{error.filename or self.path} cannot be written ({error.strerror}). Give "
