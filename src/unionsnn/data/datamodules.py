@@ -204,14 +204,17 @@ class GraphDataModule(LightningDataModule, ABC):
     def coefficients(self, spec: CoefficientSpec) -> NDArray[np.float64]:
         """Coefficients of all edges, read from the cache or computed into it, [num_edges, C]."""
         edges, cache = disjoint_union(self.arrays), self.coefficient_cache
-        values = cache.get(
-            edges,
-            self.arrays.num_nodes,
-            spec,
-            threads=self.threads,
-            progress=self._report("structural coefficients"),
-            label=self.name,
-        )
+        try:
+            values = cache.get(
+                edges,
+                self.arrays.num_nodes,
+                spec,
+                threads=self.threads,
+                progress=self._report("structural coefficients"),
+                label=self.name,
+            )
+        except ValueError as error:
+            raise DataError(f"{self.name}: {error}") from error
         if self._note is not None and spec.key not in self._note.read()["entries"]:
             self._note.add_coefficient(spec, cache.path(edges, self.arrays.num_nodes, spec))
         return values

@@ -241,6 +241,16 @@ class ConfigSchema(_Section):
         return self
 
     @model_validator(mode="after")
+    def _union_has_a_gate(self) -> Self:
+        if self.model.name.startswith("union_") and self.gate.preset is None:
+            plain = self.model.name.removeprefix("union_")
+            raise ValueError(
+                f"model.name is {self.model.name!r}, but gate=none leaves out what the name "
+                f"promises; type model={plain} for the plain model."
+            )
+        return self
+
+    @model_validator(mode="after")
     def _metric_keys(self) -> Self:
         metric = self.data.metric
         validation = [f"val_{metric}", "val_loss"]
