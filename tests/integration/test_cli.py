@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -167,3 +170,37 @@ def test_signals_have_their_exit_status(tmp_path: Path, number: str, status: int
     )
     assert done.returncode == status
     assert "the same command goes on" in done.stderr
+
+
+@pytest.mark.parametrize(("number", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_in_a_repetition_leaves_a_point_from_which_the_same_command_goes_on(
+    tmp_path: Path, number: str, status: int
+) -> None:
+    code = (
+        "import functools, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from unionsnn import cli\n"
+        "from unionsnn.training import repetition\n"
+        "point = functools.partial(repetition.ResumePoint, interval=0.0, costs=0.0)\n"
+        "repetition.ResumePoint = point\n"
+        "cli.main()\n"
+    )
+    few = [word for word in TINY if not word.startswith("trainer.max_epochs")]
+    overrides = [*few, "trainer.max_epochs=100000", "protocol.patience=100000"]
+    with subprocess.Popen(
+        [sys.executable, "-c", code, "train", *overrides],
+        cwd=tmp_path,
+        env={**os.environ, "UNIONSNN_DATA": str(tmp_path / "data")},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        while process.poll() is None and not list(tmp_path.rglob("unfinished/00.ckpt")):
+            time.sleep(0.01)
+        process.send_signal(getattr(signal, number))
+        _, stderr = process.communicate(timeout=120)
+    assert process.returncode == status
+    assert "the same command goes on" in stderr
+    assert "Traceback" not in stderr
+    (point,) = tmp_path.rglob("unfinished/*")
+    assert point.name == "00.ckpt"
+    assert zipfile.ZipFile(point).testzip() is None

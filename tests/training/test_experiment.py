@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -13,8 +14,8 @@ from typing import Any
 import pytest
 import torch
 
-from unionsnn.training import experiment
-from unionsnn.training.callbacks import NonFiniteLossError
+from unionsnn.training import experiment, repetition
+from unionsnn.training.callbacks import NonFiniteLossError, PlainProgress
 from unionsnn.training.config import RequestError
 from unionsnn.training.experiment import run_experiment
 from unionsnn.training.records import RunFolder, RunFolderError
@@ -257,3 +258,21 @@ def test_ctrl_c_in_an_epoch_is_an_interrupt(tiny: Maker, monkeypatch: pytest.Mon
     monkeypatch.setattr("unionsnn.training.tasks.Task.training_step", interrupt)
     with pytest.raises(KeyboardInterrupt):
         run_experiment(tiny())
+
+
+def test_plain_progress_ends_with_the_last_epoch(
+    tiny: Maker, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    progress = PlainProgress("label", interval=0.0)
+    shown = progress.on_train_epoch_end
+
+    def first_only(*arguments: Any) -> None:
+        shown(*arguments)
+        progress.interval = math.inf
+
+    monkeypatch.setattr(progress, "on_train_epoch_end", first_only)
+    monkeypatch.setattr(repetition, "progress_callbacks", lambda *_: [progress])
+    run_experiment(tiny("trainer.max_epochs=3"))
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("label")]
+    assert [line.split()[2] for line in lines] == ["1/3", "3/3"]
+    assert lines[-1].endswith("; done")

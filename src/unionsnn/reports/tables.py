@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 from rich.console import Console
+from rich.measure import Measurement
 from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
@@ -29,14 +30,15 @@ def is_percent(key: str) -> bool:
     return key.endswith(_PERCENT)
 
 
-def results_table(record: Mapping[str, Any]) -> Table:
+def results_table(record: Mapping[str, Any], *, narrow: bool = False) -> Table:
     """The metrics of each repetition of one experiment.
 
     Args:
         record: The merged record of a run folder.
+        narrow: Whether to leave out all metrics but the reported one.
     """
     report = record["protocol"]["report"]
-    keys = [k for k in _validation_keys(record["repetitions"]) if k != report]
+    keys = [k for k in _validation_keys(record["repetitions"]) if k != report and not narrow]
     table = Table(title=f"{record['model']} on {record['data']}", title_justify="left")
     table.add_column("#", justify="right")
     for key in [report, *keys]:
@@ -67,7 +69,9 @@ def summary_line(record: Mapping[str, Any]) -> str:
         line += f" ± {format_value(report, result['std'])}"
         low, high = result["interval"]
         line += f", 95 % interval [{format_value(report, low)}, {format_value(report, high)}]"
-        line += f" ({result['method']})"
+        line += f" ({result['method']}"
+        beyond = is_percent(report) and not 0 <= low <= high <= 1
+        line += ", which knows no bounds at 0 and 100 %)" if beyond else ")"
     if result["epoch"] is not None:
         line += f", epoch {result['epoch'] + 1}"
     line += f"\nprotocol: {protocol['name']} ({protocol['selection']})"
@@ -123,7 +127,11 @@ def key_value_table(title: str, rows: Sequence[tuple[str, str]]) -> Table:
 def print_results(record: Mapping[str, Any], console: Console | None = None) -> None:
     """Print the final table, the summary and what it rests on."""
     console = console or Console()
-    console.print(results_table(record))
+    table = results_table(record)
+    unbounded = console.options.update(width=1000)
+    if Measurement.get(console, unbounded, table).maximum > console.width:
+        table = results_table(record, narrow=True)
+    console.print(table)
     # Lines stay whole where they are piped, so that they can be searched for.
     whole = not console.is_terminal
     console.print(Text(summary_line(record), style="bold"), soft_wrap=whole)

@@ -178,7 +178,7 @@ class ResumePoint(Callback):
 
 
 class PlainProgress(ProgressBar):
-    """One line every few seconds, for logs and pipes.
+    """One line every few seconds, for logs and pipes, and one at the end of a long training.
 
     Args:
         label: Printed before each line.
@@ -190,6 +190,7 @@ class PlainProgress(ProgressBar):
         self.label = label
         self.interval = interval
         self._last = time.monotonic()
+        self._shown: int | None = None
 
     def disable(self) -> None:
         """Lightning calls this in all processes but the first."""
@@ -197,12 +198,19 @@ class PlainProgress(ProgressBar):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Print the epoch's metrics if it is time."""
-        now = time.monotonic()
-        if now - self._last >= self.interval:
-            self._last = now
-            values = " ".join(f"{k} {float(v):.4f}" for k, v in trainer.callback_metrics.items())
-            epoch = f"{trainer.current_epoch + 1}/{trainer.max_epochs}"
-            print(f"{self.label} epoch {epoch} {values}", file=sys.stderr, flush=True)
+        if time.monotonic() - self._last >= self.interval:
+            self._print(trainer, trainer.current_epoch + 1)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Print the last epoch's, where lines were printed before."""
+        if self._shown not in (None, trainer.current_epoch):
+            self._print(trainer, trainer.current_epoch, "; done")
+
+    def _print(self, trainer: pl.Trainer, epoch: int, end: str = "") -> None:
+        self._last, self._shown = time.monotonic(), epoch
+        values = " ".join(f"{k} {float(v):.4f}" for k, v in trainer.callback_metrics.items())
+        text = f"{self.label} epoch {epoch}/{trainer.max_epochs} {values}{end}"
+        print(text, file=sys.stderr, flush=True)
 
 
 def progress_callbacks(kind: str, label: str) -> list[Callback]:

@@ -82,8 +82,9 @@ def train_repetition(
                 ckpt_path=unfinished if unfinished.exists() else None,
             )
         except SystemExit as error:
-            # Lightning turns Ctrl-C into exit(1); the command has a status of its own for it.
-            if trainer.interrupted:
+            # Lightning turns Ctrl-C into exit(1); the command has a status of its own for it, and
+            # another one for SIGTERM.
+            if isinstance(error.__context__, KeyboardInterrupt):
                 raise KeyboardInterrupt from error
             raise
         metrics = evaluate(trainer, task, data) if best else dict(curves.history[-1])
