@@ -20,7 +20,7 @@ from unionsnn.cli_structure import cache, case_study, coefficients, precompute
 INTERRUPTED = 130
 TERMINATED = 143
 
-_KEPT = "What is finished is kept; the same command goes on."
+_KEPT = "What is finished is kept; the same command goes on (without force=true)."
 
 
 def main() -> NoReturn:
@@ -37,10 +37,19 @@ def main() -> NoReturn:
         sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()
+        if isinstance(error, click.NoSuchOption) and error.ctx and error.ctx.parent:
+            _say_where_it_belongs(error.option_name, error.ctx)
         sys.exit(REQUEST_WAS_WRONG)
     except (KeyboardInterrupt, click.Abort):
         click.echo(f"Interrupted. {_KEPT}", err=True)
         sys.exit(INTERRUPTED)
+
+
+def _say_where_it_belongs(option: str, context: click.Context) -> None:
+    general = {name for each in command_line.params for name in each.opts}
+    if option in general:
+        words = f"unionsnn {option} {context.info_name}"
+        click.echo(f"{option} stands before the command: type {words} ...", err=True)
 
 
 def _terminate(signum: int, frame: Any) -> NoReturn:
@@ -90,7 +99,11 @@ def _run(config: dict[str, Any], options: dict[str, bool], *, dry_run: bool, as_
     from unionsnn.reports.progress import data_progress
     from unionsnn.training.dry_run import describe
     from unionsnn.training.experiment import run_experiment
+    from unionsnn.training.records import RunFolder
 
+    folder = RunFolder.of(config)
+    with failures(options):
+        before = {} if config["force"] else folder.finished()
     with failures(options), data_progress(config["trainer"]["progress"]) as progress:
         record = describe(config, progress) if dry_run else run_experiment(config, progress)
     if as_json:
@@ -99,6 +112,7 @@ def _run(config: dict[str, Any], options: dict[str, bool], *, dry_run: bool, as_
         tables.print_dry_run(record)
     else:
         tables.print_results(record)
+        tables.print_folder(folder.path, record, before)
 
 
 @command_line.command()

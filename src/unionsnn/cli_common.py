@@ -43,7 +43,7 @@ def fail(message: object) -> NoReturn:
 @contextmanager
 def failures(options: Mapping[str, bool]) -> Iterator[None]:
     """Turn what a request or its data can be wrong about into one message and a status."""
-    from unionsnn.data.arrays import DataError
+    from unionsnn.data.arrays import NO_PLACE, DataError
     from unionsnn.training.config import RequestError
 
     try:
@@ -55,6 +55,11 @@ def failures(options: Mapping[str, bool]) -> Iterator[None]:
     except (DataError, RuntimeError, OSError, FloatingPointError) as error:
         if options["verbose"]:
             raise
+        if isinstance(error, OSError) and error.errno in NO_PLACE:
+            fail(
+                f"{error.filename or 'A file'} cannot be used ({error.strerror}). Free the place, "
+                "or name another folder: paths.data=FOLDER, paths.output=FOLDER for runs."
+            )
         fail(error)
 
 

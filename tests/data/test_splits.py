@@ -88,6 +88,7 @@ def test_splits_depend_on_the_generator_alone() -> None:
     ("y", "folds", "message"),
     [
         (labels(20, 20), 2, r"protocol.folds=2 leaves no items .* type protocol.folds=3 or more"),
+        (labels(1, 1), 10, r"more than the 2 graphs: .* add graphs to the set"),
         (labels(20, 20), 41, r"protocol.folds=41 is more than the 40 graphs: type .*folds=40"),
         (labels(20, 7), 10, r"class 1 has only 7 graphs, .* type protocol.folds=7 or less"),
         (labels(20, 2), 10, r"class 1 has only 2 graphs, .* type protocol=holdout"),

@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 import threading
+import traceback
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
@@ -20,7 +21,9 @@ from click.testing import CliRunner, Result
 from tu_files import write_tu
 from unionsnn.cli import command_line
 from unionsnn.data import arrays, sources
+from unionsnn.data.arrays import DataError
 from unionsnn.structure import cache
+from unionsnn.training.build import build_data
 from unionsnn.training.config import compose_config
 from unionsnn.training.records import RunFolder, RunFolderError
 
@@ -206,6 +209,26 @@ def test_a_full_disk_loses_no_finished_repetition(
     assert kept.stat().st_mtime_ns == before
 
 
+def test_a_full_disk_names_the_path_and_the_remedy(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = os.fsync
+    place = ""
+
+    def full(descriptor: int) -> None:
+        if place in os.readlink(f"/proc/self/fd/{descriptor}"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        original(descriptor)
+
+    write_tu(tmp_path, "TOY")
+    monkeypatch.setattr(arrays.os, "fsync", full)
+    for place, remedy in {"/runs/": "paths.output=", "/data/": "paths.data="}.items():
+        overrides = toy(tmp_path) if place == "/data/" else CYCLES
+        refused(command(*overrides), str(tmp_path) + place, "No space left on device", remedy)
+    place = "nowhere"
+    assert command(*toy(tmp_path)).exit_code == 0
+
+
 def as_nobody(task: Callable[[], None]) -> int:
     """Run in a forked child without privileges; return its exit status."""
     child = os.fork()
@@ -214,33 +237,61 @@ def as_nobody(task: Callable[[], None]) -> int:
         os.setuid(65534)
         try:
             task()
-        except RunFolderError as error:
-            os._exit(3 if "cannot be written (Permission denied)" in str(error) else 4)
+        except (RunFolderError, DataError) as error:
+            os._exit(3 if "(Permission denied)" in str(error) else 4)
         except BaseException:
+            traceback.print_exc()
             os._exit(5)
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-@pytest.mark.skipif(os.name != "posix" or os.getuid() != 0, reason="only root can become nobody")
-@pytest.mark.parametrize("existing", [False, True])
-def test_a_folder_without_write_permission_is_refused(existing: bool) -> None:
-    # Below pytest's own folders nobody can look.
+only_root = pytest.mark.skipif(
+    os.name != "posix" or os.getuid() != 0, reason="only root can become nobody"
+)
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A folder that everyone may read; below pytest's own folders nobody can look."""
     base = Path(tempfile.mkdtemp(dir="/tmp"))
-    try:
-        base.chmod(0o755)
-        config = compose_config([f"run_dir={base / 'run'}"])
-        if existing:
-            (base / "run").mkdir()
+    base.chmod(0o755)
+    yield base
+    shutil.rmtree(base)
 
-        def lock() -> None:
-            with RunFolder.of(config).locked():
-                pass
 
-        assert as_nobody(lock) == 3
-        base.chmod(0o777)
-        (base / "run").mkdir(exist_ok=True)
-        (base / "run").chmod(0o777)
-        assert as_nobody(lock) == 0
-    finally:
-        shutil.rmtree(base)
+@only_root
+def test_a_data_root_that_may_only_be_read_is_read(public: Path) -> None:
+    write_tu(public, "TOY")
+    root = f"paths.data={public / 'root'}"
+    config = compose_config([*toy(public), root])
+    expected = build_data(config).graphs.edge_coefficient
+
+    def read() -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert build_data(config).graphs.edge_coefficient.equal(expected)
+
+    assert as_nobody(read) == 0
+    # What is not there cannot be made there, and that is said.
+    for path in (public / "root" / "processed").glob("*.npz"):
+        path.unlink()
+    assert as_nobody(read) == 3
+
+
+@only_root
+@pytest.mark.parametrize("existing", [False, True])
+def test_a_folder_without_write_permission_is_refused(public: Path, existing: bool) -> None:
+    config = compose_config([f"run_dir={public / 'run'}"])
+    if existing:
+        (public / "run").mkdir()
+
+    def lock() -> None:
+        with RunFolder.of(config).locked():
+            pass
+
+    assert as_nobody(lock) == 3
+    public.chmod(0o777)
+    (public / "run").mkdir(exist_ok=True)
+    (public / "run").chmod(0o777)
+    assert as_nobody(lock) == 0

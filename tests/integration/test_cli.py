@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -46,8 +49,14 @@ def test_train_prints_a_table_writes_a_record_and_reads_it_the_second_time(tmp_p
     record = json.loads(path.read_text())
     assert record["state"] == "finished"
     assert "Warning" not in first.stderr
+    folder = f"run folder: {path.parent.relative_to(tmp_path)}\n"
+    assert folder in first.stdout
+    assert "finished before" not in first.stdout
     second = run("train", "--json", *TINY, cwd=tmp_path)
     assert json.loads(second.stdout) == record
+    third = run("train", *TINY, cwd=tmp_path)
+    assert folder in third.stdout
+    assert "All was finished before and not trained again; force=true starts anew." in third.stdout
 
 
 def test_dry_run_trains_nothing(tmp_path: Path) -> None:
@@ -70,6 +79,7 @@ def test_dry_run_trains_nothing(tmp_path: Path) -> None:
         (["trian"], "No such command 'trian'"),
         (["train", "--nonsense"], "--nonsense"),
         (["completion", "tcsh"], "tcsh"),
+        (["train", "-q"], "type unionsnn -q train ..."),
     ],
 )
 def test_a_wrong_request_exits_with_2_and_one_clear_message(
@@ -160,3 +170,37 @@ def test_signals_have_their_exit_status(tmp_path: Path, number: str, status: int
     )
     assert done.returncode == status
     assert "the same command goes on" in done.stderr
+
+
+@pytest.mark.parametrize(("number", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_in_a_repetition_leaves_a_point_from_which_the_same_command_goes_on(
+    tmp_path: Path, number: str, status: int
+) -> None:
+    code = (
+        "import functools, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from unionsnn import cli\n"
+        "from unionsnn.training import repetition\n"
+        "point = functools.partial(repetition.ResumePoint, interval=0.0, costs=0.0)\n"
+        "repetition.ResumePoint = point\n"
+        "cli.main()\n"
+    )
+    few = [word for word in TINY if not word.startswith("trainer.max_epochs")]
+    overrides = [*few, "trainer.max_epochs=100000", "protocol.patience=100000"]
+    with subprocess.Popen(
+        [sys.executable, "-c", code, "train", *overrides],
+        cwd=tmp_path,
+        env={**os.environ, "UNIONSNN_DATA": str(tmp_path / "data")},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        while process.poll() is None and not list(tmp_path.rglob("unfinished/00.ckpt")):
+            time.sleep(0.01)
+        process.send_signal(getattr(signal, number))
+        _, stderr = process.communicate(timeout=120)
+    assert process.returncode == status
+    assert "the same command goes on" in stderr
+    assert "Traceback" not in stderr
+    (point,) = tmp_path.rglob("unfinished/*")
+    assert point.name == "00.ckpt"
+    assert zipfile.ZipFile(point).testzip() is None

@@ -109,3 +109,29 @@ def test_the_table_says_number_protocol_paper_and_what_is_missing() -> None:
     narrow = Console(width=60, record=True, force_terminal=True)
     print_results(record("unionsnn", "mutag", "default"), narrow)
     assert max(len(row) for row in narrow.export_text().splitlines()) <= 60
+
+
+def test_an_interval_beyond_100_percent_says_why() -> None:
+    high = record("unionsnn", "mutag", "default")
+    high["result"]["interval"] = (0.97, 1.02)
+    line = summary_line(high).splitlines()[0]
+    assert "[97.00 %, 102.00 %]" in line
+    assert line.endswith("over folds, which knows no bounds at 0 and 100 %)")
+    assert "bounds" not in summary_line(record("unionsnn", "mutag", "default"))
+
+
+@pytest.mark.parametrize("width", [40, 30])
+def test_a_narrow_terminal_gets_the_reported_metric_only(width: int) -> None:
+    narrow = Console(width=width, record=True, force_terminal=True)
+    content = record("unionsnn", "mutag", "default")
+    for row in content["repetitions"]:
+        row["metrics"] |= {"val_accuracy": 0.5, "val_loss": 0.25}
+    print_results(content, narrow)
+    text = narrow.export_text()
+    assert "70.00 %" in text
+    assert "80.00 %" in text
+    assert "val_accuracy" not in text
+    assert max(len(line) for line in text.splitlines()) <= width
+    wide = Console(width=100, record=True, force_terminal=True)
+    print_results(content, wide)
+    assert "val_accuracy" in wide.export_text()

@@ -32,6 +32,16 @@ def test_plain_lines_keep_their_interval(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().err == ""
 
 
+def test_plain_lines_end_with_what_is_done(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = PlainLines(interval=0.0)
+    lines("graphs", 1, 3)
+    lines.interval = 60.0
+    lines("graphs", 2, 3)
+    lines("graphs", 3, 3)
+    lines("quick work", 1, 1)
+    assert capsys.readouterr().err == "graphs: 1 of 3\ngraphs: 3 of 3\n"
+
+
 def test_auto_is_plain_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
     with data_progress("auto") as progress:

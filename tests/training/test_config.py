@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -74,6 +75,21 @@ REFUSALS = [
     (["nonsense"], "Overrides are written key=value"),
     (["seed=1,2"], "several values at once belong to a sweep"),
     (["seed=-1"], "seed is -1"),
+    (["=1"], "=1 names no key. Overrides are written key=value"),
+    (["~seed"], "seed is missing; type seed=..., or leave out what deletes it (~seed)."),
+    (["~data"], "~data: an experiment needs its data; type data=..., one of 4cycles,"),
+    (["~data.variant"], "data.variant is missing; type data.variant=..."),
+    (["run_dir=übung"], "type 'run_dir=\"übung\"'"),
+    (["run_dir=~/a b"], "type 'run_dir=\"~/a b\"'"),
+    (['run_dir=a"b'], """type 'run_dir="a\\"b"'"""),
+    (["model.name=a(b", "seed=1,2"], "'model.name=\"a(b\"'", "seed=1,2: several values"),
+    (["data.variant=foo"], "data.variant is 'foo'; it must be 'matched' or 'plain'."),
+    (["data.num_train=0"], "data.num_train is 0; it must be greater than or equal to 2."),
+    (["data.length=5"], "data.length is 5; it must be 4 or 6."),
+    (["data=zinc10k", "data.size=half"], "data.size is 'half'; it must be 'subset' or 'full'."),
+    (["data=photo", "data.train_share=1.5"], "data.train_share is 1.5; it must be less than 1."),
+    (["+data.foo=1"], "The key 'data.foo' does not exist."),
+    (["model=union_gin", "gate=none"], "'union_gin'", "type model=gin for the plain model."),
 ]
 
 
@@ -84,6 +100,14 @@ def test_a_wrong_request_says_what_to_do(case: tuple[list[str], ...]) -> None:
         compose_config(overrides)
     for part in parts:
         assert part in str(refusal.value)
+
+
+@pytest.mark.parametrize("value", ["übung", "~/x", "a(b", 'a"b', "my runs/ü"])
+def test_the_advised_quotes_are_right(value: str) -> None:
+    with pytest.raises(RequestError) as refusal:
+        compose_config([f"run_dir={value}"])
+    (advised,) = shlex.split(str(refusal.value).partition("; type ")[2])
+    assert compose_config([advised])["run_dir"] == value
 
 
 def test_all_faults_are_reported_together() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,8 +14,8 @@ from typing import Any
 import pytest
 import torch
 
-from unionsnn.training import experiment
-from unionsnn.training.callbacks import NonFiniteLossError
+from unionsnn.training import experiment, repetition
+from unionsnn.training.callbacks import NonFiniteLossError, PlainProgress
 from unionsnn.training.config import RequestError
 from unionsnn.training.experiment import run_experiment
 from unionsnn.training.records import RunFolder, RunFolderError
@@ -73,14 +75,68 @@ def test_a_finished_folder_is_read_not_trained(
     assert run_experiment(config) == record
 
 
-def test_force_starts_in_a_fresh_folder_and_keeps_the_old(tiny: Maker) -> None:
+def test_force_starts_in_a_fresh_folder_keeps_the_old_and_becomes_the_newest(tiny: Maker) -> None:
     config = tiny()
     run_experiment(config)
-    old = RunFolder.of(config).path
-    before = (old / "results.json").read_bytes()
-    run_experiment(tiny("force=true"))
-    assert (old / "results.json").read_bytes() == before
-    assert (old.with_name(f"{old.name}-2") / "results.json").exists()
+    path = RunFolder.of(config).path
+    before = (path / "results.json").read_bytes()
+    for number in (1, 2):
+        forced = run_experiment(tiny("force=true"))
+        kept = path.with_name(f"{path.name}.old-{number}") / "results.json"
+        assert kept.read_bytes() == before
+        before = (path / "results.json").read_bytes()
+        assert run_experiment(config) == forced
+    assert sorted(p.name for p in path.parent.iterdir()) == [
+        path.name,
+        f"{path.name}.old-1",
+        f"{path.name}.old-2",
+    ]
+
+
+def test_force_leaves_a_folder_in_use_alone(tiny: Maker) -> None:
+    with RunFolder.of(tiny()).locked() as folder:
+        with pytest.raises(RunFolderError, match=f"in use by process {os.getpid()}"):
+            run_experiment(tiny("force=true"))
+        assert [p.name for p in folder.path.parent.iterdir()] == [folder.path.name]
+
+
+@pytest.mark.parametrize("damage", [b"", b'{"index": 0', b"[]", b"{}", b"\xff\xfe"])
+def test_a_damaged_repetition_is_set_aside_with_one_warning_and_trained_again(
+    tiny: Maker, damage: bytes
+) -> None:
+    config = tiny("protocol=repeated_seeds", "protocol.seeds=2")
+    expected = run_experiment(config)
+    folder = RunFolder.of(config)
+    path, other = (folder.repetition_path(i) for i in (1, 0))
+    kept = other.stat().st_mtime_ns
+    path.write_bytes(damage)
+    with pytest.warns(UserWarning, match=r"01\.json") as caught:
+        record = run_experiment(config)
+    assert len(caught) == 1
+    assert record["result"] == expected["result"]
+    assert path.with_name("01.json.damaged").read_bytes() == damage
+    assert other.stat().st_mtime_ns == kept
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", "{}"])
+def test_a_damaged_configuration_names_its_file_and_the_way_on(tiny: Maker, damage: str) -> None:
+    config = tiny()
+    expected = run_experiment(config)
+    path = RunFolder.of(config).path / "config.json"
+    path.write_text(damage)
+    with pytest.raises(RunFolderError, match=r"force=true") as refusal:
+        run_experiment(config)
+    assert str(path) in str(refusal.value)
+    assert run_experiment(tiny("force=true"))["result"] == expected["result"]
+
+
+def test_the_merged_record_says_which_repetitions_it_holds(tiny: Maker) -> None:
+    many = ["protocol=repeated_seeds", "protocol.seeds=3"]
+    held = [
+        run_experiment(tiny(*many, f"protocol.only={only}"))["config"]["protocol"]["only"]
+        for only in ("[1]", "[0]", "[2]")
+    ]
+    assert held == [[1], [0, 1], None]
 
 
 def test_selected_weights_are_the_best_epoch_s(tiny: Maker) -> None:
@@ -202,3 +258,21 @@ def test_ctrl_c_in_an_epoch_is_an_interrupt(tiny: Maker, monkeypatch: pytest.Mon
     monkeypatch.setattr("unionsnn.training.tasks.Task.training_step", interrupt)
     with pytest.raises(KeyboardInterrupt):
         run_experiment(tiny())
+
+
+def test_plain_progress_ends_with_the_last_epoch(
+    tiny: Maker, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    progress = PlainProgress("label", interval=0.0)
+    shown = progress.on_train_epoch_end
+
+    def first_only(*arguments: Any) -> None:
+        shown(*arguments)
+        progress.interval = math.inf
+
+    monkeypatch.setattr(progress, "on_train_epoch_end", first_only)
+    monkeypatch.setattr(repetition, "progress_callbacks", lambda *_: [progress])
+    run_experiment(tiny("trainer.max_epochs=3"))
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("label")]
+    assert [line.split()[2] for line in lines] == ["1/3", "3/3"]
+    assert lines[-1].endswith("; done")

@@ -44,6 +44,30 @@ def test_folds_are_disjoint_cover_and_are_saved_with_their_hash(tiny: Maker) -> 
     assert record["result"]["method"] == "corrected resampled t over folds"
 
 
+def test_train_size_keeps_a_sample_of_each_training_part(tiny: Maker) -> None:
+    whole = make_protocol(tiny(*FOLDS)["protocol"])
+    part = make_protocol(tiny(*FOLDS, "protocol.train_size=25")["protocol"])
+    data = build_data(tiny())
+    pairs = list(zip(whole.splits(data, 3), part.splits(data, 3), strict=True))
+    assert len(pairs) == 4
+    for before, after in pairs:
+        assert len(after.train) == 25
+        assert set(after.train) < set(before.train)
+        assert np.array_equal(before.test, after.test)
+        assert np.array_equal(before.validation, after.validation)
+    again, other = part.splits(data, 3)[0], part.splits(data, 4)[0]
+    assert np.array_equal(again.train, pairs[0][1].train)
+    assert not np.array_equal(other.train, again.train)
+    seeds = make_protocol(
+        tiny("protocol=repeated_seeds", "protocol.seeds=2", "protocol.train_size=25")["protocol"]
+    )
+    first, second = seeds.splits(data, 3)
+    assert np.array_equal(first.train, second.train)
+    too_many = make_protocol(tiny(*FOLDS, "protocol.train_size=61")["protocol"])
+    with pytest.raises(DataError, match="train_size is 61; the training part has 40 items"):
+        too_many.splits(data, 3)
+
+
 def test_test_part_is_touched_once_after_selection(
     tiny: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import errno
+import functools
 import json
 import multiprocessing
 import os
@@ -73,6 +76,12 @@ def test_twenty_kills_at_random_moments_lose_nothing(tiny: Maker) -> None:
     assert comparable(run_experiment(config)) == comparable(expected)
 
 
+def every_epoch(patch: pytest.MonkeyPatch) -> None:
+    """Let each epoch end with a resume point."""
+    point = functools.partial(ResumePoint, interval=0.0, costs=0.0)
+    patch.setattr(repetition, "ResumePoint", point)
+
+
 class StopHereError(Exception):
     """Raised in mid-training."""
 
@@ -83,9 +92,7 @@ def test_a_long_repetition_goes_on_from_its_last_checkpoint_bit_for_bit(
     settings = ["trainer.max_epochs=6", "model.dropout=0.5", "protocol.patience=3"]
     expected = run_experiment(tiny(*settings, run_dir="whole"))
     config = tiny(*settings, run_dir="stopped")
-    monkeypatch.setattr(
-        repetition, "ResumePoint", lambda path, draw: ResumePoint(path, draw, interval=0.0)
-    )
+    every_epoch(monkeypatch)
     original = callbacks.Curves.on_train_epoch_end
 
     def stop(self: Any, trainer: Any, module: Any) -> None:
@@ -109,9 +116,61 @@ def test_a_long_repetition_goes_on_from_its_last_checkpoint_bit_for_bit(
     record = run_experiment(config)
     assert trained[0] == 3
     assert comparable(record) == comparable(expected)
-    curves = [RunFolder.of(c).finished()[0]["curves"] for c in (config, expected["config"])]
+    folders = [RunFolder.of(c) for c in (config, expected["config"])]
+    curves = [folder.finished()[0]["curves"] for folder in folders]
     assert curves[0] == curves[1]
+    tables = [(folder.path / "logs" / "00" / "metrics.csv").read_text() for folder in folders]
+    assert tables[0] == tables[1]
+    rows = list(csv.DictReader(tables[0].splitlines()))
+    assert [int(row["epoch"]) for row in rows] == list(range(len(curves[0])))
+    assert [float(row["val_loss"]) for row in rows] == [epoch["val_loss"] for epoch in curves[0]]
     assert list(unfinished.iterdir()) == []
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "other"])
+def test_a_damaged_checkpoint_is_set_aside_and_its_repetition_starts_anew(
+    tiny: Maker, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    config = tiny()
+    expected = run_experiment(config)
+    path = RunFolder.of(config).path / "unfinished" / "00.ckpt"
+    content = (path.parents[1] / "checkpoints" / "00.ckpt").read_bytes()
+    middle = len(content) // 2
+    damaged = {
+        "cut": content[:middle],
+        "flipped": content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :],
+        "empty": b"",
+        # A sound file, but of selected weights, from which no training can go on.
+        "other": content,
+    }[damage]
+    RunFolder.of(config).repetition_path(0).unlink()
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(damaged)
+    with pytest.warns(UserWarning, match=r"00\.ckpt is damaged .* starts anew") as caught:
+        record = run_experiment(config)
+    assert len(caught) == 1
+    assert comparable(record) == comparable(expected)
+    assert path.with_name("00.ckpt.damaged").read_bytes() == damaged
+    assert not path.exists()
+
+
+def test_a_resume_point_that_cannot_be_written_does_not_stop_the_training(
+    tiny: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every_epoch(monkeypatch)
+
+    def full(self: Any, path: Path) -> None:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("pytorch_lightning.Trainer.save_checkpoint", full)
+    config = tiny("trainer.max_epochs=3")
+    with pytest.warns(UserWarning, match="No space left") as caught:
+        record = run_experiment(config)
+    assert len(caught) == 1
+    assert record["state"] == "finished"
+    assert list((RunFolder.of(config).path / "unfinished").iterdir()) == []
 
 
 def test_other_versions_on_resume_give_one_warning_and_are_both_recorded(tiny: Maker) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import secrets
@@ -31,6 +32,10 @@ PARTS = ("train", "validation", "test")
 """The names of the three parts of a split, in their usual order."""
 
 
+NO_PLACE = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS}
+"""Errors of the system for which another folder is the remedy."""
+
+
 class DataError(RuntimeError):
     """A mistake in data or in a request for data, told to the user in full.
 
@@ -48,6 +53,9 @@ def atomic_write(path: Path, write: Callable[[BinaryIO], object]) -> None:
     Args:
         path: The final name; missing folders are made.
         write: Called once with the open temporary file.
+
+    Raises:
+        OSError: The file cannot be written; ``filename`` is set.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,6 +66,11 @@ def atomic_write(path: Path, write: Callable[[BinaryIO], object]) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        if error.errno is not None:
+            # A full disk is noticed at a descriptor, which has no name.
+            error.filename = str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

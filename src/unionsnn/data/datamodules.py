@@ -17,7 +17,7 @@ from pytorch_lightning import LightningDataModule
 from torch import Tensor
 
 from unionsnn.data import catalog, tu
-from unionsnn.data.arrays import PARTS, DamagedFileError, DataError, GraphArrays
+from unionsnn.data.arrays import NO_PLACE, PARTS, DamagedFileError, DataError, GraphArrays
 from unionsnn.data.batching import Batches, BatchLoader, GraphStore
 from unionsnn.data.controls import controlled_rows
 from unionsnn.data.cycles import cycles_split, generate_cycles
@@ -211,14 +211,17 @@ class GraphDataModule(LightningDataModule, ABC):
     def coefficients(self, spec: CoefficientSpec) -> NDArray[np.float64]:
         """Coefficients of all edges, read from the cache or computed into it, [num_edges, C]."""
         edges, cache = disjoint_union(self.arrays), self.coefficient_cache
-        values = cache.get(
-            edges,
-            self.arrays.num_nodes,
-            spec,
-            threads=self.threads,
-            progress=self._report("structural coefficients"),
-            label=self.name,
-        )
+        try:
+            values = cache.get(
+                edges,
+                self.arrays.num_nodes,
+                spec,
+                threads=self.threads,
+                progress=self._report("structural coefficients"),
+                label=self.name,
+            )
+        except ValueError as error:
+            raise DataError(f"{self.name}: {error}") from error
         if self._note is not None and spec.key not in self._note.read()["entries"]:
             self._note.add_coefficient(spec, cache.path(edges, self.arrays.num_nodes, spec))
         return values
@@ -317,17 +320,30 @@ class GraphDataModule(LightningDataModule, ABC):
             return self._checked()
         key = hashlib.sha256(f"{PROCESSED_VERSION} {content}".encode()).hexdigest()
         path = self.root / "processed" / f"{self.name}-{key[:16]}.npz"
-        path.parent.mkdir(parents=True, exist_ok=True)
         self._note = Note(path)
         arrays = _load_intact(path)
         if arrays is None:
-            with FileLock(path.with_suffix(".lock")):
-                arrays = _load_intact(path, warn=False)
-                if arrays is None:
-                    remove_parts(path)
-                    arrays = self._checked()
-                    arrays.save(path)
+            try:
+                arrays = self._made(path)
+            except OSError as error:
+                if error.errno not in NO_PLACE:
+                    raise
+                raise DataError(
+                    f"{error.filename or path} cannot be used ({error.strerror}): free the "
+                    "place or choose another data root with paths.data=FOLDER or UNIONSNN_DATA"
+                ) from error
         self._note.make()
+        return arrays
+
+    def _made(self, path: Path) -> GraphArrays:
+        """Make the processed graphs and keep them; processes that ask at once make them once."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(path.with_suffix(".lock")):
+            arrays = _load_intact(path, warn=False)
+            if arrays is None:
+                remove_parts(path)
+                arrays = self._checked()
+                arrays.save(path)
         return arrays
 
     def _checked(self) -> GraphArrays:

@@ -103,9 +103,12 @@ def fetch(
             if not _present(target, sha256):
                 _get(target, relative_path, mirror, upstream, offline, sha256, progress)
     except OSError as error:
+        # A data root that may only be read is good enough where the file is there.
+        if _is_sound(target, sha256):
+            return target
         raise DataError(
-            f"{target} cannot be written ({error}): free the place or choose another "
-            "data root with paths.data=FOLDER or UNIONSNN_DATA"
+            f"{target} cannot be written ({error.strerror or error}): free the place or choose "
+            "another data root with paths.data=FOLDER or UNIONSNN_DATA"
         ) from error
     return target
 
@@ -115,15 +118,33 @@ def _note(target: Path) -> Path:
     return target.with_name(f"{target.name}.sha256")
 
 
+def _fault(target: Path, sha256: str | None, accepted: str | None) -> str | None:
+    """Say what is wrong with a file that is there, or None."""
+    fault = _checksum_fault(target, [sha256, accepted])
+    if fault is None and accepted is None:
+        fault = _content_fault(target, target.name)
+    return fault
+
+
+def _accepted_hash(target: Path) -> str | None:
+    note = _note(target)
+    return note.read_text().strip() if note.exists() else None
+
+
+def _is_sound(target: Path, sha256: str | None) -> bool:
+    """Tell whether a good file is there, without a lock and without a note of it."""
+    try:
+        return target.exists() and _fault(target, sha256, _accepted_hash(target)) is None
+    except OSError:
+        return False
+
+
 def _present(target: Path, sha256: str | None) -> bool:
     """Tell whether a good file is there; one put there by hand is checked and accepted."""
     if not target.exists():
         return False
-    note = _note(target)
-    accepted = note.read_text().strip() if note.exists() else None
-    fault = _checksum_fault(target, [sha256, accepted])
-    if fault is None and accepted is None:
-        fault = _content_fault(target, target.name)
+    accepted = _accepted_hash(target)
+    fault = _fault(target, sha256, accepted)
     if fault:
         warnings.warn(f"{target} {fault}; it is fetched again", stacklevel=4)
         return False

@@ -187,8 +187,9 @@ def _labels(y: ArrayLike) -> IntArray:
     labels = np.asarray(y)
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise DataError(
-            f"stratified splits need one class number per graph, not {labels.dtype} "
-            f"of shape {labels.shape}: use a holdout without strata"
+            f"stratified splits need one class number per graph, not {labels.dtype} of shape "
+            f"{labels.shape}: type protocol=holdout or protocol=repeated_seeds, which split a set "
+            "of data.task=graph_regression without classes"
         )
     if len(np.unique(labels)) < 2:
         raise DataError(
@@ -339,10 +340,12 @@ def stratified_k_fold(y: ArrayLike, folds: int, *, generator: np.random.Generato
             "and test: type protocol.folds=3 or more"
         )
     if folds > len(labels):
-        raise DataError(
-            f"protocol.folds={folds} is more than the {len(labels)} graphs: type "
-            f"protocol.folds={len(labels)} or less"
+        advice = (
+            f"type protocol.folds={len(labels)} or less"
+            if len(labels) >= 3
+            else "training, validation and test need at least one each, so add graphs to the set"
         )
+        raise DataError(f"protocol.folds={folds} is more than the {len(labels)} graphs: {advice}")
     classes, counts = np.unique(labels, return_counts=True)
     if counts.min() < folds:
         smallest = int(counts.min())

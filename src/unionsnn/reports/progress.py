@@ -71,7 +71,7 @@ class Bars:
 
 
 class PlainLines:
-    """A line every few seconds.
+    """A line every few seconds, and one at the end of what had a line before.
 
     Args:
         interval: Seconds between lines, at the least.
@@ -80,10 +80,13 @@ class PlainLines:
     def __init__(self, interval: float = 5.0) -> None:
         self.interval = interval
         self._last = time.monotonic()
+        self._begun: set[str] = set()
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """Print if it is time."""
+        """Print if it is time, or if work that was reported is done."""
         now = time.monotonic()
-        if now - self._last >= self.interval:
+        finished = done >= total and what in self._begun
+        if finished or now - self._last >= self.interval:
             self._last = now
+            (self._begun.discard if done >= total else self._begun.add)(what)
             print(f"{what}: {done:,} of {total:,}", file=sys.stderr, flush=True)

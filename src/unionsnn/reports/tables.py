@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
 from rich.console import Console
+from rich.measure import Measurement
 from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
@@ -28,14 +30,15 @@ def is_percent(key: str) -> bool:
     return key.endswith(_PERCENT)
 
 
-def results_table(record: Mapping[str, Any]) -> Table:
+def results_table(record: Mapping[str, Any], *, narrow: bool = False) -> Table:
     """The metrics of each repetition of one experiment.
 
     Args:
         record: The merged record of a run folder.
+        narrow: Whether to leave out all metrics but the reported one.
     """
     report = record["protocol"]["report"]
-    keys = [k for k in _validation_keys(record["repetitions"]) if k != report]
+    keys = [k for k in _validation_keys(record["repetitions"]) if k != report and not narrow]
     title = f"{record['model']} on {record['data']}"
     if record["control"] != "none":
         title += f", control: {record['control']}"
@@ -69,7 +72,9 @@ def summary_line(record: Mapping[str, Any]) -> str:
         line += f" ± {format_value(report, result['std'])}"
         low, high = result["interval"]
         line += f", 95 % interval [{format_value(report, low)}, {format_value(report, high)}]"
-        line += f" ({result['method']})"
+        line += f" ({result['method']}"
+        beyond = is_percent(report) and not 0 <= low <= high <= 1
+        line += ", which knows no bounds at 0 and 100 %)" if beyond else ")"
     if result["epoch"] is not None:
         line += f", epoch {result['epoch'] + 1}"
     line += f"\nprotocol: {protocol['name']} ({protocol['selection']})"
@@ -128,11 +133,38 @@ def key_value_table(title: str, rows: Sequence[tuple[str, str]]) -> Table:
 def print_results(record: Mapping[str, Any], console: Console | None = None) -> None:
     """Print the final table, the summary and what it rests on."""
     console = console or Console()
-    console.print(results_table(record))
+    table = results_table(record)
+    unbounded = console.options.update(width=1000)
+    if Measurement.get(console, unbounded, table).maximum > console.width:
+        table = results_table(record, narrow=True)
+    console.print(table)
     # Lines stay whole where they are piped, so that they can be searched for.
     whole = not console.is_terminal
     console.print(Text(summary_line(record), style="bold"), soft_wrap=whole)
     console.print(Text(provenance(record)), soft_wrap=whole)
+
+
+def print_folder(
+    folder: Path,
+    record: Mapping[str, Any],
+    before: Collection[int],
+    console: Console | None = None,
+) -> None:
+    """Print where the results are, and how many of them this command only read.
+
+    Args:
+        folder: The run folder.
+        record: Its merged record.
+        before: Repetitions that were finished before.
+        console: Where to print.
+    """
+    console = console or Console()
+    count, all_of_them = len(before), len(record["repetitions"])
+    lines = [f"run folder: {folder}"]
+    if count:
+        which = f"{count} of {all_of_them} repetitions were" if count < all_of_them else "All was"
+        lines.append(f"{which} finished before and not trained again; force=true starts anew.")
+    console.print(Text("\n".join(lines)), soft_wrap=True)
 
 
 def _validation_keys(repetitions: Sequence[Mapping[str, Any]]) -> list[str]:

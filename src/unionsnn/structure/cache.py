@@ -6,7 +6,7 @@ import inspect
 import io
 import json
 import os
-import tempfile
+import secrets
 import time
 import warnings
 from collections.abc import Iterator
@@ -244,9 +244,10 @@ def write_entry(
         "shape": list(values.shape),
         "sha256": hashlib.sha256(values.data).hexdigest(),
     }
-    handle, name = tempfile.mkstemp(prefix=f".{path.stem}.", suffix=".tmp", dir=path.parent)
+    # Unlike a file of tempfile, others may read it as far as the umask lets them.
+    name = path.with_name(f".{path.stem}.{secrets.token_hex(8)}.tmp")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with name.open("xb") as file:
             np.savez(
                 file, header=np.frombuffer(json.dumps(header).encode(), np.uint8), values=values
             )
@@ -293,7 +294,10 @@ def read_intact(path: Path) -> tuple[dict[str, Any], FloatArray]:
         FileNotFoundError: There is no such entry.
         DamagedEntryError: The entry cannot be read, or is not what was written.
     """
-    content = path.read_bytes()
+    try:
+        content = path.read_bytes()
+    except PermissionError as error:
+        raise DamagedEntryError(f"{error.strerror}: it belongs to another user") from error
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             header = json.loads(archive["header"].tobytes())

@@ -73,7 +73,8 @@ class SimpleGraph:
             raise ValueError(
                 f"edge_index is not symmetric: {missing} of its {len(indices)} distinct edges lack "
                 f"their reverse, for example {v} -> {u} without {u} -> {v}. Add the reverse edges, "
-                "or pass symmetrize=True to have them added."
+                "or pass symmetrize=True to have them added (at the command: --symmetrize, or "
+                "data.symmetrize=true for data=folder and data=pyg)."
             )
         return cls(num_nodes, indptr, indices, pairs, _assign(slots[:given], undirected))
 

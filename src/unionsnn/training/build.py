@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -19,28 +19,59 @@ from unionsnn.training.config import RequestError
 from unionsnn.training.tasks import TASKS, Task
 
 Config = Mapping[str, Any]
+Kind = TypeVar("Kind")
 
 # Keys that say what a section is, not how its class is made.
 _DATA_NOTES = ("_target_", "task", "metric")
 _MODEL_NOTES = ("_target_", "name", "parameter_budget")
 
 
-def locate(target: str) -> Any:
-    """Import the object that a dotted path names."""
+def locate(target: str, base: type[Kind], key: str) -> type[Kind]:
+    """Import the class that a dotted path names.
+
+    Args:
+        target: The path.
+        base: What it must be a subclass of.
+        key: The path's key in the configuration, for messages.
+
+    Raises:
+        RequestError: if it cannot be imported, or is something else.
+    """
     module, _, name = target.rpartition(".")
-    return getattr(import_module(module), name)
+    try:
+        found = getattr(import_module(module), name)
+    except Exception as error:  # A user's own module may fail in any way.
+        raise RequestError(
+            [
+                f"{key} is {target!r}, which cannot be imported ({type(error).__name__}: {error}). "
+                "For a module in this folder, type PYTHONPATH=. before the command."
+            ]
+        ) from error
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise RequestError(
+            [f"{key} is {target!r}; it must be a subclass of {base.__module__}.{base.__name__}."]
+        )
+    return found
 
 
 def build_data(config: Config, progress: Progress | None = None) -> GraphDataModule:
-    """Make the data module, with the coefficients that the gate reads; reads nothing yet."""
+    """Make the data module, with the coefficients that the gate reads; reads nothing yet.
+
+    Raises:
+        RequestError: if the class cannot be had or refuses its arguments.
+    """
     section = config["data"]
     arguments = {k: v for k, v in section.items() if k not in _DATA_NOTES}
-    data: GraphDataModule = locate(section["_target_"])(
-        **arguments,
-        root=data_root(config["paths"]["data"]),
-        spec=coefficient_spec(config),
-        progress=progress,
-    )
+    make = locate(section["_target_"], GraphDataModule, "data._target_")
+    try:
+        data = make(
+            **arguments,
+            root=data_root(config["paths"]["data"]),
+            spec=coefficient_spec(config),
+            progress=progress,
+        )
+    except (TypeError, ValueError) as error:
+        raise RequestError([f"data {section['name']}: {error}"]) from error
     data.task = section["task"]
     return data
 
@@ -82,7 +113,7 @@ def build_model(config: Config, num_features: int | Sequence[int], num_outputs: 
     arguments = {k: v for k, v in section.items() if k not in _MODEL_NOTES}
     node_level = config["data"]["task"].startswith("node")
     make = functools.partial(
-        locate(section["_target_"]),
+        locate(section["_target_"], nn.Module, "model._target_"),
         in_channels=num_features,
         out_channels=num_outputs,
         level="node" if node_level else "graph",

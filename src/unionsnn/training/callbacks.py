@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import sys
 import time
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +36,38 @@ class StopOnNonFinite(Callback):
 
 
 class Curves(Callback):
-    """Keep each epoch's metrics in `history`, one dict an epoch."""
+    """Keep each epoch's metrics in `history`, one dict an epoch.
 
-    def __init__(self) -> None:
+    Args:
+        path: CSV file with a row for each epoch, also of a training that was resumed; None for no
+            file.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
         self.history: list[dict[str, float]] = []
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Begin the file with the epochs before the resume point, and with no later ones."""
+        if self.path is not None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.write_text("")
+            self._append(self.path, self.history)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Add the epoch's metrics."""
         self.history.append({k: float(v) for k, v in trainer.callback_metrics.items()})
+        if self.path is not None:
+            self._append(self.path, self.history[-1:])
+
+    def _append(self, path: Path, rows: Sequence[Mapping[str, float]]) -> None:
+        first = len(self.history) - len(rows)
+        with path.open("a", newline="") as file:
+            for epoch, row in enumerate(rows, first):
+                writer = csv.DictWriter(file, ["epoch", *row])
+                if epoch == 0:
+                    writer.writeheader()
+                writer.writerow({"epoch": epoch, **row})
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps of it."""
@@ -90,7 +117,7 @@ class BestWeights(Callback):
 
 
 class ResumePoint(Callback):
-    """Save a long training every few minutes, so that a killed one goes on from there.
+    """Save a training every few seconds, so that one that is stopped or killed goes on from there.
 
     The state of both generators is part of it: the epochs that follow are those of a run that was
     never stopped. Must be the last callback, so that it saves what the others did in the epoch.
@@ -99,13 +126,17 @@ class ResumePoint(Callback):
         path: File of the checkpoint.
         generator: Draws the order of the training graphs.
         interval: Seconds between checkpoints, at the least.
+        costs: As many times the seconds that a checkpoint took pass before the next one.
     """
 
-    def __init__(self, path: Path, generator: torch.Generator, interval: float = 600.0) -> None:
+    def __init__(
+        self, path: Path, generator: torch.Generator, interval: float = 2.0, costs: float = 50.0
+    ) -> None:
         self.path = path
         self.generator = generator
         self.interval = interval
-        self._last = time.monotonic()
+        self.costs = costs
+        self._next = time.monotonic() + interval
         self._global_state: torch.Tensor | None = None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -114,12 +145,27 @@ class ResumePoint(Callback):
             torch.set_rng_state(self._global_state)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Save if it is time."""
-        if time.monotonic() - self._last >= self.interval:
-            self._last = time.monotonic()
-            part = self.path.with_suffix(".part")
+        """Save if it is time; training goes on where that is not possible."""
+        begin = time.monotonic()
+        if begin < self._next:
+            return
+        part = self.path.with_suffix(".part")
+        try:
             trainer.save_checkpoint(part)
             part.replace(self.path)
+        except (OSError, RuntimeError) as error:  # torch has no error of its own for a full disk.
+            self._next = math.inf
+            warnings.warn(
+                f"{self.path} cannot be written ({error}); if this repetition is stopped, it will "
+                "start anew.",
+                # The caller is Lightning, whose warnings are hidden.
+                stacklevel=1,
+            )
+            return
+        finally:
+            part.unlink(missing_ok=True)
+        end = time.monotonic()
+        self._next = end + max(self.interval, self.costs * (end - begin))
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps of it."""
@@ -132,7 +178,7 @@ class ResumePoint(Callback):
 
 
 class PlainProgress(ProgressBar):
-    """One line every few seconds, for logs and pipes.
+    """One line every few seconds, for logs and pipes, and one at the end of a long training.
 
     Args:
         label: Printed before each line.
@@ -144,6 +190,7 @@ class PlainProgress(ProgressBar):
         self.label = label
         self.interval = interval
         self._last = time.monotonic()
+        self._shown: int | None = None
 
     def disable(self) -> None:
         """Lightning calls this in all processes but the first."""
@@ -151,12 +198,19 @@ class PlainProgress(ProgressBar):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Print the epoch's metrics if it is time."""
-        now = time.monotonic()
-        if now - self._last >= self.interval:
-            self._last = now
-            values = " ".join(f"{k} {float(v):.4f}" for k, v in trainer.callback_metrics.items())
-            epoch = f"{trainer.current_epoch + 1}/{trainer.max_epochs}"
-            print(f"{self.label} epoch {epoch} {values}", file=sys.stderr, flush=True)
+        if time.monotonic() - self._last >= self.interval:
+            self._print(trainer, trainer.current_epoch + 1)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Print the last epoch's, where lines were printed before."""
+        if self._shown not in (None, trainer.current_epoch):
+            self._print(trainer, trainer.current_epoch, "; done")
+
+    def _print(self, trainer: pl.Trainer, epoch: int, end: str = "") -> None:
+        self._last, self._shown = time.monotonic(), epoch
+        values = " ".join(f"{k} {float(v):.4f}" for k, v in trainer.callback_metrics.items())
+        text = f"{self.label} epoch {epoch}/{trainer.max_epochs} {values}{end}"
+        print(text, file=sys.stderr, flush=True)
 
 
 def progress_callbacks(kind: str, label: str) -> list[Callback]:

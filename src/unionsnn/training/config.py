@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -21,6 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import ValidationError
 
+from unionsnn.training.data_arguments import argument_faults
 from unionsnn.training.schema import ConfigSchema
 
 # What may differ between two runs of the same experiment.
@@ -123,21 +125,41 @@ def nearest(word: str, allowed: Iterable[str]) -> str:
 
 
 def _parse(overrides: Sequence[str]) -> list[Override]:
-    try:
-        parsed = OverridesParser.create().parse_overrides(list(overrides))
-    except HydraException as error:
-        first = str(error).splitlines()[0]
-        raise RequestError(
-            [f"{first} Overrides are written key=value, such as model=gin or optimizer.lr=0.01."]
-        ) from None
-    sweeps = [
-        f"{o.input_line}: several values at once belong to a sweep."
-        for o in parsed
-        if o.is_sweep_override()
-    ]
-    if sweeps:
-        raise RequestError(sweeps)
+    parser = OverridesParser.create()
+    parsed, faults = [], []
+    for words in overrides:
+        try:
+            override = parser.parse_override(words)
+        except HydraException:
+            faults.append(_syntax_fault(words, parser))
+            continue
+        parsed.append(override)
+        if not override.key_or_group:
+            faults.append(f"{words} names no key. {_SYNTAX}")
+        elif override.is_sweep_override():
+            faults.append(f"{words}: several values at once belong to a sweep.")
+    if faults:
+        raise RequestError(faults)
     return parsed
+
+
+_SYNTAX = "Overrides are written key=value, such as model=gin or optimizer.lr=0.01."
+
+
+def _syntax_fault(words: str, parser: OverridesParser) -> str:
+    """Say what is wrong with words that are no override; often a value wants quotes only."""
+    key, equals, value = words.partition("=")
+    escaped = value.replace('"', '\\"')
+    quoted = f'{key}="{escaped}"'
+    try:
+        parser.parse_override(quoted)
+    except HydraException:
+        equals = ""
+    if not (key and equals):
+        return f"{words} is not an override. {_SYNTAX}"
+    return (
+        f"{words}: a value with such signs must be in quotes of its own; type {shlex.quote(quoted)}"
+    )
 
 
 def _is_group(override: Override, loader: ConfigLoader) -> bool:
@@ -152,6 +174,11 @@ def _group_fault(
     options = set(loader.get_group_options(group))
     if config_dir is not None:
         options |= {p.stem for p in (Path(config_dir) / group).glob("*.yaml")}
+    if override.is_delete() and group != "experiment":
+        return (
+            f"{override.input_line}: an experiment needs its {group}; type {group}=..., one of "
+            f"{', '.join(sorted(options))}."
+        )
     value = override.value()
     if value is None or value in options or override.is_delete():
         return None
@@ -217,6 +244,9 @@ def _validated(config: DictConfig, given: set[str]) -> dict[str, Any]:
         checked = ConfigSchema.model_validate(plain)
     except ValidationError as error:
         raise RequestError([_sentence(fault) for fault in error.errors()]) from None
+    faults = argument_faults(checked.data)
+    if faults:
+        raise RequestError([_sentence(fault) for fault in faults])
     if {"model.hidden_channels", "model.parameter_budget"} <= given and (
         checked.model.parameter_budget is not None
     ):
@@ -234,6 +264,8 @@ def _sentence(fault: Any) -> str:
     given = fault["input"]
     if fault["type"] == "value_error":
         return str(fault["ctx"]["error"])
+    if fault["type"] == "missing":
+        return f"{key} is missing; type {key}=..., or leave out what deletes it (~{key})."
     if fault["type"] == "extra_forbidden":
         return f"The key {key!r} does not exist."
     message = fault["msg"].replace("Input should be", "it must be")

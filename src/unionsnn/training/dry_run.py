@@ -40,7 +40,7 @@ def describe(config: Mapping[str, Any], progress: Progress | None = None) -> dic
         fit_gates(task.model, data)
         epoch = seconds_per_epoch(task, data)
     folder = RunFolder.of(config)
-    finished = folder.finished()
+    finished = {} if config["force"] else folder.finished()
     pending = [i for i in protocol.wanted if i not in finished]
     return {
         "config": dict(config),

@@ -122,6 +122,7 @@ def recorded_splits(
     if path.exists():
         return load_splits(path, data.num_items)
     splits = protocol.splits(data, seed)
-    # A split that the data set prescribes may leave items out, a drawn one may not.
-    save_splits(path, splits, data.num_items, cover=data.split_covers)
+    # A split that the data set prescribes may leave items out, as may a cut training part.
+    cover = data.split_covers and protocol.train_size is None
+    save_splits(path, splits, data.num_items, cover=cover)
     return splits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,8 @@ class Protocol(ABC):
         stop_on: Metric of early stopping; None for none.
         report: Metric that is reported.
         patience: Epochs without improvement of `stop_on`.
+        only: Repetitions that are asked for; None for all.
+        train_size: Items of each training part that are kept, drawn from the seed; None for all.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Protocol(ABC):
     report: str
     patience: int
     only: tuple[int, ...] | None = None
+    train_size: int | None = None
 
     @property
     @abstractmethod
@@ -45,8 +48,19 @@ class Protocol(ABC):
         """Number of repetitions."""
 
     @abstractmethod
+    def draw_splits(self, data: GraphDataModule, seed: int) -> list[Split]:
+        """One split for each repetition, with whole training parts."""
+
     def splits(self, data: GraphDataModule, seed: int) -> list[Split]:
-        """One split for each repetition."""
+        """One split for each repetition.
+
+        Raises:
+            DataError: if a training part has fewer items than `train_size`.
+        """
+        splits = self.draw_splits(data, seed)
+        if self.train_size is None:
+            return splits
+        return [_keep(split, self.train_size, seed) for split in splits]
 
     @abstractmethod
     def summarize(self, repetitions: Sequence[Mapping[str, Any]]) -> Summary:
@@ -77,7 +91,7 @@ class Holdout(Protocol):
         """One."""
         return 1
 
-    def splits(self, data: GraphDataModule, seed: int) -> list[Split]:
+    def draw_splits(self, data: GraphDataModule, seed: int) -> list[Split]:
         """The data set's own split, or a stratified 8:1:1 drawn from `seed`."""
         split = data.default_split(np.random.default_rng(np.random.SeedSequence(seed)))
         return [split] * self.num_repetitions
@@ -111,7 +125,7 @@ class CrossValidation(Protocol):
         """Number of folds."""
         return self.folds
 
-    def splits(self, data: GraphDataModule, seed: int) -> list[Split]:
+    def draw_splits(self, data: GraphDataModule, seed: int) -> list[Split]:
         """Stratified folds drawn from `seed`, or read from index files.
 
         Raises:
@@ -160,6 +174,16 @@ class CrossValidationPaper(CrossValidation):
         best = int(mean.argmax() if metric_mode(self.curve) == "max" else mean.argmin())
         values = [r["curves"][best][self.report] for r in repetitions]
         return summarize_folds(values, ratio_test_to_train(repetitions), epoch=best)
+
+
+def _keep(split: Split, size: int, seed: int) -> Split:
+    """Keep a sample of the training part; the same of the same part."""
+    if size > len(split.train):
+        raise DataError(
+            f"protocol.train_size is {size}; the training part has {len(split.train)} items."
+        )
+    generator = np.random.default_rng(np.random.SeedSequence(seed))
+    return replace(split, train=np.sort(generator.choice(split.train, size, replace=False)))
 
 
 PROTOCOLS: Mapping[str, type[Protocol]] = {

@@ -7,8 +7,9 @@ import os
 import platform
 import subprocess
 import time
+import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,14 +18,34 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from unionsnn import __version__
-from unionsnn.data.arrays import atomic_write
+from unionsnn.data.arrays import NO_PLACE, atomic_write
 from unionsnn.training.config import RequestError, config_hash, differing_keys
 
 PACKAGES = ("torch", "pytorch-lightning", "torch-geometric", "numpy", "numba", "networkx", "scipy")
 
 
+# What a repetition contributes to the merged record as it is; what must be equal in all.
+PER_REPETITION = (
+    "index",
+    "seed",
+    "split_hash",
+    "sizes",
+    "metrics",
+    "best_epoch",
+    "epochs",
+    "device",
+    "seconds",
+)
+SHARED = ("dataset", "coefficient", "parameters", "hidden_channels", "versions", "git_revision")
+
+
 class RunFolderError(RuntimeError):
-    """A run folder that cannot be used: in use by another process, or not writable."""
+    """A run folder that cannot be used: in use by another process, damaged, or not writable."""
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a damaged file so that it is out of the way and can be looked at."""
+    return path.replace(path.with_name(f"{path.name}.damaged"))
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -77,87 +98,114 @@ class RunFolder:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> RunFolder:
-        """Return the folder that a configuration names, or its own below ``paths.output``.
-
-        With ``force`` an existing folder is left alone and a number is added to the name.
-        """
+        """Return the folder that a configuration names, or its own below ``paths.output``."""
         if config["run_dir"] is not None:
-            path = Path(config["run_dir"]).expanduser()
-        else:
-            name = f"{config['protocol']['name']}-{config_hash(config)}"
-            model = config["model"]["name"]
-            path = Path(config["paths"]["output"]) / config["data"]["name"] / model / name
-        if config["force"]:
-            fresh, number = path, 1
-            while fresh.exists():
-                number += 1
-                fresh = path.with_name(f"{path.name}-{number}")
-            path = fresh
-        return cls(path, config)
+            return cls(Path(config["run_dir"]).expanduser(), config)
+        name = f"{config['protocol']['name']}-{config_hash(config)}"
+        output = Path(config["paths"]["output"]).expanduser()
+        return cls(output / config["data"]["name"] / config["model"]["name"] / name, config)
 
     @contextmanager
     def locked(self) -> Iterator[RunFolder]:
         """Hold the folder against other processes.
 
+        With ``force`` a folder that is there is renamed to ``NAME.old-N`` and a fresh one takes its
+        name, so that the plain request reads the newest results.
+
         Raises:
-            RunFolderError: if another process holds it (named by its pid) or it is not writable.
+            RunFolderError: if another process holds it (named by its pid), it is damaged, or it
+                cannot be written, at first or while it is held.
             RequestError: if the folder belongs to another configuration.
         """
         holder = self.path / "holder.json"
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self.path / ".lock")
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise RunFolderError(
-                f"{self.path} is in use by process {_pid(holder)}. Wait for it, stop it, or give "
-                "run_dir=<another folder>."
-            ) from None
-        except OSError as error:
-            raise RunFolderError(
-                f"{self.path} cannot be written ({error.strerror}). Give paths.output=<a folder of "
-                "yours> or run_dir=<folder>."
-            ) from None
-        try:
-            write_json(holder, {"pid": os.getpid(), "since": time.strftime("%Y-%m-%dT%H:%M:%S")})
-            self._claim()
-            yield self
-        finally:
-            holder.unlink(missing_ok=True)
-            lock.release()
+        with ExitStack() as stack:
+            try:
+                if self.config.get("force") and (self.path / "config.json").exists():
+                    # Held to the end: who opened the lock before the folder moved waits in vain.
+                    stack.enter_context(self._lock())
+                    self._move_away()
+                self.path.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(self._lock())
+                # Before the lock is released: then it may be another's.
+                stack.callback(holder.unlink, missing_ok=True)
+                now = time.strftime("%Y-%m-%dT%H:%M:%S")
+                write_json(holder, {"pid": os.getpid(), "since": now})
+                self._claim()
+                self._set_damaged_aside()
+                yield self
+            except Timeout:
+                raise RunFolderError(
+                    f"{self.path} is in use by process {_pid(holder)}. Wait for it, stop it, or "
+                    "give run_dir=<another folder>."
+                ) from None
+            except OSError as error:
+                if error.errno not in NO_PLACE:
+                    raise
+                raise RunFolderError(
+                    f"{error.filename or self.path} cannot be written ({error.strerror}). Give "
+                    "paths.output=<a folder of yours> or run_dir=<folder>, or free the place; "
+                    "finished repetitions are kept."
+                ) from error
+
+    def _lock(self) -> FileLock:
+        return FileLock(self.path / ".lock", timeout=0)
+
+    def _move_away(self) -> None:
+        path, number = self.path.absolute(), 1
+        while (old := path.with_name(f"{path.name}.old-{number}")).exists():
+            number += 1
+        path.rename(old)
 
     def _claim(self) -> None:
         """Write the configuration, or check that the folder holds the same one."""
         path = self.path / "config.json"
-        if path.exists():
-            held = json.loads(path.read_text())
-            started = self.finished() or list((self.path / "unfinished").glob("*.ckpt"))
-            if not started:
+        started = self._records() or list((self.path / "unfinished").glob("*.ckpt"))
+        if not (path.exists() and started):
+            if path.exists():
                 # A request that failed before its first result does not keep the folder.
                 (self.path / "splits.json").unlink(missing_ok=True)
-                write_json(path, self.config)
-                return
-            if config_hash(held) != config_hash(self.config):
-                keys = ", ".join(differing_keys(held, self.config))
-                raise RequestError(
-                    [
-                        f"{self.path} holds another experiment; it differs in {keys}. Give another "
-                        "run_dir, or leave it out."
-                    ]
-                )
-            # Results are the folder's: a second request may differ in what does not matter.
-            self.config = held
-        else:
+            self.config = {**self.config, "force": False}
             write_json(path, self.config)
+            return
+        held = _read_mapping(path)
+        if held is None or not self.config.keys() <= held.keys():
+            raise RunFolderError(
+                f"{path} is damaged: what the results beside it belong to is not known. Type "
+                "force=true to train in a fresh folder; this one is kept under another name."
+            )
+        if config_hash(held) != config_hash(self.config):
+            keys = ", ".join(differing_keys(held, self.config))
+            raise RequestError(
+                [
+                    f"{self.path} holds another experiment; it differs in {keys}. Give another "
+                    "run_dir, or leave it out."
+                ]
+            )
+        # Results are the folder's: a second request may differ in what does not matter.
+        self.config = held
+
+    def _records(self) -> dict[Path, dict[str, Any] | None]:
+        """Content of each file of a repetition; None for a damaged one."""
+        paths = sorted((self.path / "repetitions").glob("[0-9]*.json"))
+        return {path: _read_repetition(path) for path in paths}
+
+    def _set_damaged_aside(self) -> None:
+        damaged = [path for path, record in self._records().items() if record is None]
+        for path in damaged:
+            set_aside(path)
+        if damaged:
+            names = ", ".join(str(path) for path in damaged)
+            warnings.warn(
+                f"Damaged and set aside as *.damaged, to be trained again: {names}", stacklevel=4
+            )
 
     def repetition_path(self, index: int) -> Path:
         """File of a repetition's record."""
         return self.path / "repetitions" / f"{index:02d}.json"
 
     def finished(self) -> dict[int, dict[str, Any]]:
-        """Records of the finished repetitions, by index."""
-        paths = sorted((self.path / "repetitions").glob("[0-9]*.json"))
-        return {int(p.stem): json.loads(p.read_text()) for p in paths}
+        """Records of the finished repetitions, by index; damaged ones do not count."""
+        return {int(path.stem): r for path, r in self._records().items() if r is not None}
 
     def save_repetition(self, index: int, record: Mapping[str, Any]) -> None:
         """Write a finished repetition, once."""
@@ -170,7 +218,19 @@ class RunFolder:
 
 
 def _pid(holder: Path) -> str:
+    return str((_read_mapping(holder) or {}).get("pid", "unknown"))
+
+
+def _read_repetition(path: Path) -> dict[str, Any] | None:
+    record = _read_mapping(path)
+    whole = record is not None and {*PER_REPETITION, *SHARED, "curves"} <= record.keys()
+    return record if whole else None
+
+
+def _read_mapping(path: Path) -> dict[str, Any] | None:
+    """Read a JSON mapping; None if the file holds none. Only the absence of rights is an error."""
     try:
-        return str(json.loads(holder.read_text())["pid"])
-    except (OSError, ValueError, KeyError):
-        return "unknown"
+        content = json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None

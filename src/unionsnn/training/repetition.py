@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import warnings
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,6 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback, EarlyStopping
-from pytorch_lightning.loggers import CSVLogger
 from torch import nn
 
 from unionsnn.data.arrays import atomic_write
@@ -34,7 +34,7 @@ from unionsnn.training.callbacks import (
     progress_callbacks,
 )
 from unionsnn.training.protocols import Protocol
-from unionsnn.training.records import environment
+from unionsnn.training.records import environment, set_aside
 from unionsnn.training.schema import metric_mode
 from unionsnn.training.tasks import Task
 
@@ -57,19 +57,21 @@ def train_repetition(
     data.split = split
     data.apply_control(config["coefficient"]["control"], np.random.default_rng(control_seed))
     data.generator = torch.Generator().manual_seed(int(order_seed))
+    unfinished = folder / "unfinished" / f"{index:02d}.ckpt"
+    set_aside_if_damaged(unfinished)
     with torch.random.fork_rng(devices=[]), quiet_lightning():
         torch.manual_seed(int(model_seed))
         task = build_task(config, data)
         fit_gates(task.model, data)
-        curves = Curves()
+        csv = folder / "logs" / f"{index:02d}" / "metrics.csv"
+        curves = Curves(csv if config["logger"]["name"] == "csv" else None)
         best = BestWeights(protocol.select_on) if protocol.select_on else None
-        unfinished = folder / "unfinished" / f"{index:02d}.ckpt"
         resume = ResumePoint(unfinished, data.generator)
         callbacks = [StopOnNonFinite(), curves, *([best] if best else [])]
         if protocol.stop_on is not None:
             mode = metric_mode(protocol.stop_on)
             callbacks.append(EarlyStopping(protocol.stop_on, mode=mode, patience=protocol.patience))
-        trainer = make_trainer(config, index, folder, [*callbacks, resume])
+        trainer = make_trainer(config, index, [*callbacks, resume])
         data.device = trainer.strategy.root_device
         validation: Any = data.val_dataloader()
         if protocol.keeps_test_curve:
@@ -82,8 +84,9 @@ def train_repetition(
                 ckpt_path=unfinished if unfinished.exists() else None,
             )
         except SystemExit as error:
-            # Lightning turns Ctrl-C into exit(1); the command has a status of its own for it.
-            if trainer.interrupted:
+            # Lightning turns Ctrl-C into exit(1); the command has a status of its own for it, and
+            # another one for SIGTERM.
+            if isinstance(error.__context__, KeyboardInterrupt):
                 raise KeyboardInterrupt from error
             raise
         metrics = evaluate(trainer, task, data) if best else dict(curves.history[-1])
@@ -116,13 +119,12 @@ def evaluate(trainer: pl.Trainer, task: Task, data: GraphDataModule) -> dict[str
 
 
 def make_trainer(
-    config: Mapping[str, Any], index: int, folder: Path, callbacks: Sequence[Callback]
+    config: Mapping[str, Any], index: int, callbacks: Sequence[Callback]
 ) -> pl.Trainer:
     """Make Lightning's trainer for one repetition."""
     section = config["trainer"]
     label = f"{config['data']['name']} {config['model']['name']} repetition {index}"
     progress = progress_callbacks(section["progress"], label)
-    csv = CSVLogger(folder / "logs", name="", version=f"{index:02d}")
     return pl.Trainer(
         accelerator=section["accelerator"],
         devices=section["devices"],
@@ -130,11 +132,31 @@ def make_trainer(
         max_epochs=section["max_epochs"],
         callbacks=[*callbacks, *progress],
         enable_progress_bar=bool(progress),
-        logger=csv if config["logger"]["name"] == "csv" else False,
+        logger=False,
         enable_checkpointing=False,
         enable_model_summary=False,
         num_sanity_val_steps=0,
         log_every_n_steps=1,
+    )
+
+
+def set_aside_if_damaged(path: Path) -> None:
+    """Rename the checkpoint of an unfinished repetition that cannot be read, with a warning."""
+    if not path.exists():
+        return
+    try:
+        with zipfile.ZipFile(path) as archive:
+            # torch reads without a look at the checksums.
+            fault = archive.testzip()
+        if fault is None:
+            torch.load(path, weights_only=True, map_location="cpu")["callbacks"]
+            return
+    except Exception as error:  # Damage can surface anywhere between zip and pickle.
+        fault = f"{type(error).__name__}: {error}"
+    aside = set_aside(path)
+    warnings.warn(
+        f"{path} is damaged ({fault}) and set aside as {aside.name}; its repetition starts anew.",
+        stacklevel=2,
     )
 
 

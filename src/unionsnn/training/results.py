@@ -10,21 +10,7 @@ from typing import Any
 from unionsnn.data.splits import load_splits, split_hash
 from unionsnn.training.config import config_hash
 from unionsnn.training.protocols import make_protocol
-from unionsnn.training.records import RunFolder, environment
-
-# What a repetition contributes as it is; what must be equal in all is said once.
-_PER_REPETITION = (
-    "index",
-    "seed",
-    "split_hash",
-    "sizes",
-    "metrics",
-    "best_epoch",
-    "epochs",
-    "device",
-    "seconds",
-)
-_SHARED = ("dataset", "coefficient", "parameters", "hidden_channels", "versions", "git_revision")
+from unionsnn.training.records import PER_REPETITION, SHARED, RunFolder, environment
 
 
 def merge(folder: RunFolder) -> dict[str, Any]:
@@ -38,6 +24,7 @@ def merge(folder: RunFolder) -> dict[str, Any]:
     finished = folder.finished()
     chosen = [finished[i] for i in range(protocol.num_repetitions) if i in finished]
     missing = [i for i in range(protocol.num_repetitions) if i not in finished]
+    only = sorted(finished) if missing else None
     splits = folder.path / "splits.json"
     return {
         "format": 1,
@@ -60,9 +47,10 @@ def merge(folder: RunFolder) -> dict[str, Any]:
         },
         "result": protocol.summarize(chosen).to_dict() if chosen else None,
         "seconds": round(sum(r["seconds"] for r in chosen), 3),
-        **{key: _shared(chosen, key) for key in _SHARED},
-        "repetitions": [{key: r[key] for key in _PER_REPETITION} for r in chosen],
-        "config": dict(config),
+        **{key: _shared(chosen, key) for key in SHARED},
+        "repetitions": [{key: r[key] for key in PER_REPETITION} for r in chosen],
+        # What is merged, not what the folder's first request asked for.
+        "config": {**config, "protocol": {**config["protocol"], "only": only}},
         "config_hash": config_hash(config),
     }
 

@@ -160,6 +160,7 @@ class ProtocolSchema(_Section):
     folds: Annotated[int, Field(ge=3)] | None = None
     seeds: PositiveInt | None = None
     split_folder: str | None = None
+    train_size: PositiveInt | None = None
     only: list[Annotated[int, Field(ge=0)]] | None
     workers: PositiveInt
 
@@ -248,6 +249,16 @@ class ConfigSchema(_Section):
                 f"coefficient.control is {self.coefficient.control!r}, but the plain model "
                 f"{self.model.name} reads no coefficient: choose a gate, such as gate=default, or "
                 "leave the control out."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _union_has_a_gate(self) -> Self:
+        if self.model.name.startswith("union_") and self.gate.preset is None:
+            plain = self.model.name.removeprefix("union_")
+            raise ValueError(
+                f"model.name is {self.model.name!r}, but gate=none leaves out what the name "
+                f"promises; type model={plain} for the plain model."
             )
         return self
 

@@ -1,0 +1,94 @@
+"""From a configuration to classes: what may be named, and what their arguments are."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from unionsnn.data.cycles import VARIANTS
+from unionsnn.data.datamodules import GraphDataModule
+from unionsnn.training.build import build_data, build_model, locate
+from unionsnn.training.config import RequestError, compose_config
+from unionsnn.training.data_arguments import ARGUMENTS, CyclesArguments
+from unionsnn.training.records import RunFolder
+
+Maker = Callable[..., dict[str, Any]]
+
+
+def parameters(kind: type) -> set[str]:
+    """Names of the keyword arguments of a class and its bases, without those that all have."""
+    common = set(inspect.signature(GraphDataModule.__init__).parameters)
+    found: set[str] = set()
+    for base in kind.__mro__:
+        if "__init__" in vars(base) and issubclass(base, GraphDataModule):
+            found |= set(inspect.signature(base.__init__).parameters)
+    return found - common - {"common"}
+
+
+@pytest.mark.parametrize("target", ARGUMENTS)
+def test_checked_arguments_are_those_of_the_class(target: str) -> None:
+    kind = locate(target, GraphDataModule, "data._target_")
+    assert set(ARGUMENTS[target].model_fields) == parameters(kind)
+
+
+def test_checked_variants_are_those_of_the_generator() -> None:
+    allowed = CyclesArguments.model_fields["variant"].annotation
+    assert set(allowed.__args__) == set(VARIANTS)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("os.system", r"it must be a subclass of .*GraphDataModule"),
+        ("torch.nn.Linear", r"it must be a subclass of .*GraphDataModule"),
+        ("my_package.Mine", r"cannot be imported .*type PYTHONPATH=\."),
+        ("unionsnn.data.datamodules.Absent", r"cannot be imported .*Absent"),
+        ("nodots", r"cannot be imported"),
+    ],
+)
+def test_a_target_that_is_not_of_its_kind_is_refused(
+    tiny: Maker, target: str, message: str
+) -> None:
+    with pytest.raises(RequestError, match=r"data\._target_ is .*" + message):
+        build_data(tiny(f"data._target_={target}"))
+
+
+def test_a_model_s_target_is_a_module(tiny: Maker) -> None:
+    config = tiny("model._target_=os.system")
+    with pytest.raises(RequestError, match=r"model\._target_ is 'os\.system'.*nn.*Module"):
+        build_model(config, 3, 2)
+
+
+def test_a_module_that_fails_on_import_is_refused(
+    tiny: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_module.py").write_text("1 / 0")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(RequestError, match="ZeroDivisionError"):
+        build_data(tiny("data._target_=broken_module.Mine"))
+
+
+def test_a_data_class_that_refuses_its_arguments_is_a_wrong_request(
+    tiny: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_module.py").write_text(
+        "from unionsnn.data.datamodules import CyclesDataModule\n"
+        "class Mine(CyclesDataModule):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(RequestError, match="foo"):
+        build_data(tiny("data._target_=own_module.Mine", "+data.foo=1"))
+
+
+def test_a_tilde_is_the_user_s_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    overrides = ['paths.output="~/runs"', 'paths.data="~/data"']
+    config = compose_config(overrides)
+    assert RunFolder.of(config).path.is_relative_to(tmp_path / "runs")
+    assert build_data(config).root == tmp_path / "data"
+    monkeypatch.setenv("UNIONSNN_DATA", "~/there")
+    assert build_data(compose_config([])).root == tmp_path / "there"
