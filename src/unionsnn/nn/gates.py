@@ -59,6 +59,13 @@ def _choice(what: str, given: str, allowed: Iterable[str]) -> str:
     return given
 
 
+def shares(a: Tensor, node: Tensor, num_nodes: int) -> Tensor:
+    """Divide the coefficient of each edge by its sum over the edges of `node`, [num_edges]."""
+    total = scatter(a, node, dim=0, dim_size=num_nodes, reduce="sum")
+    # A self loop's row is 0, and so is the total of a node that has nothing else.
+    return a / total[node].clamp(min=torch.finfo(total.dtype).tiny)
+
+
 class StructuralGate(nn.Module):
     r"""Trans: weights of messages from structural coefficients.
 
@@ -308,10 +315,7 @@ class StructuralGate(nn.Module):
 
     def _normalized(self, coefficient: Tensor, node: Tensor, num_nodes: int, radius: int) -> Tensor:
         """Coefficient divided by its sum over the edges of `node`, plus the offset, [num_edges]."""
-        a = self._column(coefficient, "a", radius)
-        total = scatter(a, node, dim=0, dim_size=num_nodes, reduce="sum")
-        # A self loop's row is 0, and so is the total of a node that has nothing else.
-        return a / total[node].clamp(min=torch.finfo(total.dtype).tiny) + self.offset
+        return shares(self._column(coefficient, "a", radius), node, num_nodes) + self.offset
 
     def _column(self, coefficient: Tensor, quantity: str, radius: int) -> Tensor:
         return coefficient[:, self.columns.index(f"{quantity}_r{radius}")]

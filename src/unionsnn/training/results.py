@@ -24,7 +24,15 @@ _PER_REPETITION = (
     "device",
     "seconds",
 )
-_SHARED = ("dataset", "coefficient", "parameters", "hidden_channels", "versions", "git_revision")
+_SHARED = (
+    "dataset",
+    "coefficient",
+    "layer_coefficient",
+    "parameters",
+    "hidden_channels",
+    "versions",
+    "git_revision",
+)
 
 
 def merge(folder: RunFolder) -> dict[str, Any]:
