@@ -19,12 +19,17 @@ from unionsnn.training.config import compose_config, config_folder
 NAMES = sorted(path.stem for path in (Path(config_folder()) / "model").glob("*.yaml"))
 GATES = ("none", "paper", "authors-code", "default")
 
+
+def has_plain(name: str) -> bool:
+    return not name.startswith("union")
+
+
 # The union variants differ from the plain model by the gate alone; UnionSNN needs one.
 CASES = [
     pytest.param(name, gate, id=f"{name}-{gate}")
     for name in NAMES
     for gate in GATES
-    if not (name.startswith("union") and gate == "none")
+    if has_plain(name) or gate != "none"
 ]
 every_network = pytest.mark.parametrize(("name", "gate"), CASES)
 
@@ -53,6 +58,12 @@ def build(
     return fit(network)
 
 
+def width_step(name: str) -> int:
+    """What divides every width of a network: its heads share the width."""
+    step: int = composed(name, "default")["model"].get("heads", 1)
+    return step
+
+
 def fit(network: nn.Module) -> nn.Module:
     """Fit the gates' statistics to the same training graphs each time."""
     columns = ("a_r1", "a_tree_r1", "nodes_r1", "edges_r1")
@@ -68,6 +79,11 @@ def training_rows() -> Tensor:
     return torch.cat([data.edge_coefficient for data in graphs])
 
 
+def layer_coefficient(data: Data) -> Tensor:
+    """Own coefficient of GraphSNN and CurvGN: any positive number for each edge."""
+    return data.get("layer_coefficient", data.edge_coefficient[:, :1])
+
+
 def apply(network: nn.Module, data: Data) -> Tensor:
     """Output for a batch, or for one graph."""
     if not isinstance(data, Batch):
@@ -76,6 +92,7 @@ def apply(network: nn.Module, data: Data) -> Tensor:
         data.x,
         data.edge_index,
         edge_coefficient=data.edge_coefficient,
+        layer_coefficient=layer_coefficient(data),
         batch=data.batch,
         num_graphs=data.num_graphs,
     )

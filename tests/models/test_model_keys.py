@@ -14,7 +14,7 @@ from unionsnn.training.build import build_model
 
 # Another value for each key; a key that is not here fails the test.
 CHANGES: dict[str, Any] = {
-    "hidden_channels": 9,
+    "hidden_channels": 16,
     "num_layers": 2,
     "parameter_budget": 3000,
     "dropout": 0.5,
@@ -24,9 +24,12 @@ CHANGES: dict[str, Any] = {
     "train_eps": False,
     "gate_on": "message",
     "input_linear": True,
+    "aggregation": "max",
+    "normalize": True,
+    "heads": 2,
 }
-# What the model is, not how it is made.
-IDENTITY = ("_target_", "name")
+# What the model is, not how it is made; and what the data are to carry for it.
+IDENTITY = ("_target_", "name", "coefficient")
 
 
 def keys() -> list[Any]:
@@ -75,7 +78,7 @@ def test_every_choice_gives_another_function(key: str, values: list[Any]) -> Non
             assert not torch.allclose(one, other)
 
 
-@pytest.mark.parametrize("plain", ["gcn", "gin"])
+@pytest.mark.parametrize("plain", [n.removeprefix("union_") for n in NAMES if "union_" in n])
 def test_a_union_model_is_the_plain_one_and_a_gate(plain: str) -> None:
     union = build_model(composed(f"union_{plain}", "default"), 3, 2).state_dict()
     gated = build_model(composed(plain, "default"), 3, 2).state_dict()

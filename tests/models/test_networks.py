@@ -6,7 +6,17 @@ import copy
 
 import pytest
 import torch
-from networks import CASES, NAMES, apply, build, composed, every_network, train_statistics
+from networks import (
+    CASES,
+    NAMES,
+    apply,
+    build,
+    composed,
+    every_network,
+    layer_coefficient,
+    train_statistics,
+    width_step,
+)
 from torch import nn
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GINConv
@@ -138,6 +148,7 @@ def test_the_coefficient_matters_to_gated_networks_only(name: str, gate: str) ->
     data = many()
     network = train_statistics(build(name, gate), data)
     other = data.clone()
+    other.layer_coefficient = layer_coefficient(data)
     generator = torch.Generator().manual_seed(1)
     other.edge_coefficient = data.edge_coefficient * (
         0.5 + torch.rand(data.edge_coefficient.shape, generator=generator)
@@ -148,10 +159,35 @@ def test_the_coefficient_matters_to_gated_networks_only(name: str, gate: str) ->
 
 
 @every_network
+def test_the_layers_own_coefficient_matters_where_there_is_one(name: str, gate: str) -> None:
+    data = many()
+    network = train_statistics(build(name, gate), data)
+    other = data.clone()
+    generator = torch.Generator().manual_seed(1)
+    other.layer_coefficient = torch.rand(data.num_edges, 1, generator=generator)
+    same = torch.equal(apply(network, data), apply(network, other))
+    assert same == ("coefficient" not in composed(name, gate)["model"])
+
+
+@pytest.mark.parametrize("name", ["graphsnn", "curvgn"])
+def test_a_layer_without_its_coefficient_is_refused(name: str) -> None:
+    data = many()
+    network = build(name, "none")
+    for given in (None, data.edge_coefficient):
+        with pytest.raises(ValueError, match=r"needs layer_coefficient of the shape \[\d+, 1\]"):
+            network(data.x, data.edge_index, layer_coefficient=given)
+
+
+@every_network
 def test_one_graph_needs_no_batch(name: str, gate: str) -> None:
     data = graph(cycle(5), 5, channels=3)
     network = train_statistics(build(name, gate), many())
-    alone = network(data.x, data.edge_index, edge_coefficient=data.edge_coefficient)
+    alone = network(
+        data.x,
+        data.edge_index,
+        edge_coefficient=data.edge_coefficient,
+        layer_coefficient=layer_coefficient(data),
+    )
     assert torch.equal(alone, apply(network, data))
 
 
@@ -209,7 +245,8 @@ def test_the_widest_network_under_a_budget(name: str, gate: str) -> None:
             build_model(composed(name, gate, hidden_channels=hidden_channels), 3, 4)
         )
 
-    assert count_parameters(network) == size(width) <= budget < size(width + 1)
+    assert width % width_step(name) == 0
+    assert count_parameters(network) == size(width) <= budget < size(width + width_step(name))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -222,7 +259,8 @@ def test_the_budget_with_another_gate_place(name: str) -> None:
 
 @every_network
 def test_a_budget_that_is_too_small_is_refused(name: str, gate: str) -> None:
-    smallest = count_parameters(build_model(composed(name, gate, hidden_channels=1), 3, 4))
+    step = width_step(name)
+    smallest = count_parameters(build_model(composed(name, gate, hidden_channels=step), 3, 4))
     message = (
         f"model.parameter_budget is {smallest - 1}; the smallest model has {smallest} parameters"
     )
@@ -255,6 +293,17 @@ def test_a_choice_that_is_not_allowed_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         GCN(in_channels=3, out_channels=2, **arguments)  # type: ignore[arg-type]
+
+
+def test_heads_that_do_not_divide_the_width_are_refused() -> None:
+    message = "hidden_channels is 12 and heads is 8; the width must be a multiple"
+    with pytest.raises(RequestError, match=message):
+        build("gat", "none", hidden_channels=12)
+
+
+def test_an_unknown_aggregation_is_refused() -> None:
+    with pytest.raises(RequestError, match="aggregation is 'median'; allowed are mean, max"):
+        build("sage", "none", aggregation="median")
 
 
 def test_unionsnn_without_a_gate_is_refused() -> None:

@@ -57,7 +57,9 @@ class GraphDataModule(LightningDataModule, ABC):
         features: Node features: ``labels`` (one-hot), ``categorical`` (labels as numbers, for an
             embedding), ``attributes``, ``both``, ``degree`` or ``constant``.
         batch_size: Graphs in a batch.
-        spec: Which coefficients the batches carry; None for none.
+        spec: Which coefficients the batches carry for gates; None for none.
+        layer_spec: Which coefficient they carry for layers that read one of their own; None for
+            none.
         threads: Threads for computing coefficients; None for all cores.
         progress: Called during long work.
     """
@@ -79,6 +81,7 @@ class GraphDataModule(LightningDataModule, ABC):
         features: str = "labels",
         batch_size: int = 32,
         spec: CoefficientSpec | None = None,
+        layer_spec: CoefficientSpec | None = None,
         threads: int | None = None,
         progress: Progress | None = None,
     ) -> None:
@@ -90,6 +93,7 @@ class GraphDataModule(LightningDataModule, ABC):
         self.features = features
         self.batch_size = batch_size
         self.spec = spec
+        self.layer_spec = layer_spec
         self.threads = threads
         self.progress = progress
         self.split: Split | None = None
@@ -143,13 +147,13 @@ class GraphDataModule(LightningDataModule, ABC):
 
     @property
     def graphs(self) -> GraphDataset:
-        """The graphs as a PyG data set, with coefficients if `spec` is given."""
+        """The graphs as a PyG data set, with coefficients if a spec is given."""
         if self._graphs is None:
-            coefficient = None if self.spec is None else self.coefficients(self.spec)
+            specs = {"edge_coefficient": self.spec, "layer_coefficient": self.layer_spec}
             self._graphs = build_dataset(
                 self.arrays,
                 self.features,
-                coefficient,
+                {name: self.coefficients(spec) for name, spec in specs.items() if spec},
                 normalize_features=self.normalize_features,
             )
         return self._graphs

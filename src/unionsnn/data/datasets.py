@@ -36,7 +36,7 @@ def disjoint_union(arrays: GraphArrays) -> NDArray[np.int64]:
 def build_dataset(
     arrays: GraphArrays,
     features: str,
-    coefficient: NDArray[np.float64] | None = None,
+    coefficients: Mapping[str, NDArray[np.float64]] | None = None,
     *,
     normalize_features: bool = False,
 ) -> GraphDataset:
@@ -45,7 +45,7 @@ def build_dataset(
     Args:
         arrays: The graphs.
         features: Node features, a key of `NODE_FEATURES`.
-        coefficient: One row per edge, [num_edges, C].
+        coefficients: Attributes with one row per edge, [num_edges, C], by name.
         normalize_features: Whether each node's features are divided by their sum.
 
     Raises:
@@ -64,9 +64,9 @@ def build_dataset(
     )
     targets = one_each if arrays.level == "graph" else node_slices
     slices = {"x": node_slices, "edge_index": edge_slices, "y": targets}
-    if coefficient is not None:
-        data.edge_coefficient = torch.from_numpy(coefficient).to(torch.get_default_dtype())
-        slices["edge_coefficient"] = edge_slices
+    for name, rows in (coefficients or {}).items():
+        data[name] = torch.from_numpy(rows).to(torch.get_default_dtype())
+        slices[name] = edge_slices
     return GraphDataset(data, slices)
 
 

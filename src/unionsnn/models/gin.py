@@ -21,4 +21,5 @@ class GIN(MPNN):
     """
 
     def __init__(self, *, train_eps: bool = True, **stack: Unpack[StackOptions]) -> None:
-        super().__init__(lambda c: GINConv(two_layer_mlp(c), train_eps=train_eps), **stack)
+        norm = stack.get("norm", "batch")
+        super().__init__(lambda c: GINConv(two_layer_mlp(c, norm), train_eps=train_eps), **stack)

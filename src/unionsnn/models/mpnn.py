@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, Required, TypedDict
+from typing import Any, Literal, Required, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -53,7 +53,7 @@ class MPNN(nn.Module):
         hidden_channels: Width of the network.
         num_layers: Number of message-passing layers.
         dropout: Probability of dropping a channel after each layer.
-        norm: ``batch``, ``layer`` or ``none``.
+        norm: ``batch``, ``layer`` or ``none``, after each layer and inside its MLP.
         residual: Whether each layer's input is added to its output.
         readout: ``sum``, ``mean`` or ``max``; only for graphs.
 
@@ -61,6 +61,7 @@ class MPNN(nn.Module):
         - x: [num_nodes, in_channels], or [num_nodes, len(in_channels)] of whole numbers
         - edge_index: [2, num_edges]
         - edge_coefficient: [num_edges, C], needed with a gate
+        - layer_coefficient: [num_edges, 1], what the layers themselves read, where they read one
         - batch: [num_nodes], the graph of each node; needs num_graphs beside it
         - output: [num_graphs or num_nodes, out_channels]
 
@@ -112,21 +113,22 @@ class MPNN(nn.Module):
         edge_index: Tensor,
         *,
         edge_coefficient: Tensor | None = None,
+        layer_coefficient: Tensor | None = None,
         batch: Tensor | None = None,
         num_graphs: int | None = None,
     ) -> Tensor:
         """Logits or targets, one row per graph (or node)."""
-        if edge_coefficient is None and any(isinstance(c, _GATED) for c in self.convs):
+        gated = isinstance(self.convs[0], _GATED)
+        if gated and edge_coefficient is None:
             raise ValueError(
                 "A gated network needs edge_coefficient; load the data with "
                 "pre_transform=StructuralCoefficients() and pass data.edge_coefficient."
             )
+        arguments = {"edge_coefficient": edge_coefficient} if gated else {}
         h = self.encoder(x)
+        state = self.start(h, edge_index, layer_coefficient)
         for conv, norm in zip(self.convs, self.norms, strict=True):
-            if isinstance(conv, _GATED):
-                new = conv(h, edge_index, edge_coefficient=edge_coefficient)
-            else:
-                new = conv(h, edge_index)
+            new, state = self.step(conv, h, edge_index, state, **arguments)
             new = self.dropout(torch.relu(norm(new)))
             h = h + new if self.residual else new
         if self.level == "graph":
@@ -136,6 +138,48 @@ class MPNN(nn.Module):
                 raise ValueError("batch is given without num_graphs; pass data.num_graphs.")
             h = readout(h, batch, num_graphs, self.readout)
         return self.head(h)
+
+    def start(self, h: Tensor, edge_index: Tensor, layer_coefficient: Tensor | None) -> Any:
+        """What the first layer is given beside nodes and edges; None if nothing."""
+        return None
+
+    def step(
+        self, conv: nn.Module, h: Tensor, edge_index: Tensor, state: Any, **arguments: Any
+    ) -> tuple[Tensor, Any]:
+        """One layer: new node features, and what the next layer is given beside them."""
+        return conv(h, edge_index, **arguments), None
+
+
+class StatefulMPNN(MPNN):
+    """A stack whose layers take something that they return renewed: edge features, a memory."""
+
+    def step(
+        self, conv: nn.Module, h: Tensor, edge_index: Tensor, state: Any, **arguments: Any
+    ) -> tuple[Tensor, Any]:
+        """One layer, with the state that it takes and returns."""
+        h, state = conv(h, edge_index, state, **arguments)
+        return h, state
+
+
+class CoefficientMPNN(MPNN):
+    """A stack whose layers read a coefficient of their own, whether or not there is a gate."""
+
+    def start(self, h: Tensor, edge_index: Tensor, layer_coefficient: Tensor | None) -> Tensor:
+        """The coefficient, [num_edges]; raises ValueError if there is none for each edge."""
+        shape = [edge_index.size(1), 1]
+        if layer_coefficient is None or list(layer_coefficient.shape) != shape:
+            given = None if layer_coefficient is None else list(layer_coefficient.shape)
+            raise ValueError(
+                f"{type(self).__name__} needs layer_coefficient of the shape {shape}, it was given "
+                f"{given}: the coefficient that model.coefficient describes, one row per edge."
+            )
+        return layer_coefficient.squeeze(1)
+
+    def step(
+        self, conv: nn.Module, h: Tensor, edge_index: Tensor, state: Any, **arguments: Any
+    ) -> tuple[Tensor, Any]:
+        """One layer; all read the same coefficient."""
+        return conv(h, edge_index, state, **arguments), state
 
 
 def plugged(conv: MessagePassing, gate: GateFactory | None) -> nn.Module:
@@ -150,11 +194,11 @@ def gates(module: nn.Module) -> list[StructuralGate]:
     return [m for m in module.modules() if isinstance(m, StructuralGate)]
 
 
-def two_layer_mlp(channels: int) -> nn.Sequential:
-    """Linear, batch norm, ReLU, linear: the MLP inside GIN and UnionSNN layers."""
+def two_layer_mlp(channels: int, norm: str = "batch") -> nn.Sequential:
+    """Linear, norm, ReLU, linear: the MLP inside GIN, GraphSNN and UnionSNN layers."""
     return nn.Sequential(
         nn.Linear(channels, channels),
-        make_norm("batch", channels),
+        make_norm(norm, channels),
         nn.ReLU(),
         nn.Linear(channels, channels),
     )

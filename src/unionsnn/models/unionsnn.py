@@ -28,7 +28,10 @@ class UnionSNN(MPNN):
         if gate is None:
             raise ValueError("UnionSNN needs a gate; without one it is GIN: use model=gin.")
 
+        norm = stack.get("norm", "batch")
+
         def conv(channels: int) -> UnionConv:
-            return UnionConv(two_layer_mlp(channels), gate(channels), input_linear=input_linear)
+            mlp = two_layer_mlp(channels, norm)
+            return UnionConv(mlp, gate(channels), input_linear=input_linear)
 
         super().__init__(conv, **stack)

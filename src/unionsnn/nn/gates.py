@@ -59,6 +59,27 @@ def _choice(what: str, given: str, allowed: Iterable[str]) -> str:
     return given
 
 
+def shares(a: Tensor, node: Tensor, num_nodes: int) -> Tensor:
+    """Divide the coefficient of each edge by its sum over the edges of `node`, [num_edges]."""
+    total = scatter(a, node, dim=0, dim_size=num_nodes, reduce="sum")
+    # A self loop's row is 0, and so is the total of a node that has nothing else.
+    return a / total[node].clamp(min=torch.finfo(total.dtype).tiny)
+
+
+def _linear(linear: nn.Linear, rows: Tensor) -> Tensor:
+    """Apply a linear map.
+
+    The gradient of a contiguous factor is taken as rows^T g, that of a transposed one as g^T rows,
+    which takes several times as long on a CPU for rows of a few numbers.
+    """
+    return torch.addmm(linear.bias, rows, linear.weight.t().contiguous())
+
+
+def _any(mask: Tensor) -> bool:
+    """Whether the mask holds anywhere; True where asking would stop a device or a compiler."""
+    return mask.device.type != "cpu" or torch.compiler.is_compiling() or bool(mask.any())
+
+
 class StructuralGate(nn.Module):
     r"""Trans: weights of messages from structural coefficients.
 
@@ -148,7 +169,7 @@ class StructuralGate(nn.Module):
 
         width = len(self.features) * len(self.radius)
         if layers == 1:
-            self.mlp: nn.Module = nn.Linear(width, channels)
+            self.mlp: nn.Linear | nn.Sequential = nn.Linear(width, channels)
         else:
             self.mlp = nn.Sequential(
                 nn.Linear(width, channels),
@@ -268,19 +289,49 @@ class StructuralGate(nn.Module):
             )
         dtype = self.feature_mean.dtype
         features = self._features(coefficient, edge_index, num_nodes).to(dtype)
-        # Under autocast the MLP returns a short type, too coarse for the softmax over many edges.
-        weight = self.mlp((features - self.feature_mean) / self.feature_std).to(dtype)
+        features = (features - self.feature_mean) / self.feature_std
         loops = (edge_index[0] == edge_index[1]).unsqueeze(-1)
-        if self.normalization != "none":
+        if self.normalization == "none":
+            return self._weight(features, loops)
+        # Under autocast the MLP returns a short type, too coarse for the softmax over many edges.
+        weight = self._last(self._hidden(features)).to(dtype)
+        may_have_loops = _any(loops)
+        if may_have_loops:
             # Finite, since a node whose only edge is a loop would give -inf - -inf.
             weight = weight.masked_fill(loops, torch.finfo(dtype).min)
         if self.normalization == "neighborhood":
             weight = softmax(weight, edge_index[1], num_nodes=num_nodes)
-        elif self.normalization == "batch":
+        else:
             weight = torch.softmax(weight, dim=0)
         if self.residual:
             weight = 1 + weight
-        return weight.masked_fill(loops, 1.0)
+        return weight.masked_fill(loops, 1.0) if may_have_loops else weight
+
+    def _weight(self, features: Tensor, loops: Tensor) -> Tensor:
+        """Weights without a softmax, [num_edges, channels].
+
+        One matrix product, with the bias, the 1 of the residual and the 1 of self loops as further
+        columns: passes over all edges and channels are what a gate costs.
+        """
+        hidden = self._hidden(features).to(features.dtype)
+        sent = (~loops).to(hidden.dtype)
+        one = torch.ones_like(sent) if self.residual else 1 - sent
+        last = self.mlp if isinstance(self.mlp, nn.Linear) else self.mlp[-1]
+        ones = last.bias.new_ones(1, self.channels)
+        rows = torch.cat([hidden * sent, sent, one], dim=1)
+        columns = torch.cat([last.weight.t(), last.bias.unsqueeze(0), ones])
+        # A short type would round 1 + w to three digits.
+        with torch.autocast(rows.device.type, enabled=False):
+            return rows @ columns
+
+    def _hidden(self, features: Tensor) -> Tensor:
+        """What the last linear map is given, [num_edges, F] or [num_edges, channels]."""
+        if isinstance(self.mlp, nn.Linear):
+            return features
+        return self.mlp[1](_linear(self.mlp[0], features))
+
+    def _last(self, hidden: Tensor) -> Tensor:
+        return _linear(self.mlp if isinstance(self.mlp, nn.Linear) else self.mlp[-1], hidden)
 
     def _features(self, coefficient: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
         """All features before standardisation, radius-major, [num_edges, F]."""
@@ -308,10 +359,7 @@ class StructuralGate(nn.Module):
 
     def _normalized(self, coefficient: Tensor, node: Tensor, num_nodes: int, radius: int) -> Tensor:
         """Coefficient divided by its sum over the edges of `node`, plus the offset, [num_edges]."""
-        a = self._column(coefficient, "a", radius)
-        total = scatter(a, node, dim=0, dim_size=num_nodes, reduce="sum")
-        # A self loop's row is 0, and so is the total of a node that has nothing else.
-        return a / total[node].clamp(min=torch.finfo(total.dtype).tiny) + self.offset
+        return shares(self._column(coefficient, "a", radius), node, num_nodes) + self.offset
 
     def _column(self, coefficient: Tensor, quantity: str, radius: int) -> Tensor:
         return coefficient[:, self.columns.index(f"{quantity}_r{radius}")]

@@ -280,7 +280,7 @@ def coefficient_rows(data: Any, gate: StructuralGate) -> Tensor:
 
 
 def message_width(conv: MessagePassing) -> int:
-    """Width of a layer's message, found by a trial run on a graph of two nodes.
+    """Width of a layer's message: what it declares, or found by a trial run on two nodes.
 
     The trial runs a copy, on the CPU: the layer, its device (meta too) and the random state stay
     as they are.
@@ -289,6 +289,9 @@ def message_width(conv: MessagePassing) -> int:
         ValueError: if the layer needs more than node features and edges, or its input width is
             unknown.
     """
+    declared = getattr(conv, "message_channels", None)
+    if declared is not None:
+        return int(declared)
     widths: list[int] = []
 
     def look(trial: MessagePassing, inputs: tuple[Any, ...], message: Tensor) -> None:

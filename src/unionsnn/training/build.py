@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -23,7 +23,7 @@ Kind = TypeVar("Kind")
 
 # Keys that say what a section is, not how its class is made.
 _DATA_NOTES = ("_target_", "task", "metric")
-_MODEL_NOTES = ("_target_", "name", "parameter_budget")
+_MODEL_NOTES = ("_target_", "name", "parameter_budget", "coefficient")
 
 
 def locate(target: str, base: type[Kind], key: str) -> type[Kind]:
@@ -55,7 +55,7 @@ def locate(target: str, base: type[Kind], key: str) -> type[Kind]:
 
 
 def build_data(config: Config, progress: Progress | None = None) -> GraphDataModule:
-    """Make the data module, with the coefficients that the gate reads; reads nothing yet.
+    """Make the data module, with the coefficients that gate and layers read; reads nothing yet.
 
     Raises:
         RequestError: if the class cannot be had or refuses its arguments.
@@ -68,6 +68,7 @@ def build_data(config: Config, progress: Progress | None = None) -> GraphDataMod
             **arguments,
             root=data_root(config["paths"]["data"]),
             spec=coefficient_spec(config),
+            layer_spec=layer_spec(config),
             progress=progress,
         )
     except (TypeError, ValueError) as error:
@@ -92,9 +93,18 @@ def coefficient_spec(config: Config) -> CoefficientSpec | None:
     make_gate = gate_factory(config)
     if make_gate is None:
         return None
-    section = config["coefficient"]
+    return _spec(config["coefficient"], make_gate(1).required_columns)
+
+
+def layer_spec(config: Config) -> CoefficientSpec | None:
+    """Return the coefficient that the model's own layers read; None where they read none."""
+    section = config["model"].get("coefficient")
+    return None if section is None else _spec(section, [f"a_r{r}" for r in section["radius"]])
+
+
+def _spec(section: Config, columns: Sequence[str]) -> CoefficientSpec:
     return CoefficientSpec.from_columns(
-        make_gate(1).required_columns,
+        columns,
         substructure=section["substructure"],
         descriptor=section["descriptor"],
         encoding=section["encoding"],
@@ -121,8 +131,11 @@ def build_model(config: Config, num_features: int | Sequence[int], num_outputs: 
     )
     budget = section.get("parameter_budget")
     if budget is not None:
+        # Heads share the width among them.
         arguments["hidden_channels"] = widest(
-            lambda width: make(**{**arguments, "hidden_channels": width}), budget
+            lambda width: make(**{**arguments, "hidden_channels": width}),
+            budget,
+            step=arguments.get("heads", 1),
         )
     try:
         model: nn.Module = make(**arguments)
@@ -135,16 +148,16 @@ def build_model(config: Config, num_features: int | Sequence[int], num_outputs: 
     return model
 
 
-def widest(make: Any, budget: int) -> int:
-    """Largest hidden width whose network has at most `budget` parameters.
+def widest(make: Callable[[int], nn.Module], budget: int, *, step: int = 1) -> int:
+    """Largest hidden width, a multiple of `step`, whose network has at most `budget` parameters.
 
     Raises:
-        RequestError: if even a width of 1 is over the budget.
+        RequestError: if even the smallest width is over the budget.
     """
 
-    def size(width: int) -> int:
+    def size(steps: int) -> int:
         with torch.device("meta"):
-            return count_parameters(make(width))
+            return count_parameters(make(steps * step))
 
     if size(1) > budget:
         raise RequestError(
@@ -156,7 +169,7 @@ def widest(make: Any, budget: int) -> int:
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if size(middle) <= budget else (low, middle)
-    return low
+    return low * step
 
 
 def count_parameters(model: nn.Module) -> int:

@@ -20,8 +20,8 @@ def precompute(config: Mapping[str, Any], progress: Progress | None = None) -> d
     """Compute the coefficients that a configuration asks for, or find them in the cache.
 
     Args:
-        config: A checked configuration; for the plain model, which reads none, the columns of the
-            default are taken.
+        config: A checked configuration. Without a gate it is the coefficient of the model's own
+            layers; where they read none, the columns of the default are taken.
         progress: Called during long work.
 
     Returns:
@@ -31,7 +31,7 @@ def precompute(config: Mapping[str, Any], progress: Progress | None = None) -> d
         DataError: The data set cannot be had or is not what it should be.
     """
     data = build_data(config, progress)
-    spec = data.spec or default_spec(config)
+    spec = data.spec or data.layer_spec or default_spec(config)
     edges, nodes = disjoint_union(data.arrays), data.arrays.num_nodes
     path = data.coefficient_cache.path(edges, nodes, spec)
     there = _is_intact(path)

@@ -36,7 +36,15 @@ PER_REPETITION = (
     "device",
     "seconds",
 )
-SHARED = ("dataset", "coefficient", "parameters", "hidden_channels", "versions", "git_revision")
+SHARED = (
+    "dataset",
+    "coefficient",
+    "layer_coefficient",
+    "parameters",
+    "hidden_channels",
+    "versions",
+    "git_revision",
+)
 
 
 class RunFolderError(RuntimeError):

@@ -103,6 +103,7 @@ def train_repetition(
         "curves": curves.history,
         "dataset": data.dataset_id,
         "coefficient": None if data.spec is None else data.spec.to_dict(),
+        "layer_coefficient": None if data.layer_spec is None else data.layer_spec.to_dict(),
         "parameters": count_parameters(task.model),
         "hidden_channels": task.model.hidden_channels,
         "device": device_name(trainer),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -83,6 +83,75 @@ class DataSchema(_OpenSection):
         return self
 
 
+class _CoefficientChoices(_Section):
+    """What `CoefficientSpec` is made of, and says what it may be."""
+
+    substructure: str
+    descriptor: str
+    encoding: str | None
+    radius: Any
+    alpha: float
+    # None until the task is known.
+    exponent: float | None = None
+
+    section: ClassVar[str] = "coefficient"
+
+    @model_validator(mode="after")
+    def _choices(self) -> Self:
+        spec = self.spec()
+        self.encoding = spec.encoding
+        self.radius = list(spec.radius)
+        return self
+
+    def spec(self) -> CoefficientSpec:
+        """Return the choices as a spec; raises ValueError with every fault, named by its key."""
+        # Compiled code stands behind these imports: they come when there is something to check.
+        from unionsnn.structure import CoefficientSpec
+        from unionsnn.structure.space import DEFAULT_EXPONENT
+
+        try:
+            return CoefficientSpec(
+                self.substructure,
+                self.descriptor,
+                self.encoding,
+                self.radius,
+                alpha=self.alpha,
+                exponent=DEFAULT_EXPONENT if self.exponent is None else self.exponent,
+            )
+        except ValueError as error:
+            faults = str(error).splitlines()
+            raise ValueError("\n".join(f"{self.section}.{fault}" for fault in faults)) from None
+
+    def settle_exponent(self, task: str) -> None:
+        """Set an exponent that was left open: 2 for graph tasks, 1 for node tasks (equation 8)."""
+        from unionsnn.structure.space import DEFAULT_EXPONENT, uses_exponent
+
+        if self.exponent is None:
+            node_count = task.startswith("node") and uses_exponent(self.descriptor)
+            self.exponent = 1.0 if node_count else DEFAULT_EXPONENT
+
+
+class CoefficientSchema(_CoefficientChoices):
+    """Keys of the structural coefficient."""
+
+    control: Literal["none", "constant", "random", "shuffled", "shuffled_within"] = "none"
+
+
+class LayerCoefficientSchema(_CoefficientChoices):
+    """Coefficient that a model's own layers read: one number for each edge."""
+
+    section: ClassVar[str] = "model.coefficient"
+
+    @model_validator(mode="after")
+    def _one_radius(self) -> Self:
+        if len(self.radius) > 1:
+            raise ValueError(
+                f"model.coefficient.radius is {self.radius}; the layers read one number for each "
+                "edge, so give one radius."
+            )
+        return self
+
+
 class ModelSchema(_OpenSection):
     """Keys of every model."""
 
@@ -91,8 +160,9 @@ class ModelSchema(_OpenSection):
     num_layers: PositiveInt
     dropout: Probability
     parameter_budget: PositiveInt | None = None
-    norm: Literal["batch", "layer", "none"] = "batch"
+    norm: Literal["auto", "batch", "layer", "none"] = "batch"
     readout: Literal["sum", "mean", "max"] = "sum"
+    coefficient: LayerCoefficientSchema | None = Field(None, exclude_if=lambda value: value is None)
 
 
 class GateSchema(_Section):
@@ -109,43 +179,6 @@ class GateSchema(_Section):
     negative_slope: float | None = None
     normalize_over: Literal["receiver", "sender"] | None = None
     offset: float | None = None
-
-
-class CoefficientSchema(_Section):
-    """Keys of the structural coefficient; `CoefficientSpec` says what they may be."""
-
-    substructure: str
-    descriptor: str
-    encoding: str | None
-    radius: Any
-    alpha: float
-    exponent: float
-    control: Literal["none", "constant", "random", "shuffled", "shuffled_within"] = "none"
-
-    @model_validator(mode="after")
-    def _choices(self) -> Self:
-        spec = self.spec()
-        self.encoding = spec.encoding
-        self.radius = list(spec.radius)
-        return self
-
-    def spec(self) -> CoefficientSpec:
-        """Return the choices as a spec; raises ValueError with every fault, named by its key."""
-        # Compiled code stands behind this import: it comes when there is something to check.
-        from unionsnn.structure import CoefficientSpec
-
-        try:
-            return CoefficientSpec(
-                self.substructure,
-                self.descriptor,
-                self.encoding,
-                self.radius,
-                alpha=self.alpha,
-                exponent=self.exponent,
-            )
-        except ValueError as error:
-            faults = str(error).splitlines()
-            raise ValueError("\n".join(f"coefficient.{fault}" for fault in faults)) from None
 
 
 class ProtocolSchema(_Section):
@@ -211,6 +244,18 @@ class ConfigSchema(_Section):
     seed: Annotated[int, Field(ge=0)]
     run_dir: str | None
     force: bool
+
+    @model_validator(mode="after")
+    def _level(self) -> Self:
+        """Settle what was left to the task: the norm and the exponents."""
+        task = self.data.task
+        if self.model.norm == "auto":
+            # A full batch is one step an epoch: running statistics would lag behind for dozens.
+            self.model.norm = "layer" if task.startswith("node") else "batch"
+        for section in (self.coefficient, self.model.coefficient):
+            if section is not None:
+                section.settle_exponent(task)
+        return self
 
     @model_validator(mode="after")
     def _gate_features(self) -> Self:

@@ -53,12 +53,13 @@ class Task(pl.LightningModule):
 
     def forward(self, batch: Data) -> Tensor:
         """Output of the network for a batch."""
+        names = ("edge_coefficient", "layer_coefficient")
         return self.model(
             batch.x,
             batch.edge_index,
-            edge_coefficient=batch.get("edge_coefficient"),
             batch=batch.batch,
             num_graphs=batch.num_graphs,
+            **{name: batch[name] for name in names if name in batch},
         )
 
     def training_step(self, batch: Data, batch_idx: int) -> Tensor:

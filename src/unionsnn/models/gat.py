@@ -1,0 +1,35 @@
+"""Graph attention network."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from torch_geometric.nn import GATConv
+
+from unionsnn.models.mpnn import MPNN, StackOptions
+
+
+class GAT(MPNN):
+    r"""GAT: the heads' sums over N[v] of alpha_vu W h_u, side by side, in each layer.
+
+    "Graph Attention Networks" (Veličković et al., ICLR 2018), equation 5. With a gate, what a head
+    sends, alpha_vu W h_u, is gated; the attention does not see the gate.
+
+    Args:
+        heads: Number of heads; it divides the width.
+        stack: Arguments of `MPNN`.
+
+    Raises:
+        ValueError: if the width is no multiple of `heads`.
+    """
+
+    def __init__(self, *, heads: int = 8, **stack: Unpack[StackOptions]) -> None:
+        def conv(channels: int) -> GATConv:
+            if heads < 1 or channels % heads:
+                raise ValueError(
+                    f"hidden_channels is {channels} and heads is {heads}; "
+                    "the width must be a multiple of the number of heads."
+                )
+            return GATConv(channels, channels // heads, heads=heads)
+
+        super().__init__(conv, **stack)

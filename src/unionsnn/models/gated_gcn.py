@@ -1,0 +1,33 @@
+"""Gated graph convolutional network."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+import torch
+from torch import Tensor, nn
+
+from unionsnn.models.mpnn import StackOptions, StatefulMPNN, make_norm
+from unionsnn.nn.conv.gated_gcn import GatedGCNConv
+
+
+class GatedGCN(StatefulMPNN):
+    r"""GatedGCN: U h_v + sum_u eta_vu * V h_u in each layer, eta from edge features of its own.
+
+    "Residual Gated Graph ConvNets" (Bresson and Laurent, 2017), as in "Benchmarking Graph Neural
+    Networks" (Dwivedi et al., 2020): normalised gates and a stream of edge features, see
+    `GatedGCNConv`. Edges have no features at first: all begin as one learned vector. The structural
+    gate of a union variant multiplies eta_vu * V h_u.
+
+    Args:
+        stack: Arguments of `MPNN`; `norm` is that of the edge features too.
+    """
+
+    def __init__(self, **stack: Unpack[StackOptions]) -> None:
+        norm = stack.get("norm", "batch")
+        super().__init__(lambda c: GatedGCNConv(c, make_norm(norm, c)), **stack)
+        self.edge = nn.Parameter(torch.randn(self.hidden_channels))
+
+    def start(self, h: Tensor, edge_index: Tensor, layer_coefficient: Tensor | None) -> Tensor:
+        """Edge features before the first layer, [num_edges, channels]."""
+        return self.edge.expand(edge_index.size(1), -1)

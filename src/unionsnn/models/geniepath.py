@@ -1,0 +1,31 @@
+"""GeniePath."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+import torch
+from torch import Tensor
+
+from unionsnn.models.mpnn import StackOptions, StatefulMPNN
+from unionsnn.nn.conv.geniepath import GeniePathConv
+
+
+class GeniePath(StatefulMPNN):
+    r"""GeniePath: attention over N[v], then the gates of an LSTM along the layers.
+
+    "GeniePath: Graph Neural Networks with Adaptive Receptive Paths" (Liu et al., AAAI 2019), see
+    `GeniePathConv`. The memory is 0 before the first layer. Norm, ReLU and residual connection
+    around each layer are the stack's; the paper has none of them (``norm=none``,
+    ``residual=false`` leave the ReLU only).
+
+    Args:
+        stack: Arguments of `MPNN`.
+    """
+
+    def __init__(self, **stack: Unpack[StackOptions]) -> None:
+        super().__init__(GeniePathConv, **stack)
+
+    def start(self, h: Tensor, edge_index: Tensor, layer_coefficient: Tensor | None) -> Tensor:
+        """Memory before the first layer, [num_nodes, channels]."""
+        return torch.zeros_like(h)

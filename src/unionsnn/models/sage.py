@@ -1,0 +1,38 @@
+"""GraphSAGE."""
+
+from __future__ import annotations
+
+from typing import Literal, Unpack
+
+from torch_geometric.nn import SAGEConv
+
+from unionsnn.models.mpnn import MPNN, StackOptions
+
+
+class GraphSAGE(MPNN):
+    r"""GraphSAGE: W1 h_v + W2 mean_u h_u in each layer.
+
+    "Inductive Representation Learning on Large Graphs" (Hamilton et al., NeurIPS 2017), with the
+    mean of the neighbours apart from the node itself, as their code has it. All neighbours are
+    taken, none sampled. With a gate it is UnionSAGE, equation 5 of "Union Subgraph Neural
+    Networks".
+
+    Args:
+        aggregation: ``mean`` or ``max`` over the neighbours.
+        normalize: Whether each layer's output rows have length 1.
+        stack: Arguments of `MPNN`.
+
+    Raises:
+        ValueError: if `aggregation` is neither.
+    """
+
+    def __init__(
+        self,
+        *,
+        aggregation: Literal["mean", "max"] = "mean",
+        normalize: bool = False,
+        **stack: Unpack[StackOptions],
+    ) -> None:
+        if aggregation not in ("mean", "max"):
+            raise ValueError(f"aggregation is {aggregation!r}; allowed are mean, max.")
+        super().__init__(lambda c: SAGEConv(c, c, aggr=aggregation, normalize=normalize), **stack)

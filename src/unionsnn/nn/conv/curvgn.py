@@ -1,0 +1,62 @@
+"""The CurvGN operator."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import MessagePassing
+from torch_geometric.nn.inits import reset
+from torch_geometric.utils import add_self_loops, remove_self_loops, softmax
+
+
+class CurvGNConv(MessagePassing):
+    r"""The CurvGN-n layer.
+
+    .. math::
+        h_v \leftarrow \sum_{u \in N(v) \cup \{v\}} \tau_{vu} \odot W h_u + b, \qquad
+        \tau_{vu} = \mathrm{softmax}_{u \in N(v) \cup \{v\}} \mathrm{MLP}(\kappa_{vu})
+
+    "Curvature Graph Network" (Ye et al., ICLR 2020), one softmax per channel. κ is the
+    Ollivier-Ricci curvature in the whole graph, and 0 from a node to itself.
+
+    Args:
+        channels: Width of the features, before and after.
+        negative_slope: Slope of the leaky ReLU inside the MLP.
+
+    Shapes:
+        - x: [num_nodes, channels]
+        - edge_index: [2, num_edges]
+        - curvature: [num_edges], κ
+        - output: [num_nodes, channels]
+    """
+
+    def __init__(self, channels: int, *, negative_slope: float = 0.2) -> None:
+        super().__init__(aggr="add")
+        self.message_channels = channels
+        self.linear = nn.Linear(channels, channels, bias=False)
+        self.mlp = nn.Sequential(
+            nn.Linear(1, channels), nn.LeakyReLU(negative_slope), nn.Linear(channels, channels)
+        )
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def reset_parameters(self) -> None:
+        """Draw new weights; the bias becomes 0."""
+        super().reset_parameters()
+        self.linear.reset_parameters()
+        reset(self.mlp)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor, edge_index: Tensor, curvature: Tensor) -> Tensor:
+        """New node features."""
+        edge_index, curvature = remove_self_loops(edge_index, curvature)
+        edge_index, curvature = add_self_loops(
+            edge_index, curvature, fill_value=0.0, num_nodes=x.size(0)
+        )
+        # Under autocast the MLP returns a short type, too coarse for a softmax.
+        score = self.mlp(curvature.unsqueeze(-1)).to(curvature.dtype)
+        weight = softmax(score, edge_index[1], num_nodes=x.size(0))
+        return self.propagate(edge_index, x=self.linear(x), weight=weight) + self.bias
+
+    def message(self, x_j: Tensor, weight: Tensor) -> Tensor:
+        """Weighted features of the senders, [num_edges + num_nodes, channels]."""
+        return weight.to(x_j.dtype) * x_j

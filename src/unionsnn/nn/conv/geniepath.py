@@ -1,0 +1,65 @@
+"""The GeniePath operator: adaptive breadth, then adaptive depth."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import MessagePassing
+from torch_geometric.nn.inits import reset
+from torch_geometric.utils import add_self_loops, remove_self_loops, softmax
+
+
+class GeniePathConv(MessagePassing):
+    r"""The GeniePath layer.
+
+    .. math::
+        t_v &= \tanh \Bigl( W \sum_{u \in N(v) \cup \{v\}} \alpha_{vu} h_u \Bigr), \qquad
+        \alpha_{vu} = \mathrm{softmax}_{u \in N(v) \cup \{v\}}
+        \bigl( q^\top \tanh(W_s h_v + W_d h_u) \bigr) \\
+        C_v &\leftarrow \sigma(W_f t_v) \odot C_v + \sigma(W_i t_v) \odot \tanh(W_c t_v), \qquad
+        h_v \leftarrow \sigma(W_o t_v) \odot \tanh(C_v)
+
+    "GeniePath: Graph Neural Networks with Adaptive Receptive Paths" (Liu et al., AAAI 2019),
+    equations of the breadth and of the depth function. The memory C goes from layer to layer.
+
+    Args:
+        channels: Width of features and memory, before and after.
+
+    Shapes:
+        - x: [num_nodes, channels]
+        - edge_index: [2, num_edges]
+        - memory: [num_nodes, channels]
+        - output: new x and new memory, shaped as those given
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(aggr="add")
+        self.message_channels = channels
+        self.receiver = nn.Linear(channels, channels, bias=False)
+        self.sender = nn.Linear(channels, channels, bias=False)
+        self.attention = nn.Linear(channels, 1, bias=False)
+        self.breadth = nn.Linear(channels, channels, bias=False)
+        self.depth = nn.Linear(channels, 4 * channels)
+
+    def reset_parameters(self) -> None:
+        """Draw new weights."""
+        super().reset_parameters()
+        for module in self.children():
+            reset(module)
+
+    def forward(self, x: Tensor, edge_index: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """New node features and memory."""
+        edge_index, _ = remove_self_loops(edge_index)
+        edge_index, _ = add_self_loops(edge_index, num_nodes=x.size(0))
+        hidden = torch.tanh(self.receiver(x)[edge_index[1]] + self.sender(x)[edge_index[0]])
+        # Under autocast a linear map returns a short type, too coarse for a softmax.
+        score = self.attention(hidden).to(x.dtype)
+        alpha = softmax(score, edge_index[1], num_nodes=x.size(0))
+        met = torch.tanh(self.breadth(self.propagate(edge_index, x=x, alpha=alpha)))
+        forget, take, give, new = self.depth(met).chunk(4, dim=-1)
+        memory = torch.sigmoid(forget) * memory + torch.sigmoid(take) * torch.tanh(new)
+        return torch.sigmoid(give) * torch.tanh(memory), memory
+
+    def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:
+        """Attended features of the senders, [num_edges + num_nodes, channels]."""
+        return alpha * x_j

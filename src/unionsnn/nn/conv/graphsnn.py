@@ -1,0 +1,57 @@
+"""The GraphSNN operator."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import MessagePassing
+from torch_geometric.nn.inits import reset
+from torch_geometric.utils import scatter
+
+from unionsnn.nn.gates import shares
+
+
+class GraphSNNConv(MessagePassing):
+    r"""The GraphSNN layer.
+
+    .. math::
+        h_v \leftarrow \mathrm{MLP} \Bigl( \gamma \bigl( \textstyle\sum_{u \in N(v)} \tilde a_{vu}
+        + 1 \bigr) h_v + \sum_{u \in N(v)} (\tilde a_{vu} + 1) h_u \Bigr), \qquad
+        \tilde a_{vu} = \omega_{vu} / \sum_{w \in N(v)} \omega_{vw}
+
+    "A New Perspective on 'How Graph Neural Networks Go Beyond Weisfeiler-Lehman?'" (Wijesinghe
+    and Wang, ICLR 2022). The paper's ω is the node/edge count of the overlap subgraph.
+
+    Args:
+        channels: Width of the features.
+        mlp: Applied to the sum.
+
+    Shapes:
+        - x: [num_nodes, channels]
+        - edge_index: [2, num_edges]
+        - coefficient: [num_edges], ω
+        - output: [num_nodes, width of mlp's output]
+    """
+
+    def __init__(self, channels: int, mlp: nn.Module) -> None:
+        super().__init__(aggr="add")
+        self.message_channels = channels
+        self.mlp = mlp
+        self.gamma = nn.Parameter(torch.ones(()))
+
+    def reset_parameters(self) -> None:
+        """Draw new weights; gamma becomes 1."""
+        super().reset_parameters()
+        reset(self.mlp)
+        nn.init.ones_(self.gamma)
+
+    def forward(self, x: Tensor, edge_index: Tensor, coefficient: Tensor) -> Tensor:
+        """New node features."""
+        share = shares(coefficient, edge_index[1], x.size(0))
+        total = scatter(share, edge_index[1], dim=0, dim_size=x.size(0), reduce="sum")
+        own = (self.gamma * (total + 1)).unsqueeze(-1).to(x.dtype) * x
+        return self.mlp(own + self.propagate(edge_index, x=x, share=share))
+
+    def message(self, x_j: Tensor, share: Tensor) -> Tensor:
+        """Weighted features of the senders, [num_edges, channels]."""
+        return (share + 1).unsqueeze(-1).to(x_j.dtype) * x_j
