@@ -259,7 +259,8 @@ class GraphDataModule(LightningDataModule, ABC):
 
     def part_coefficient(self, part: str) -> Tensor:
         """Coefficient rows of all edges of a part of the split, [num_edges, C]."""
-        coefficient: Tensor = self.store.batch(self._part(part)).edge_coefficient
+        # Not from `store`: statistics are fitted before the device is known that batches live on.
+        coefficient: Tensor = GraphStore(self.graphs).batch(self._part(part)).edge_coefficient
         return coefficient
 
     def prepare_data(self) -> None:

@@ -1,0 +1,142 @@
+"""Presets of the gate side by side: which one shall be the default?
+
+    python benchmarks/presets.py --output DIR [--workers 2] [--dry-run] [--test]
+
+UnionGIN with each preset, and plain GIN, on six sets; every run is `unionsnn train`, so what is
+finished is not trained again. A preset is chosen by validation figures alone: its mean rank over
+the sets. `--test` prints the test figures as well, to be looked at once, after the choice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+SETS = {
+    "zinc10k": (
+        "data=zinc10k protocol=repeated_seeds protocol.seeds=2 protocol.train_size=2000 "
+        "trainer.max_epochs=20"
+    ),
+    "4cycles": "data=4cycles_small trainer.max_epochs=30",
+    "6cycles": (
+        "data=6cycles data.num_train=2000 data.num_validation=400 data.num_test=1000 "
+        "trainer.max_epochs=30"
+    ),
+    "MUTAG": "data=mutag protocol=cross_validation trainer.max_epochs=60",
+    "molbbbp": (
+        "data=molbbbp protocol=repeated_seeds protocol.seeds=2 protocol.select_on=val_rocauc "
+        "trainer.max_epochs=20"
+    ),
+    "ENZYMES": "data=enzymes protocol=cross_validation protocol.folds=5 trainer.max_epochs=60",
+}
+"""Overrides of each set."""
+
+_LINEAR = "gate.layers=1 gate.normalization=none gate.residual=true"
+
+
+def linear(features: str, radius: str = "[1]") -> str:
+    """Overrides of a gate 1 + linear map."""
+    return f"model=union_gin coefficient.radius={radius} gate.features={features} {_LINEAR}"
+
+
+SEVERAL = linear("[raw,cyclomatic]", "[1,2,3]")
+PRESETS = {
+    "plain GIN": "model=gin",
+    "paper": "model=union_gin gate=paper",
+    "normalized": linear("[normalized]"),
+    "raw": linear("[raw]"),
+    "excess": linear("[excess]"),
+    "cyclomatic": linear("[cyclomatic]"),
+    "raw, excess, cyclomatic": linear("[raw,excess,cyclomatic]"),
+    "raw, cyclomatic; 2": linear("[raw,cyclomatic]", "[2]"),
+    "raw, cyclomatic; 3": linear("[raw,cyclomatic]", "[3]"),
+    "raw, cyclomatic; 1, 2": linear("[raw,cyclomatic]", "[1,2]"),
+    "raw, cyclomatic; 1, 2, 3": SEVERAL,
+    "... with softmax": SEVERAL.replace("normalization=none", "normalization=neighborhood"),
+    "... without 1 +": SEVERAL.replace("residual=true", "residual=false"),
+}
+"""Overrides of each preset; radius 1 where none is named."""
+
+METRICS = {"zinc10k": "mae", "molbbbp": "rocauc"}
+"""Metric of each set; accuracy elsewhere."""
+
+
+def command(name: str, preset: str, output: Path) -> list[str]:
+    """The command of one cell of the table."""
+    slug = "".join(c if c.isalnum() else "-" for c in preset)
+    fixed = f"trainer.progress=none logger=none run_dir={output}/{name}/{slug}"
+    return ["train", *SETS[name].split(), *PRESETS[preset].split(), *fixed.split()]
+
+
+def run(name: str, preset: str, output: Path) -> dict[str, Any]:
+    """Train one cell, unless it is finished, and return its record."""
+    arguments = command(name, preset, output)
+    unionsnn = str(Path(sys.executable).with_name("unionsnn"))
+    subprocess.run([unionsnn, *arguments], check=True, stdout=subprocess.DEVNULL)
+    folder = arguments[-1].removeprefix("run_dir=")
+    print(f"{name}, {preset}: done", flush=True)
+    return json.loads((Path(folder) / "results.json").read_text())
+
+
+def figure(record: dict[str, Any], name: str, part: str) -> float:
+    """Mean of the set's metric over the repetitions, at the selected epoch."""
+    key = f"{part}_{METRICS.get(name, 'accuracy')}"
+    return statistics.fmean(row["metrics"][key] for row in record["repetitions"])
+
+
+def ranks(figures: dict[str, float], name: str) -> dict[str, float]:
+    """Rank of each preset on a set, 1 for the best; equal figures share the mean of their ranks."""
+    sign = 1 if METRICS.get(name) == "mae" else -1
+    keys = {preset: sign * round(value, 4) for preset, value in figures.items()}
+    return {
+        preset: 0.5 + sum(0.5 * (other == key) + (other < key) for other in keys.values())
+        for preset, key in keys.items()
+    }
+
+
+def print_table(records: dict[tuple[str, str], dict[str, Any]], part: str) -> None:
+    """Print figures and mean ranks on one part."""
+    values = {
+        name: {preset: figure(records[name, preset], name, part) for preset in PRESETS}
+        for name in SETS
+    }
+    places = {name: ranks(column, name) for name, column in values.items()}
+    table = Table("preset", *SETS, "mean rank", title=f"{part} figures of UnionGIN, 4 x 64")
+    for preset in PRESETS:
+        cells = [f"{values[name][preset]:.3f}" for name in SETS]
+        rank = statistics.fmean(places[name][preset] for name in SETS)
+        table.add_row(preset, *cells, f"{rank:.1f}")
+    Console(width=140).print(table)
+
+
+def main() -> None:
+    """Train all cells, then print the tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--output", type=Path, required=True, help="folder of the runs")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--dry-run", action="store_true", help="print the commands only")
+    parser.add_argument("--test", action="store_true", help="print the test figures as well")
+    given = parser.parse_args()
+    cells = [(name, preset) for name in SETS for preset in PRESETS]
+    if given.dry_run:
+        for name, preset in cells:
+            print("unionsnn", *command(name, preset, given.output))
+        return
+    with ThreadPoolExecutor(given.workers) as executor:
+        done = executor.map(lambda cell: run(*cell, given.output), cells)
+        records = dict(zip(cells, done, strict=True))
+    for part in ("val", "test") if given.test else ("val",):
+        print_table(records, part)
+
+
+if __name__ == "__main__":
+    main()
