@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,14 +19,13 @@ from unionsnn.training.config import RequestError
 from unionsnn.training.tasks import TASKS, Task
 
 Config = Mapping[str, Any]
-Kind = TypeVar("Kind")
 
 # Keys that say what a section is, not how its class is made.
 _DATA_NOTES = ("_target_", "task", "metric")
 _MODEL_NOTES = ("_target_", "name", "parameter_budget", "coefficient")
 
 
-def locate(target: str, base: type[Kind], key: str) -> type[Kind]:
+def locate(target: str, base: type, key: str) -> Any:
     """Import the class that a dotted path names.
 
     Args:
@@ -64,7 +63,7 @@ def build_data(config: Config, progress: Progress | None = None) -> GraphDataMod
     arguments = {k: v for k, v in section.items() if k not in _DATA_NOTES}
     make = locate(section["_target_"], GraphDataModule, "data._target_")
     try:
-        data = make(
+        data: GraphDataModule = make(
             **arguments,
             root=data_root(config["paths"]["data"]),
             spec=coefficient_spec(config),
