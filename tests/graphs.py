@@ -7,6 +7,9 @@ from torch_geometric.data import Data
 
 from unionsnn import StructuralCoefficients
 
+# Those of StructuralCoefficients(), written out.
+COLUMNS = tuple(f"{quantity}_r{r}" for r in (1, 2, 3) for quantity in ("a", "nodes", "edges"))
+
 
 def graph(edges: list[tuple[int, int]], num_nodes: int, channels: int = 1, y: int = 0) -> Data:
     """Return an undirected graph with constant features and all coefficient columns."""

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch_geometric.data import Batch, Data, InMemoryDataset
 
-from graphs import cycle, graph, random_graphs, star
+from graphs import COLUMNS, cycle, graph, random_graphs, star
 from unionsnn import (
     CoefficientSpec,
     StructuralCoefficients,
@@ -22,10 +22,13 @@ from unionsnn.nn.gates import PRESETS
 def test_rows_are_the_engine_s() -> None:
     for data in random_graphs(20, torch.Generator().manual_seed(0)):
         expected = structural_coefficients(
-            data.edge_index.numpy(), data.num_nodes, quantities=("a", "a_tree", "nodes", "edges")
+            data.edge_index.numpy(),
+            data.num_nodes,
+            radius=(1, 2, 3),
+            quantities=("a", "nodes", "edges"),
         )
         np.testing.assert_allclose(data.edge_coefficient.numpy(), expected, rtol=1e-6)
-        assert data.coefficient_columns == "a_r1,a_tree_r1,nodes_r1,edges_r1"
+        assert data.coefficient_columns == ",".join(COLUMNS)
 
 
 def test_default_transform_stores_what_every_preset_reads() -> None:
@@ -37,14 +40,16 @@ def test_default_transform_stores_what_every_preset_reads() -> None:
 
 def test_excess_of_a_tree_is_exactly_zero() -> None:
     tree = graph([*star(5), (1, 6), (6, 7), (2, 8)], 9)
-    excess = tree.edge_coefficient[:, 1] - tree.edge_coefficient[:, 0]
+    spec = CoefficientSpec(quantities=("a", "a_tree"))
+    a, tree_value = StructuralCoefficients(spec)(tree).edge_coefficient.t()
+    excess = tree_value - a
     assert torch.equal(excess, torch.zeros_like(excess))
 
 
 def test_rows_follow_their_edges_into_a_batch() -> None:
     graphs = [graph(star(3), 4), graph([], 2), graph(cycle(4), 4), graph([], 0), graph(star(2), 3)]
     batch = Batch.from_data_list(graphs)
-    assert batch.edge_coefficient.shape == (batch.num_edges, 4)
+    assert batch.edge_coefficient.shape == (batch.num_edges, 9)
     for one, other in zip(batch.to_data_list(), graphs, strict=True):
         assert torch.equal(one.edge_coefficient, other.edge_coefficient)
 
@@ -78,15 +83,22 @@ class Tiny(InMemoryDataset):
 def test_as_pre_transform_the_rows_are_cached_with_the_data_set(tmp_path: Path) -> None:
     Tiny(str(tmp_path), pre_transform=StructuralCoefficients())
     again = Tiny(str(tmp_path), pre_transform=StructuralCoefficients())
-    assert again[0].edge_coefficient.tolist() == [[2.0, 2.0, 2.0, 1.0]] * 2
-    assert again[0].coefficient_columns == "a_r1,a_tree_r1,nodes_r1,edges_r1"
+    assert again[0].edge_coefficient.tolist() == [[2.0, 2.0, 1.0] * 3] * 2
+    assert again[0].coefficient_columns == ",".join(COLUMNS)
 
 
 def test_one_direction_only_is_an_error_unless_it_is_said() -> None:
     data = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0], [1]]))
     with pytest.raises(ValueError, match="symmetrize=True"):
         StructuralCoefficients()(data)
-    assert StructuralCoefficients(symmetrize=True)(data).edge_coefficient.shape == (1, 4)
+    assert StructuralCoefficients(symmetrize=True)(data).edge_coefficient.shape == (1, 9)
+
+
+def test_own_choice_of_radius() -> None:
+    data = StructuralCoefficients(radius=2)(graph(star(3), 4))
+    assert data.coefficient_columns == "a_r2,nodes_r2,edges_r2"
+    with pytest.raises(ValueError, match="radius is given beside a spec"):
+        StructuralCoefficients(CoefficientSpec(), radius=2)
 
 
 def test_own_choice_of_quantities() -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
-from graphs import random_graphs
+from graphs import COLUMNS, random_graphs
 from unionsnn.models.mpnn import gates
 from unionsnn.training.build import build_model
 from unionsnn.training.config import compose_config, config_folder
@@ -66,9 +66,8 @@ def width_step(name: str) -> int:
 
 def fit(network: nn.Module) -> nn.Module:
     """Fit the gates' statistics to the same training graphs each time."""
-    columns = ("a_r1", "a_tree_r1", "nodes_r1", "edges_r1")
     for gate in gates(network):
-        gate.set_columns(columns)
+        gate.set_columns(COLUMNS)
         gate.fit_statistics(training_rows())
     return network
 

@@ -218,7 +218,7 @@ def test_a_training_step(name: str, gate: str, level: str, kind: str) -> None:
     ]
     assert {"encoder.weight", "head.3.weight"} <= set(changed)
     if gate != "none":
-        assert any("gate.mlp" in parameter_name for parameter_name in changed)
+        assert any("gate.last" in parameter_name for parameter_name in changed)
 
 
 @every_network

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+
 import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
-from graphs import graph, random_graphs
-from unionsnn import StructuralGate
+from graphs import COLUMNS, graph, random_graphs
+from unionsnn import CoefficientSpec, StructuralGate
 
-COLUMNS = ("a_r1", "a_tree_r1", "nodes_r1", "edges_r1")
+# The tree value exists at radius 1 only.
+WITH_TREE = ("a_r1", "a_tree_r1", "nodes_r1", "edges_r1")
 PRESETS = ("paper", "authors-code", "default")
 
 
@@ -23,6 +26,14 @@ def several_graphs(channels: int = 3) -> Batch:
     graphs = random_graphs(8, torch.Generator().manual_seed(0), channels)
     last = graph([(0, 1), (1, 2)], 5, channels)
     return float64(Batch.from_data_list([*graphs, last]))
+
+
+def with_tree_value(data: Data) -> Data:
+    """Give the graphs the columns `WITH_TREE`."""
+    rows = CoefficientSpec.from_columns(WITH_TREE).compute(data.edge_index, data.num_nodes)
+    copied = copy.copy(data)
+    copied.edge_coefficient = torch.from_numpy(rows)
+    return copied
 
 
 def with_loops(data: Data, nodes: list[int]) -> Data:
@@ -40,7 +51,8 @@ def with_loops(data: Data, nodes: list[int]) -> Data:
 
 def make(preset: str, channels: int = 4, seed: int = 0, **overrides: object) -> StructuralGate:
     torch.manual_seed(seed)
-    return StructuralGate.preset(preset, channels, columns=COLUMNS, **overrides).double()
+    columns = overrides.pop("columns", COLUMNS)
+    return StructuralGate.preset(preset, channels, columns=columns, **overrides).double()
 
 
 def fitted(preset: str, data: Data, channels: int = 4, **overrides: object) -> StructuralGate:

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 
 import pytest
 import torch
-from gated_graphs import COLUMNS, PRESETS, apply, fitted, float64, make, several_graphs, with_loops
+from gated_graphs import (
+    COLUMNS,
+    PRESETS,
+    WITH_TREE,
+    apply,
+    fitted,
+    float64,
+    make,
+    several_graphs,
+    with_loops,
+    with_tree_value,
+)
 from torch_geometric.data import Batch, Data
 
 from graphs import cycle, graph, star
@@ -28,7 +40,7 @@ def normalized(data: Data, over: str) -> list[float]:
 
 def mlp(gate: StructuralGate, inputs: list[list[float]], slope: float) -> list[list[float]]:
     """Apply the gate's MLP, Linear or Linear - LeakyReLU - Linear, written out."""
-    layers = [m for m in gate.mlp.modules() if isinstance(m, torch.nn.Linear)]
+    layers = [layer for layer in (gate.hidden, gate.last) if layer is not None]
     rows = inputs
     for depth, layer in enumerate(layers):
         W, b = layer.weight.tolist(), layer.bias.tolist()
@@ -78,12 +90,11 @@ def test_authors_code_is_its_formula(batch: Data) -> None:
 
 def test_default_is_one_plus_a_linear_map_of_standardised_features(batch: Data) -> None:
     gate = fitted("default", batch)
-    a, tree, nodes, edges = batch.edge_coefficient.t().tolist()
-    columns = [
-        a,
-        [t - s for t, s in zip(tree, a, strict=True)],
-        [m - n + 1 for m, n in zip(edges, nodes, strict=True)],
-    ]
+    rows = batch.edge_coefficient.t().tolist()
+    columns = []
+    for at in (0, 3, 6):
+        a, nodes, edges = rows[at : at + 3]
+        columns += [a, [m - n + 1 for m, n in zip(edges, nodes, strict=True)]]
     standardised = []
     for values in columns:
         mean = sum(values) / len(values)
@@ -99,9 +110,12 @@ def test_default_is_one_plus_a_linear_map_of_standardised_features(batch: Data) 
 def test_every_feature_under_every_normalisation(
     batch: Data, normalization: str, residual: bool, layers: int
 ) -> None:
+    batch = with_tree_value(batch)
     gate = fitted(
         "default",
         batch,
+        columns=WITH_TREE,
+        radius=1,
         features=("cyclomatic", "normalized", "raw", "excess"),
         normalization=normalization,
         residual=residual,
@@ -137,13 +151,15 @@ def test_several_radii_have_features_of_their_own_whatever_the_order() -> None:
         torch.testing.assert_close(gate.feature_std, rows.std(dim=0, correction=0))
         outputs.append(gate(rows, edge_index, 3))
     standardised = (rows - rows.mean(dim=0)) / rows.std(dim=0, correction=0)
-    expected = 1 + standardised @ gate.mlp.weight.t() + gate.mlp.bias
+    expected = 1 + standardised @ gate.last.weight.t() + gate.last.bias
     torch.testing.assert_close(outputs[0], expected)
     assert torch.equal(outputs[0], outputs[1])
 
 
 def test_columns_are_found_by_name(batch: Data) -> None:
-    gate = fitted("default", batch)
+    batch = with_tree_value(batch)
+    features = ("raw", "excess", "cyclomatic")
+    gate = fitted("default", batch, columns=WITH_TREE, radius=1, features=features)
     turned = copy.deepcopy(gate)
     turned.set_columns(("edges_r1", "unused", "a_tree_r1", "nodes_r1", "a_r1"))
     a, tree, nodes, edges = batch.edge_coefficient.t()
@@ -170,14 +186,17 @@ def test_self_loops_do_not_count_in_the_statistics(batch: Data) -> None:
 def test_a_constant_feature_is_centred_and_not_blown_up() -> None:
     """On trees excess and cyclomatic number are 0 but for rounding, in training and later."""
     trees = Batch.from_data_list([graph(star(k), k + 1) for k in (1, 2, 5)])
+    trees = with_tree_value(trees)
     rows = trees.edge_coefficient
     noisy = rows.clone()
     noisy[:, 1] = noisy[:, 0] * (1 + 1e-7 * (-1.0) ** torch.arange(len(rows)))
     assert (noisy[:, 1] - noisy[:, 0]).std() > 0
-    gate = StructuralGate.preset("default", 2, columns=COLUMNS).fit_statistics(noisy)
+    features = ("raw", "excess", "cyclomatic")
+    gate = make("default", 2, columns=WITH_TREE, radius=1, features=features)
+    gate.fit_statistics(noisy)
     assert gate.feature_std[1:].tolist() == [1.0, 1.0]
     assert gate.feature_std[0] == pytest.approx(float(rows[:, 0].std(correction=0)), rel=1e-6)
-    cycles = graph(cycle(4), 4)
+    cycles = with_tree_value(graph(cycle(4), 4))
     ones, rings = gate._features(cycles.edge_coefficient, cycles.edge_index, 4)[:, 1:].t()
     torch.testing.assert_close(ones, cycles.edge_coefficient[:, 1] - cycles.edge_coefficient[:, 0])
     assert rings.tolist() == [1.0] * 8
@@ -192,8 +211,8 @@ def test_statistics_are_fitted_anew(batch: Data) -> None:
     assert torch.equal(gate.feature_std, fresh.feature_std)
     gate.fit_statistics(other[:0])
     assert gate.fitted
-    assert gate.feature_mean.tolist() == [0.0] * 3
-    assert gate.feature_std.tolist() == [1.0] * 3
+    assert gate.feature_mean.tolist() == [0.0] * 6
+    assert gate.feature_std.tolist() == [1.0] * 6
 
 
 def test_reset_parameters_keeps_the_statistics(batch: Data) -> None:
@@ -202,8 +221,8 @@ def test_reset_parameters_keeps_the_statistics(batch: Data) -> None:
     gate.reset_parameters()
     after = gate.state_dict()
     assert {k for k in before if not torch.equal(before[k], after[k])} == {
-        "mlp.weight",
-        "mlp.bias",
+        "last.weight",
+        "last.bias",
     }
 
 
@@ -217,15 +236,16 @@ def test_without_statistics_the_error_names_the_call(batch: Data) -> None:
 
 def test_a_missing_column_is_named() -> None:
     message = r"\['nodes_r1', 'edges_r1'\] are missing from \['a_r1', 'a_tree_r1'\]"
+    at_one = functools.partial(StructuralGate.preset, "default", 2, radius=1)
     with pytest.raises(ValueError, match=message) as error:
-        StructuralGate.preset("default", 2, columns=("a_r1", "a_tree_r1"))
+        at_one(columns=("a_r1", "a_tree_r1"))
     remedy = str(error.value).split("Compute them with ")[1].rstrip(".")
     names = {
         "CoefficientSpec": CoefficientSpec,
         "StructuralCoefficients": StructuralCoefficients,
     }
     columns = eval(remedy, names).spec.columns
-    StructuralGate.preset("default", 2, columns=columns)
+    at_one(columns=columns)
 
 
 @pytest.mark.parametrize("shape", [(5,), (5, 3), (5, 5)])
@@ -264,8 +284,14 @@ def test_statistics_of_what_is_not_finite_are_refused(batch: Data, value: float)
         ({"features": ("cyclic",)}, "A gate's feature is 'cyclic'.*Did you mean 'cyclomatic'"),
         ({"normalization": "neighbourhood"}, "Did you mean 'neighborhood'"),
         ({"normalize_over": "reciever"}, "Did you mean 'receiver'"),
-        ({"radius": 2}, r"'excess' is defined at radius 1 only, radius is \[2\]; use 'cyclomatic'"),
-        ({"radius": [1, 2]}, r"'excess' is defined at radius 1 only, radius is \[1, 2\]"),
+        (
+            {"features": ("excess",), "radius": 2},
+            r"'excess' is defined at radius 1 only, radius is \[2\]; use 'cyclomatic'",
+        ),
+        (
+            {"features": ("excess",), "radius": [1, 2]},
+            r"'excess' is defined at radius 1 only, radius is \[1, 2\]",
+        ),
         ({"radius": []}, r"radius is \[\]; it must be one or several numbers from 1"),
         ({"radius": 0}, "radius is 0; it must be one or several numbers from 1"),
     ],

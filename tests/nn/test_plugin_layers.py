@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from gated_graphs import several_graphs, with_loops
+from gated_graphs import COLUMNS, several_graphs, with_loops
 from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import (
@@ -147,7 +147,7 @@ def plugged(name: str, data: Data, gate: str, **arguments: object) -> UnionPlugi
     conv = layer.make(**arguments)
     width = layer.width if layer.edge_features else None
     plugin = UnionPlugin(conv, channels=width, gate=gate).double()
-    plugin.gate.set_columns(("a_r1", "a_tree_r1", "nodes_r1", "edges_r1"))
+    plugin.gate.set_columns(COLUMNS)
     for parameter in conv.parameters():
         # Biases too, which are 0 at first.
         nn.init.normal_(parameter)
@@ -255,7 +255,7 @@ def test_gradients_are_those_of_the_dense_formula(name: str, batch: Data) -> Non
         output.square().sum().backward()
         gradients.append({n: p.grad for n, p in plugin.named_parameters() if p.grad is not None})
     torch.testing.assert_close(*gradients)
-    assert all(bool((p.grad != 0).any()) for p in plugin.gate.mlp[0].parameters())
+    assert all(bool((p.grad != 0).any()) for p in plugin.gate.hidden.parameters())
 
 
 @pytest.mark.parametrize("name", LAYERS)

@@ -9,10 +9,9 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import GINConv
 
+from graphs import COLUMNS
 from unionsnn import StructuralGate, UnionPlugin
 from unionsnn.nn.conv.union import UnionConv
-
-COLUMNS = ("a_r1", "a_tree_r1", "nodes_r1", "edges_r1")
 
 
 @pytest.fixture

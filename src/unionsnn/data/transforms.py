@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
@@ -22,13 +24,30 @@ class StructuralCoefficients(BaseTransform):
 
     Args:
         spec: Substructure, descriptor, encoding, radius and quantities; by default what the
-            default gate of `UnionPlugin` reads.
+            presets of `UnionPlugin` read.
+        radius: One radius or several of the default; the union subgraphs of radius 3 of a large
+            graph with hubs are most of the graph: take 1 there.
         symmetrize: Whether edges that are given in one direction only count as undirected; they
             are an error otherwise.
+
+    Raises:
+        ValueError: if both a spec and a radius are given.
     """
 
-    def __init__(self, spec: CoefficientSpec | None = None, *, symmetrize: bool = False) -> None:
-        self.spec = spec or CoefficientSpec(quantities=("a", "a_tree", "nodes", "edges"))
+    def __init__(
+        self,
+        spec: CoefficientSpec | None = None,
+        *,
+        radius: int | Sequence[int] | None = None,
+        symmetrize: bool = False,
+    ) -> None:
+        if spec is not None and radius is not None:
+            raise ValueError("radius is given beside a spec, which has its own; leave one out.")
+        radii = (1, 2, 3) if radius is None else radius
+        self.spec = spec or CoefficientSpec(
+            radius=(radii,) if isinstance(radii, int) else tuple(radii),
+            quantities=("a", "nodes", "edges"),
+        )
         self.symmetrize = symmetrize
 
     def forward(self, data: Data) -> Data:

@@ -27,12 +27,14 @@ _CONSTANT = 1e-6
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "paper": {
         "features": ("normalized",),
+        "radius": (1,),
         "layers": 2,
         "normalization": "neighborhood",
         "residual": False,
     },
     "authors-code": {
         "features": ("normalized",),
+        "radius": (1,),
         "normalize_over": "sender",
         "offset": 1.0,
         "layers": 2,
@@ -41,7 +43,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "residual": True,
     },
     "default": {
-        "features": ("raw", "excess", "cyclomatic"),
+        "features": ("raw", "cyclomatic"),
+        "radius": (1, 2, 3),
         "layers": 1,
         "normalization": "none",
         "residual": True,
@@ -127,8 +130,8 @@ class StructuralGate(nn.Module):
         self,
         channels: int,
         *,
-        features: Sequence[Feature] = ("raw", "excess", "cyclomatic"),
-        radius: int | Sequence[int] = 1,
+        features: Sequence[Feature] = ("raw", "cyclomatic"),
+        radius: int | Sequence[int] = (1, 2, 3),
         normalization: Normalization = "none",
         residual: bool = True,
         layers: int = 1,
@@ -168,14 +171,9 @@ class StructuralGate(nn.Module):
             self.set_columns(columns)
 
         width = len(self.features) * len(self.radius)
-        if layers == 1:
-            self.mlp: nn.Linear | nn.Sequential = nn.Linear(width, channels)
-        else:
-            self.mlp = nn.Sequential(
-                nn.Linear(width, channels),
-                nn.LeakyReLU(negative_slope),
-                nn.Linear(channels, channels),
-            )
+        self.negative_slope = negative_slope
+        self.hidden = nn.Linear(width, channels) if layers == 2 else None
+        self.last = nn.Linear(channels if layers == 2 else width, channels)
         self.register_buffer("feature_mean", torch.zeros(width))
         self.register_buffer("feature_std", torch.ones(width))
         self.fitted = False
@@ -209,9 +207,9 @@ class StructuralGate(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draw new weights; the statistics stay."""
-        for module in self.mlp.modules():
-            if isinstance(module, nn.Linear):
-                module.reset_parameters()
+        for linear in (self.hidden, self.last):
+            if linear is not None:
+                linear.reset_parameters()
 
     @torch.no_grad()
     def fit_statistics(self, coefficient: Tensor) -> StructuralGate:
@@ -261,6 +259,9 @@ class StructuralGate(nn.Module):
     def forward(self, coefficient: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
         """Weights of the messages.
 
+        NaN and infinity are not looked for here, which would stop a device in every layer of every
+        step; `fit_statistics` refuses them.
+
         Args:
             coefficient: One row per edge.
             edge_index: Senders, then receivers.
@@ -294,7 +295,7 @@ class StructuralGate(nn.Module):
         if self.normalization == "none":
             return self._weight(features, loops)
         # Under autocast the MLP returns a short type, too coarse for the softmax over many edges.
-        weight = self._last(self._hidden(features)).to(dtype)
+        weight = _linear(self.last, self._hidden(features)).to(dtype)
         may_have_loops = _any(loops)
         if may_have_loops:
             # Finite, since a node whose only edge is a loop would give -inf - -inf.
@@ -316,22 +317,19 @@ class StructuralGate(nn.Module):
         hidden = self._hidden(features).to(features.dtype)
         sent = (~loops).to(hidden.dtype)
         one = torch.ones_like(sent) if self.residual else 1 - sent
-        last = self.mlp if isinstance(self.mlp, nn.Linear) else self.mlp[-1]
-        ones = last.bias.new_ones(1, self.channels)
+        ones = self.last.bias.new_ones(1, self.channels)
         rows = torch.cat([hidden * sent, sent, one], dim=1)
-        columns = torch.cat([last.weight.t(), last.bias.unsqueeze(0), ones])
+        columns = torch.cat([self.last.weight.t(), self.last.bias.unsqueeze(0), ones])
         # A short type would round 1 + w to three digits.
         with torch.autocast(rows.device.type, enabled=False):
             return rows @ columns
 
     def _hidden(self, features: Tensor) -> Tensor:
         """What the last linear map is given, [num_edges, F] or [num_edges, channels]."""
-        if isinstance(self.mlp, nn.Linear):
+        if self.hidden is None:
             return features
-        return self.mlp[1](_linear(self.mlp[0], features))
-
-    def _last(self, hidden: Tensor) -> Tensor:
-        return _linear(self.mlp if isinstance(self.mlp, nn.Linear) else self.mlp[-1], hidden)
+        hidden = _linear(self.hidden, features)
+        return nn.functional.leaky_relu(hidden, self.negative_slope)
 
     def _features(self, coefficient: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
         """All features before standardisation, radius-major, [num_edges, F]."""

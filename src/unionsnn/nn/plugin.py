@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,13 +38,18 @@ class UnionPlugin(nn.Module):
     is h_u itself (GIN, GraphSAGE, GraphConv). A layer that transforms first (GCN, GAT) has what it
     sends gated. Loops that the layer adds itself keep the weight 1. The wrapped layer, called
     directly, stays as it was. In a compiled network the wrapped layer runs uncompiled, since PyG
-    calls no hooks in compiled code.
+    calls no hooks in compiled code; `torch.export` and `torch.jit` are not supported. One plug-in
+    must not run in several threads at once: the weights of a pass are kept on it.
 
     Args:
         conv: A `MessagePassing` layer, with any flow direction. It is used, not copied.
         channels: Width of the message (heads times channels where there are heads); found by a
             trial run on a graph of two nodes if left out.
-        gate: Name of a preset, or a `StructuralGate` of that width.
+        gate: Name of a preset, or a `StructuralGate` of that width. A preset reads the columns of
+            `StructuralCoefficients()`, until `fit_statistics` or `gate.set_columns` names others.
+        radius: Radius of a preset, one or several; None for the preset's own. `default` has 1, 2
+            and 3, which suit graphs like molecules; in a large graph with hubs take 1, here and in
+            `StructuralCoefficients(radius=1)`.
 
     Shapes:
         - x: [num_nodes, in_channels], or a pair of such tensors, where the first nodes of the
@@ -65,6 +70,8 @@ class UnionPlugin(nn.Module):
         conv: MessagePassing,
         channels: int | None = None,
         gate: str | StructuralGate = "default",
+        *,
+        radius: int | Sequence[int] | None = None,
     ) -> None:
         super().__init__()
         if not isinstance(conv, MessagePassing):
@@ -77,6 +84,8 @@ class UnionPlugin(nn.Module):
                 "each message in pieces, which cannot be gated; set it to 1."
             )
         if isinstance(gate, StructuralGate):
+            if radius is not None:
+                raise ValueError("radius is given beside a gate, which has its own; leave it out.")
             channels = gate.channels if channels is None else channels
             if channels != gate.channels:
                 raise ValueError(
@@ -86,7 +95,7 @@ class UnionPlugin(nn.Module):
         elif channels is None:
             channels = message_width(conv)
         self.conv = conv
-        self.gate = StructuralGate.preset(gate, channels) if isinstance(gate, str) else gate
+        self.gate = preset_gate(gate, channels, radius) if isinstance(gate, str) else gate
         # Set during one pass only; otherwise the hooks do nothing.
         self._pass: _Pass | None = None
         conv.register_propagate_forward_pre_hook(self._note_edges)
@@ -114,9 +123,19 @@ class UnionPlugin(nn.Module):
         return self
 
     def forward(
-        self, x: Any, edge_index: Tensor, *args: Any, edge_coefficient: Tensor, **kwargs: Any
+        self,
+        x: Any,
+        edge_index: Tensor,
+        *args: Any,
+        edge_coefficient: Tensor | None = None,
+        **kwargs: Any,
     ) -> Any:
         """Call the layer with gated messages; other arguments go to the layer unchanged."""
+        if edge_coefficient is None:
+            raise ValueError(
+                "edge_coefficient is missing: pass edge_coefficient=data.edge_coefficient, which "
+                "pre_transform=StructuralCoefficients() adds to each graph."
+            )
         _refuse_fused(edge_index)
         # The gate wants receivers in the second row.
         edges = edge_index.flip(0) if self.conv.flow == "target_to_source" else edge_index
@@ -277,6 +296,16 @@ def coefficient_rows(data: Any, gate: StructuralGate) -> Tensor:
     for names in columns:
         gate.set_columns(names.split(","))
     return torch.cat(rows)
+
+
+def preset_gate(
+    name: str, channels: int, radius: int | Sequence[int] | None = None
+) -> StructuralGate:
+    """Make a gate that reads the columns of `StructuralCoefficients(radius=radius)`."""
+    at = {} if radius is None else {"radius": radius}
+    gate = StructuralGate.preset(name, channels, **at)
+    gate.set_columns(StructuralGate.preset("default", 1, **at).required_columns)
+    return gate
 
 
 def message_width(conv: MessagePassing) -> int:

@@ -89,9 +89,9 @@ class _CoefficientChoices(_Section):
     substructure: str
     descriptor: str
     encoding: str | None
-    radius: Any
+    # None until gate and task are known.
+    radius: Any = None
     alpha: float
-    # None until the task is known.
     exponent: float | None = None
 
     section: ClassVar[str] = "coefficient"
@@ -100,7 +100,8 @@ class _CoefficientChoices(_Section):
     def _choices(self) -> Self:
         spec = self.spec()
         self.encoding = spec.encoding
-        self.radius = list(spec.radius)
+        if self.radius is not None:
+            self.radius = list(spec.radius)
         return self
 
     def spec(self) -> CoefficientSpec:
@@ -114,7 +115,7 @@ class _CoefficientChoices(_Section):
                 self.substructure,
                 self.descriptor,
                 self.encoding,
-                self.radius,
+                (1,) if self.radius is None else self.radius,
                 alpha=self.alpha,
                 exponent=DEFAULT_EXPONENT if self.exponent is None else self.exponent,
             )
@@ -144,6 +145,8 @@ class LayerCoefficientSchema(_CoefficientChoices):
 
     @model_validator(mode="after")
     def _one_radius(self) -> Self:
+        if self.radius is None:
+            self.radius = [1]
         if len(self.radius) > 1:
             raise ValueError(
                 f"model.coefficient.radius is {self.radius}; the layers read one number for each "
@@ -247,7 +250,7 @@ class ConfigSchema(_Section):
 
     @model_validator(mode="after")
     def _level(self) -> Self:
-        """Settle what was left to the task: the norm and the exponents."""
+        """Settle what was left to the task: the norm, the exponents, the radius."""
         task = self.data.task
         if self.model.norm == "auto":
             # A full batch is one step an epoch: running statistics would lag behind for dozens.
@@ -255,27 +258,29 @@ class ConfigSchema(_Section):
         for section in (self.coefficient, self.model.coefficient):
             if section is not None:
                 section.settle_exponent(task)
+        if self.coefficient.radius is None:
+            # Of a large graph with hubs, the subgraphs of radius 3 are most of it.
+            several = (
+                self.gate.preset == "default"
+                and "excess" not in (self.gate.features or ())
+                and not task.startswith("node")
+                and self.coefficient.spec().has_tree_value
+            )
+            self.coefficient.radius = [1, 2, 3] if several else [1]
         return self
 
     @model_validator(mode="after")
     def _gate_features(self) -> Self:
-        """Check the features against the coefficient; the default gate leaves out the excess.
-
-        Excess is a_tree - a, which exists for the paper's coefficient at radius 1 only; elsewhere
-        the default gate keeps a and the cyclomatic number.
-        """
+        """Check the features against the coefficient."""
         features = self.gate.features
         if self.gate.preset is None:
             return self
-        if not self.coefficient.spec().has_tree_value:
-            if features is None and self.gate.preset == "default":
-                self.gate.features = ["raw", "cyclomatic"]
-            elif "excess" in (features or ()):
-                raise ValueError(
-                    "gate.features names 'excess', which is defined for substructure 'union', "
-                    "descriptor 'path', encoding 'singular_value_sum' and radius 1 only; type "
-                    "gate.features=[raw,cyclomatic]."
-                )
+        if "excess" in (features or ()) and not self.coefficient.spec().has_tree_value:
+            raise ValueError(
+                "gate.features names 'excess', which is defined for substructure 'union', "
+                "descriptor 'path', encoding 'singular_value_sum' and radius 1 only; type "
+                "gate.features=[raw,cyclomatic]."
+            )
         normalizes = features is None and self.gate.preset in ("paper", "authors-code")
         if "curvature" in self.coefficient.descriptor and (
             normalizes or "normalized" in (features or ())
