@@ -89,8 +89,10 @@ def test_the_columns_are_read_from_the_data() -> None:
     graphs = random_graphs(4, torch.Generator().manual_seed(0))
     plugin = UnionPlugin(gin(), gate="paper")
     assert plugin.gate.columns == ("a_r1",)
+    other = graphs[0].clone()
+    other.edge_coefficient = other.edge_coefficient[:, :3]
     with pytest.raises(ValueError, match=r"this gate reads the columns \['a_r1'\].*set_columns"):
-        apply(plugin, graphs[0])
+        apply(plugin, other)
     plugin.fit_statistics(graphs)
     assert plugin.gate.columns == COLUMNS
     assert torch.isfinite(apply(plugin, Batch.from_data_list(graphs))).all()

@@ -14,6 +14,8 @@ Feature = Literal["raw", "normalized", "excess", "cyclomatic"]
 Normalization = Literal["neighborhood", "batch", "none"]
 
 _QUANTITIES = ("a", "a_tree", "nodes", "edges")
+# What StructuralCoefficients() computes, in its order.
+_TRANSFORM_COLUMNS = tuple(f"{quantity}_r1" for quantity in _QUANTITIES)
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     "raw": ("a",),
     "normalized": ("a",),
@@ -109,7 +111,7 @@ class StructuralGate(nn.Module):
             paper) or ``sender`` (the authors' code).
         offset: Constant added to the ``normalized`` feature.
         columns: Names of the columns that `forward` is given, in their order; by default
-            `required_columns`.
+            `required_columns`, or those of `StructuralCoefficients()` where the rows are as wide.
 
     Shapes:
         - coefficient: [num_edges, len(columns)]
@@ -164,6 +166,7 @@ class StructuralGate(nn.Module):
         self.normalize_over = _choice("normalize_over", normalize_over, ("receiver", "sender"))
         self.offset = offset
         self.columns = self.required_columns
+        self._columns_are_named = False
         if columns is not None:
             self.set_columns(columns)
 
@@ -206,6 +209,7 @@ class StructuralGate(nn.Module):
                 f"StructuralCoefficients(CoefficientSpec.from_columns({list(self.required_columns)}))."
             )
         self.columns = tuple(columns)
+        self._columns_are_named = True
 
     def reset_parameters(self) -> None:
         """Draw new weights; the statistics stay."""
@@ -261,6 +265,9 @@ class StructuralGate(nn.Module):
     def forward(self, coefficient: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
         """Weights of the messages.
 
+        NaN and infinity are not looked for here, which would stop a device in every layer of every
+        step; `fit_statistics` refuses them.
+
         Args:
             coefficient: One row per edge.
             edge_index: Senders, then receivers.
@@ -294,7 +301,7 @@ class StructuralGate(nn.Module):
         if self.normalization == "none":
             return self._weight(features, loops)
         # Under autocast the MLP returns a short type, too coarse for the softmax over many edges.
-        weight = self._last(self._hidden(features)).to(dtype)
+        weight = _linear(self._linears[-1], self._hidden(features)).to(dtype)
         may_have_loops = _any(loops)
         if may_have_loops:
             # Finite, since a node whose only edge is a loop would give -inf - -inf.
@@ -316,7 +323,7 @@ class StructuralGate(nn.Module):
         hidden = self._hidden(features).to(features.dtype)
         sent = (~loops).to(hidden.dtype)
         one = torch.ones_like(sent) if self.residual else 1 - sent
-        last = self.mlp if isinstance(self.mlp, nn.Linear) else self.mlp[-1]
+        last = self._linears[-1]
         ones = last.bias.new_ones(1, self.channels)
         rows = torch.cat([hidden * sent, sent, one], dim=1)
         columns = torch.cat([last.weight.t(), last.bias.unsqueeze(0), ones])
@@ -328,10 +335,12 @@ class StructuralGate(nn.Module):
         """What the last linear map is given, [num_edges, F] or [num_edges, channels]."""
         if isinstance(self.mlp, nn.Linear):
             return features
-        return self.mlp[1](_linear(self.mlp[0], features))
+        hidden: Tensor = self.mlp[1](_linear(self._linears[0], features))
+        return hidden
 
-    def _last(self, hidden: Tensor) -> Tensor:
-        return _linear(self.mlp if isinstance(self.mlp, nn.Linear) else self.mlp[-1], hidden)
+    @property
+    def _linears(self) -> list[nn.Linear]:
+        return [module for module in self.mlp.modules() if isinstance(module, nn.Linear)]
 
     def _features(self, coefficient: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
         """All features before standardisation, radius-major, [num_edges, F]."""
@@ -365,6 +374,10 @@ class StructuralGate(nn.Module):
         return coefficient[:, self.columns.index(f"{quantity}_r{radius}")]
 
     def _check(self, coefficient: Tensor) -> None:
+        if coefficient.dim() == 2 and not self._columns_are_named:
+            whole = coefficient.size(1) == len(_TRANSFORM_COLUMNS)
+            if whole and set(self.required_columns) <= set(_TRANSFORM_COLUMNS):
+                self.set_columns(_TRANSFORM_COLUMNS)
         if coefficient.dim() != 2 or coefficient.size(1) != len(self.columns):
             raise ValueError(
                 f"edge_coefficient has the shape {list(coefficient.shape)}; this gate reads the "

@@ -38,7 +38,8 @@ class UnionPlugin(nn.Module):
     is h_u itself (GIN, GraphSAGE, GraphConv). A layer that transforms first (GCN, GAT) has what it
     sends gated. Loops that the layer adds itself keep the weight 1. The wrapped layer, called
     directly, stays as it was. In a compiled network the wrapped layer runs uncompiled, since PyG
-    calls no hooks in compiled code.
+    calls no hooks in compiled code; `torch.export` and `torch.jit` are not supported. One plug-in
+    must not run in several threads at once: the weights of a pass are kept on it.
 
     Args:
         conv: A `MessagePassing` layer, with any flow direction. It is used, not copied.
@@ -114,9 +115,19 @@ class UnionPlugin(nn.Module):
         return self
 
     def forward(
-        self, x: Any, edge_index: Tensor, *args: Any, edge_coefficient: Tensor, **kwargs: Any
+        self,
+        x: Any,
+        edge_index: Tensor,
+        *args: Any,
+        edge_coefficient: Tensor | None = None,
+        **kwargs: Any,
     ) -> Any:
         """Call the layer with gated messages; other arguments go to the layer unchanged."""
+        if edge_coefficient is None:
+            raise ValueError(
+                "edge_coefficient is missing: pass edge_coefficient=data.edge_coefficient, which "
+                "pre_transform=StructuralCoefficients() adds to each graph."
+            )
         _refuse_fused(edge_index)
         # The gate wants receivers in the second row.
         edges = edge_index.flip(0) if self.conv.flow == "target_to_source" else edge_index
