@@ -48,8 +48,9 @@ def check_readme_example(dataset: InMemoryDataset, features: int) -> None:
     mlp = nn.Sequential(nn.Linear(features, 8), nn.ReLU(), nn.Linear(8, 8))
     conv = UnionPlugin(GINConv(mlp)).fit_statistics(dataset)
     rows = torch.cat([data.edge_coefficient for data in dataset])
-    expected = torch.stack([rows[:, 0], rows[:, 1] - rows[:, 0], rows[:, 3] - rows[:, 2] + 1])
-    torch.testing.assert_close(conv.gate.feature_mean, expected.mean(dim=1), rtol=1e-4, atol=1e-5)
+    a, nodes, edges = rows.view(len(rows), 3, 3).unbind(dim=2)
+    expected = torch.stack([a, edges - nodes + 1], dim=2).flatten(1).mean(dim=0)
+    torch.testing.assert_close(conv.gate.feature_mean, expected, rtol=1e-4, atol=1e-5)
     for data in (dataset[0], Batch.from_data_list(list(dataset[:3]))):
         out = conv(data.x, data.edge_index, edge_coefficient=data.edge_coefficient)
         assert out.shape == (data.num_nodes, 8)

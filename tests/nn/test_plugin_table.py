@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import MessagePassing
 
-from unionsnn import UnionPlugin
+from unionsnn import StructuralCoefficients, UnionPlugin
 
 PAGE = Path(__file__).parents[2] / "docs" / "plugin_layers.md"
 IN, OUT, EDGE = 3, 4, 2
@@ -95,10 +95,6 @@ def arguments(name: str, data: Data) -> tuple[Tensor, ...]:
     return (torch.stack([index[0].sin().square(), (2 * index[1]).cos()], dim=1),)
 
 
-def features(name: str, data: Data) -> Tensor:
-    return data.x[:, :IN]
-
-
 def conv_of(name: str) -> Any:
     torch.manual_seed(0)
     return MAKERS[name]().double()
@@ -135,7 +131,7 @@ def test_the_page_lists_every_layer_here() -> None:
 def test_the_layer_is_the_one_whose_messages_are_multiplied(
     name: str, preset: str, data: Data
 ) -> None:
-    conv, x, extra = conv_of(name), features(name, data), arguments(name, data)
+    conv, x, extra = conv_of(name), data.x, arguments(name, data)
     plugin = UnionPlugin(conv, gate=fitted(preset, data, width(name)))
     out = plugin(x, data.edge_index, *extra, edge_coefficient=data.edge_coefficient)
     weight = plugin.gate(data.edge_coefficient, data.edge_index, data.num_nodes)
@@ -147,7 +143,7 @@ def test_the_layer_is_the_one_whose_messages_are_multiplied(
 
 @pytest.mark.parametrize("name", GATED)
 def test_with_a_gate_of_ones_the_layer_is_the_plain_one(name: str, data: Data) -> None:
-    conv, x, extra = conv_of(name), features(name, data), arguments(name, data)
+    conv, x, extra = conv_of(name), data.x, arguments(name, data)
     plain = copy.deepcopy(conv)(x, data.edge_index, *extra)
     plugin = UnionPlugin(conv, gate=fitted("default", data, width(name)))
     for parameter in plugin.gate.parameters():
@@ -167,3 +163,19 @@ def test_a_refused_layer_says_why(name: str, data: Data) -> None:
 def test_what_sends_no_messages_is_refused() -> None:
     with pytest.raises(TypeError, match="wraps a PyG MessagePassing layer, it was given Linear"):
         UnionPlugin(nn.Linear(3, 3))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("preset", ["default", "paper", "authors-code"])
+def test_the_columns_of_the_transform_need_no_name(preset: str, data: Data) -> None:
+    plugin = UnionPlugin(conv_of("SAGEConv"), gate=preset).double()
+    plugin.fit_statistics(data.edge_coefficient)
+    out = plugin(data.x, data.edge_index, edge_coefficient=data.edge_coefficient)
+    plugin.gate.set_columns(StructuralCoefficients().spec.columns)
+    expected = plugin(data.x, data.edge_index, edge_coefficient=data.edge_coefficient)
+    assert torch.equal(out, expected)
+
+
+def test_a_missing_coefficient_is_named(data: Data) -> None:
+    plugin = UnionPlugin(conv_of("SAGEConv"), gate="paper").double()
+    with pytest.raises(ValueError, match=r"pass edge_coefficient=data\.edge_coefficient"):
+        plugin(data.x, data.edge_index, edge_coefficient=None)

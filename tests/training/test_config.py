@@ -202,14 +202,25 @@ def test_composing_and_refusing_import_no_torch() -> None:
 
 
 @pytest.mark.parametrize(
-    "overrides",
-    [["coefficient=overlap"], ["coefficient=curvature"], ["coefficient.radius=[2,1]"]],
-    ids=" ".join,
+    ("overrides", "radius"),
+    [
+        ([], [1, 2, 3]),
+        (["gate.features=[raw]"], [1, 2, 3]),
+        (["model=gin"], [1, 2, 3]),
+        (["gate=paper"], [1]),
+        (["gate=authors-code"], [1]),
+        (["gate.features=[excess]"], [1]),
+        (["data=cora"], [1]),
+        (["coefficient=overlap"], [1]),
+        (["coefficient=curvature"], [1]),
+        (["coefficient.radius=2"], [2]),
+        (["gate=paper", "coefficient.radius=[1,3]"], [1, 3]),
+    ],
 )
-def test_default_gate_leaves_out_the_excess_where_there_is_none(overrides: list[str]) -> None:
-    assert compose_config(overrides)["gate"]["features"] == ["raw", "cyclomatic"]
-    assert compose_config([])["gate"]["features"] is None
-    assert compose_config([*overrides, "gate=none"])["gate"]["features"] is None
+def test_the_radius_follows_gate_task_and_coefficient(
+    overrides: list[str], radius: list[int]
+) -> None:
+    assert compose_config(overrides)["coefficient"]["radius"] == radius
 
 
 def test_the_coefficient_is_brought_into_canonical_form() -> None:
@@ -217,3 +228,27 @@ def test_the_coefficient_is_brought_into_canonical_form() -> None:
     assert section["coefficient"]["encoding"] is None
     assert section["coefficient"]["radius"] == [2]
     assert compose_config(["coefficient.radius=[3,1]"])["coefficient"]["radius"] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("data", "norm", "exponent"), [("mutag", "batch", 2.0), ("cora", "layer", 1.0)]
+)
+def test_norm_and_exponent_follow_the_task(data: str, norm: str, exponent: float) -> None:
+    config = compose_config([f"data={data}", "model=graphsnn", "coefficient=count"])
+    assert config["model"]["norm"] == norm
+    assert config["model"]["coefficient"]["exponent"] == exponent
+    assert config["coefficient"]["exponent"] == exponent
+    given = compose_config([f"data={data}", "model.norm=none", "coefficient=count",
+                            "coefficient.exponent=3"])  # fmt: skip
+    assert (given["model"]["norm"], given["coefficient"]["exponent"]) == ("none", 3)
+
+
+def test_the_coefficient_of_the_layers_is_not_the_gates() -> None:
+    plain = compose_config(["model=union_graphsnn"])
+    assert plain["model"]["coefficient"]["substructure"] == "overlap"
+    assert plain["coefficient"]["substructure"] == "union"
+    other = compose_config(["model=union_graphsnn", "model.coefficient.exponent=1"])
+    assert differing_keys(plain, other) == ["model.coefficient.exponent"]
+    assert config_hash(plain) != config_hash(other)
+    with pytest.raises(RequestError, match=r"model\.coefficient\.radius is \[1, 2\]"):
+        compose_config(["model=graphsnn", "model.coefficient.radius=[1,2]"])

@@ -261,7 +261,7 @@ class ConfigSchema(_Section):
         if self.coefficient.radius is None:
             # Of a large graph with hubs, the subgraphs of radius 3 are most of it.
             several = (
-                self.gate.preset == "default"
+                self.gate.preset in (None, "default")
                 and "excess" not in (self.gate.features or ())
                 and not task.startswith("node")
                 and self.coefficient.spec().has_tree_value
