@@ -60,8 +60,7 @@ def structural_coefficients_distributed(
         raise ValueError(f"num_chunks must be a positive integer, or None, got {num_chunks!r}.")
     graph = SimpleGraph.from_edge_index(edge_index, num_nodes, symmetrize=symmetrize)
     total = graph.num_undirected_edges
-    # The last row is that of self loops, which point at -1.
-    values = np.zeros((total + 1, len(spec.columns)))
+    values = np.zeros((total, len(spec.columns)))
     threads = sum(client.nthreads().values())
     if not threads:
         raise RuntimeError("The Dask client has no worker; start one, and see that it connects.")
@@ -78,7 +77,7 @@ def structural_coefficients_distributed(
             if progress is not None:
                 progress(done, total)
         if not lost:
-            return values[graph.edge_to_undirected]
+            return graph.to_directed(values)
         pending = lost
     raise RuntimeError(
         f"{len(pending)} chunks of edges were lost with their workers {_ATTEMPTS} times. See the "
@@ -111,7 +110,7 @@ def _on_workers(
 
     if not chunks:
         return
-    bare = replace(graph, edge_to_undirected=np.empty(0, np.int64))
+    bare = replace(graph, edge_to_undirected=np.empty(0, np.int32))
     (shared,) = client.scatter([bare], broadcast=True, hash=False)
     futures = {
         client.submit(chunk_values, shared, spec, begin, end, pure=False): (begin, end)

@@ -9,6 +9,9 @@ import numpy.typing as npt
 from unionsnn.structure._jit import kernel
 
 IntArray = npt.NDArray[np.int64]
+NodeArray = npt.NDArray[np.int32]
+EdgeArray = npt.NDArray[np.signedinteger[Any]]
+FloatArray = npt.NDArray[np.float64]
 
 MAX_NODES = np.iinfo(np.int32).max
 
@@ -26,19 +29,28 @@ class SimpleGraph:
             to, or -1 for a self loop.
 
     Shapes:
-        indptr [N + 1] int64, indices [2 M] int32, edges [2, M] int32, edge_to_undirected [E] int64.
+        indptr [N + 1] int64, indices [2 M] int32, edges [2, M] int32, edge_to_undirected [E] int32
+        (int64 from 2^31 edges).
     """
 
     num_nodes: int
     indptr: IntArray
-    indices: npt.NDArray[np.int32]
-    edges: npt.NDArray[np.int32]
-    edge_to_undirected: IntArray
+    indices: NodeArray
+    edges: NodeArray
+    edge_to_undirected: EdgeArray
 
     @property
     def num_undirected_edges(self) -> int:
         """Number of undirected edges M, without loops and duplicates."""
         return int(self.edges.shape[1])
+
+    def to_directed(self, values: FloatArray) -> FloatArray:
+        """Give each edge of the input the row of its undirected edge, a self loop the row 0.
+
+        Shapes:
+            values [>= M, C] -> [E, C].
+        """
+        return _spread(values, self.edge_to_undirected)
 
     @classmethod
     def from_edge_index(
@@ -66,8 +78,11 @@ class SimpleGraph:
         given = edges.shape[1]
         if symmetrize:
             edges = np.concatenate([edges, edges[::-1]], axis=1)
-        indptr, indices, slots = _sorted_rows(edges[0], edges[1], num_nodes)
-        undirected, pairs, missing, example = _pair_directions(indptr, indices)
+        # Half the memory of a large graph is numbers of edges.
+        number = np.int32 if edges.shape[1] < 2**31 else np.int64
+        slots: EdgeArray = np.full(edges.shape[1], -1, number)
+        indptr, indices = _sorted_rows(edges[0], edges[1], num_nodes, slots)
+        undirected, pairs, missing, example = _pair_directions(indptr, indices, slots[:0])
         if missing:
             v, u = edges[:, np.flatnonzero(slots == example)[0]]
             raise ValueError(
@@ -144,24 +159,31 @@ def _check_range(edges: IntArray, num_nodes: int) -> None:
 
 @kernel
 def _sorted_rows(
-    source: IntArray, target: IntArray, num_nodes: int
-) -> tuple[IntArray, npt.NDArray[np.int32], IntArray]:
-    """Sort edges by (source, target), merge duplicates; slot of each input edge, -1 for loops."""
+    source: IntArray, target: IntArray, num_nodes: int, slots: EdgeArray
+) -> tuple[IntArray, NodeArray]:
+    """Sort edges by (source, target) and merge duplicates.
+
+    Shapes:
+        slots [E] (in: -1; out: slot of each edge, -1 for loops).
+    """
     start = _row_starts(source, num_nodes)
+    order = np.empty(source.shape[0], slots.dtype)
     if _is_sorted(source, target):
-        return _merge_duplicates(source, target, start, np.arange(source.shape[0]))
-    # Two stable counting sorts, the minor key first.
-    by_target = np.empty(source.shape[0], np.int64)
+        for i in range(source.shape[0]):
+            order[i] = i
+        return _merge_duplicates(source, target, start, order, slots)
+    # Two stable counting sorts, the minor key first. The slots are not needed yet.
+    by_target = slots
     cursor = _row_starts(target, num_nodes)
     for i in range(source.shape[0]):
         by_target[cursor[target[i]]] = i
         cursor[target[i]] += 1
-    order = np.empty(source.shape[0], np.int64)
     cursor = start.copy()
     for edge in by_target:
         order[cursor[source[edge]]] = edge
         cursor[source[edge]] += 1
-    return _merge_duplicates(source, target, start, order)
+    slots[:] = -1
+    return _merge_duplicates(source, target, start, order, slots)
 
 
 @kernel
@@ -186,10 +208,9 @@ def _is_sorted(source: IntArray, target: IntArray) -> bool:
 
 @kernel
 def _merge_duplicates(
-    source: IntArray, target: IntArray, start: IntArray, order: IntArray
-) -> tuple[IntArray, npt.NDArray[np.int32], IntArray]:
+    source: IntArray, target: IntArray, start: IntArray, order: EdgeArray, slots: EdgeArray
+) -> tuple[IntArray, NodeArray]:
     num_nodes = start.shape[0] - 1
-    slots = np.full(source.shape[0], -1, np.int64)
     indices = np.empty(order.shape[0], np.int32)
     indptr = np.empty(num_nodes + 1, np.int64)
     filled = 0
@@ -206,20 +227,22 @@ def _merge_duplicates(
                 filled += 1
             slots[i] = filled - 1
     indptr[num_nodes] = filled
-    return indptr, indices[:filled].copy(), slots
+    return indptr, indices[:filled].copy()
 
 
 @kernel
 def _pair_directions(
-    indptr: IntArray, indices: npt.NDArray[np.int32]
-) -> tuple[IntArray, npt.NDArray[np.int32], int, int]:
+    indptr: IntArray, indices: NodeArray, like: EdgeArray
+) -> tuple[EdgeArray, NodeArray, int, int]:
     """Number the undirected edges; count the slots without a reverse and name one of them.
+
+    The numbers are of the type of ``like``.
 
     Rows are visited in ascending order, so the reverse of (v, u) is met in row u in ascending
     order too: one cursor a row replaces any search.
     """
     num_nodes = indptr.shape[0] - 1
-    undirected = np.full(indices.shape[0], -1, np.int64)
+    undirected = np.full(indices.shape[0], -1, like.dtype)
     pairs = np.empty((2, indices.shape[0] // 2 + 1), np.int32)
     cursor = indptr[:num_nodes].copy()
     count, missing, example = 0, 0, -1
@@ -243,9 +266,18 @@ def _pair_directions(
 
 
 @kernel
-def _assign(slots: IntArray, undirected: IntArray) -> IntArray:
+def _spread(values: FloatArray, places: EdgeArray) -> FloatArray:
+    result = np.zeros((places.shape[0], values.shape[1]))
+    for i in range(places.shape[0]):
+        if places[i] >= 0:
+            result[i] = values[places[i]]
+    return result
+
+
+@kernel
+def _assign(slots: EdgeArray, undirected: EdgeArray) -> EdgeArray:
     """Replace slots by undirected edges, keeping -1 for loops."""
-    result = np.empty(slots.shape[0], np.int64)
+    result = np.empty(slots.shape[0], slots.dtype)
     for i in range(slots.shape[0]):
         result[i] = undirected[slots[i]] if slots[i] >= 0 else -1
     return result

@@ -163,10 +163,9 @@ class CoefficientSpec:
         threads = check_threads(threads)
         block_size = check_block_size(block_size)
         graph = SimpleGraph.from_edge_index(edge_index, num_nodes, symmetrize=symmetrize)
-        values = self.undirected_values(graph, threads, block_size, progress, blocks)
-        # The loops' index, -1, then points at the row of zeros.
-        rows = np.concatenate([values, np.zeros((1, values.shape[1]))])
-        return rows[graph.edge_to_undirected]
+        return graph.to_directed(
+            self.undirected_values(graph, threads, block_size, progress, blocks)
+        )
 
     def undirected_values(
         self,
