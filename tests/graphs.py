@@ -8,7 +8,11 @@ from torch_geometric.data import Data
 from unionsnn import StructuralCoefficients
 
 # Those of StructuralCoefficients(), written out.
-COLUMNS = tuple(f"{quantity}_r{r}" for r in (1, 2, 3) for quantity in ("a", "nodes", "edges"))
+COLUMNS = (
+    "a_r1", "a_tree_r1", "nodes_r1", "edges_r1",
+    "a_r2", "nodes_r2", "edges_r2",
+    "a_r3", "nodes_r3", "edges_r3",
+)  # fmt: skip
 
 
 def graph(edges: list[tuple[int, int]], num_nodes: int, channels: int = 1, y: int = 0) -> Data:

@@ -25,7 +25,7 @@ def test_rows_are_the_engine_s() -> None:
             data.edge_index.numpy(),
             data.num_nodes,
             radius=(1, 2, 3),
-            quantities=("a", "nodes", "edges"),
+            quantities=("a", "a_tree", "nodes", "edges"),
         )
         np.testing.assert_allclose(data.edge_coefficient.numpy(), expected, rtol=1e-6)
         assert data.coefficient_columns == ",".join(COLUMNS)
@@ -49,7 +49,7 @@ def test_excess_of_a_tree_is_exactly_zero() -> None:
 def test_rows_follow_their_edges_into_a_batch() -> None:
     graphs = [graph(star(3), 4), graph([], 2), graph(cycle(4), 4), graph([], 0), graph(star(2), 3)]
     batch = Batch.from_data_list(graphs)
-    assert batch.edge_coefficient.shape == (batch.num_edges, 9)
+    assert batch.edge_coefficient.shape == (batch.num_edges, 10)
     for one, other in zip(batch.to_data_list(), graphs, strict=True):
         assert torch.equal(one.edge_coefficient, other.edge_coefficient)
 
@@ -83,7 +83,7 @@ class Tiny(InMemoryDataset):
 def test_as_pre_transform_the_rows_are_cached_with_the_data_set(tmp_path: Path) -> None:
     Tiny(str(tmp_path), pre_transform=StructuralCoefficients())
     again = Tiny(str(tmp_path), pre_transform=StructuralCoefficients())
-    assert again[0].edge_coefficient.tolist() == [[2.0, 2.0, 1.0] * 3] * 2
+    assert again[0].edge_coefficient.tolist() == [[2.0, 2.0, 2.0, 1.0, *[2.0, 2.0, 1.0] * 2]] * 2
     assert again[0].coefficient_columns == ",".join(COLUMNS)
 
 
@@ -91,7 +91,7 @@ def test_one_direction_only_is_an_error_unless_it_is_said() -> None:
     data = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0], [1]]))
     with pytest.raises(ValueError, match="symmetrize=True"):
         StructuralCoefficients()(data)
-    assert StructuralCoefficients(symmetrize=True)(data).edge_coefficient.shape == (1, 9)
+    assert StructuralCoefficients(symmetrize=True)(data).edge_coefficient.shape == (1, 10)
 
 
 def test_own_choice_of_radius() -> None:

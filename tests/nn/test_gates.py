@@ -91,10 +91,10 @@ def test_authors_code_is_its_formula(batch: Data) -> None:
 def test_default_is_one_plus_a_linear_map_of_standardised_features(batch: Data) -> None:
     gate = fitted("default", batch)
     rows = batch.edge_coefficient.t().tolist()
-    columns = []
-    for at in (0, 3, 6):
-        a, nodes, edges = rows[at : at + 3]
-        columns += [a, [m - n + 1 for m, n in zip(edges, nodes, strict=True)]]
+    columns = [rows[0], [t - a for t, a in zip(rows[1], rows[0], strict=True)]]
+    for a, nodes, edges in ((None, 2, 3), (4, 5, 6), (7, 8, 9)):
+        columns += [] if a is None else [rows[a]]
+        columns += [[m - n + 1 for m, n in zip(rows[edges], rows[nodes], strict=True)]]
     standardised = []
     for values in columns:
         mean = sum(values) / len(values)
@@ -211,8 +211,8 @@ def test_statistics_are_fitted_anew(batch: Data) -> None:
     assert torch.equal(gate.feature_std, fresh.feature_std)
     gate.fit_statistics(other[:0])
     assert gate.fitted
-    assert gate.feature_mean.tolist() == [0.0] * 6
-    assert gate.feature_std.tolist() == [1.0] * 6
+    assert gate.feature_mean.tolist() == [0.0] * 7
+    assert gate.feature_std.tolist() == [1.0] * 7
 
 
 def test_reset_parameters_keeps_the_statistics(batch: Data) -> None:
@@ -248,10 +248,10 @@ def test_a_missing_column_is_named() -> None:
     at_one(columns=columns)
 
 
-@pytest.mark.parametrize("shape", [(5,), (5, 8), (5, 10)])
+@pytest.mark.parametrize("shape", [(5,), (5, 9), (5, 11)])
 def test_a_wrong_width_is_refused(shape: tuple[int, ...]) -> None:
     gate = make("default")
-    message = r"has the shape \[5.*must be \[num_edges, 9\].*set_columns"
+    message = r"has the shape \[5.*must be \[num_edges, 10\].*set_columns"
     with pytest.raises(ValueError, match=message):
         gate.fit_statistics(torch.ones(shape))
     with pytest.raises(ValueError, match=message):
@@ -289,8 +289,8 @@ def test_statistics_of_what_is_not_finite_are_refused(batch: Data, value: float)
             r"'excess' is defined at radius 1 only, radius is \[2\]; use 'cyclomatic'",
         ),
         (
-            {"features": ("excess",), "radius": [1, 2]},
-            r"'excess' is defined at radius 1 only, radius is \[1, 2\]",
+            {"features": ("excess",), "radius": [3, 2]},
+            r"'excess' is defined at radius 1 only, radius is \[2, 3\]",
         ),
         ({"radius": []}, r"radius is \[\]; it must be one or several numbers from 1"),
         ({"radius": 0}, "radius is 0; it must be one or several numbers from 1"),
@@ -324,8 +324,8 @@ def test_a_self_loop_has_the_weight_one_and_changes_no_other(batch: Data, preset
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("nodes", [[0, 1], [1, 1]])
 def test_gradients_are_finite_where_all_edges_are_loops(preset: str, nodes: list[int]) -> None:
-    gate = make(preset).fit_statistics(torch.ones(1, 9))
-    rows = torch.zeros(2, 9, dtype=torch.float64, requires_grad=True)
+    gate = make(preset).fit_statistics(torch.ones(1, 10))
+    rows = torch.zeros(2, 10, dtype=torch.float64, requires_grad=True)
     weight = gate(rows, torch.tensor([nodes, nodes]), 3)
     assert torch.equal(weight, torch.ones(2, 4, dtype=torch.float64))
     # Not even a NaN on the way that is masked in the end.
@@ -350,8 +350,8 @@ def test_gradients_reach_the_mlp_beside_loops(batch: Data, preset: str) -> None:
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("num_nodes", [0, 3])
 def test_no_edges(preset: str, num_nodes: int) -> None:
-    gate = make(preset).fit_statistics(torch.ones(1, 9))
-    rows = torch.zeros(0, 9, dtype=torch.float64)
+    gate = make(preset).fit_statistics(torch.ones(1, 10))
+    rows = torch.zeros(0, 10, dtype=torch.float64)
     weight = gate(rows, torch.zeros(2, 0, dtype=torch.long), num_nodes)
     assert weight.shape == (0, 4)
     weight.sum().backward()

@@ -231,7 +231,7 @@ def test_all_loops_last_need_no_other_order(name: str, batch: Data) -> None:
     looped = batch.clone()
     nodes = torch.arange(batch.num_nodes).expand(2, -1)
     looped.edge_index = torch.cat([batch.edge_index, nodes], dim=1)
-    zeros = batch.edge_coefficient.new_zeros(batch.num_nodes, 9)
+    zeros = batch.edge_coefficient.new_zeros(batch.num_nodes, 10)
     looped.edge_coefficient = torch.cat([batch.edge_coefficient, zeros])
     torch.testing.assert_close(call(name, plugin, looped), call(name, plugin, batch))
 
@@ -264,7 +264,7 @@ def test_no_edges(name: str, batch: Data) -> None:
     empty = Data(
         x=batch.x[:3],
         edge_index=torch.zeros(2, 0, dtype=torch.long),
-        edge_coefficient=torch.zeros(0, 9, dtype=torch.float64),
+        edge_coefficient=torch.zeros(0, 10, dtype=torch.float64),
     )
     torch.testing.assert_close(call(name, plugin, empty), dense(name, plugin, empty))
 

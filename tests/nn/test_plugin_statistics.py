@@ -48,8 +48,11 @@ def check_readme_example(dataset: InMemoryDataset, features: int) -> None:
     mlp = nn.Sequential(nn.Linear(features, 8), nn.ReLU(), nn.Linear(8, 8))
     conv = UnionPlugin(GINConv(mlp)).fit_statistics(dataset)
     rows = torch.cat([data.edge_coefficient for data in dataset])
-    a, nodes, edges = rows.view(len(rows), 3, 3).unbind(dim=2)
-    expected = torch.stack([a, edges - nodes + 1], dim=2).flatten(1).mean(dim=0)
+    a, tree = rows[:, 0], rows[:, 1]
+    a2, nodes, edges = rows[:, [0, 2, 3, 4, 5, 6, 7, 8, 9]].view(len(rows), 3, 3).unbind(dim=2)
+    rings = edges - nodes + 1
+    columns = [a, tree - a, rings[:, 0], a2[:, 1], rings[:, 1], a2[:, 2], rings[:, 2]]
+    expected = torch.stack(columns).mean(dim=1)
     torch.testing.assert_close(conv.gate.feature_mean, expected, rtol=1e-4, atol=1e-5)
     for data in (dataset[0], Batch.from_data_list(list(dataset[:3]))):
         out = conv(data.x, data.edge_index, edge_coefficient=data.edge_coefficient)

@@ -1,5 +1,6 @@
 """The public function and the spec."""
 
+import itertools
 import json
 import subprocess
 import sys
@@ -149,6 +150,22 @@ def test_smallest_spec_for_columns():
     assert CoefficientSpec.from_columns(["a_tree_r1"]).columns == ("a_tree_r1",)
 
 
+def test_the_tree_value_stands_at_radius_one_of_several():
+    rng = np.random.default_rng(0)
+    edges = np.array([e for e in itertools.combinations(range(12), 2) if rng.random() < 0.3]).T
+    edges = np.concatenate([edges, edges[::-1]], axis=1)
+    quantities = ("edges", "a_tree", "a")
+    several = structural_coefficients(edges, 12, radius=(3, 1, 2), quantities=quantities)
+    assert several.shape == (edges.shape[1], 7)
+    alone = structural_coefficients(edges, 12, quantities=quantities)
+    np.testing.assert_array_equal(several[:, :3], alone)
+    for at, radius in ((3, 2), (5, 3)):
+        rest = structural_coefficients(edges, 12, radius=radius, quantities=("edges", "a"))
+        np.testing.assert_array_equal(several[:, at : at + 2], rest)
+    tree = structural_coefficients(edges, 12, radius=(1, 2), quantities=("a_tree",))
+    np.testing.assert_array_equal(tree, alone[:, 1])
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
@@ -157,6 +174,7 @@ def test_smallest_spec_for_columns():
         (["node_r1"], r"Did you mean 'nodes_r1'\?"),
         (["a_r0"], r"radius must be at least 1, got 0"),
         (["a_tree_r2"], r"quantity 'a_tree' is defined for .* radius 1 only"),
+        (["a_r1", "a_tree_r2"], r"a_tree_r2: a_tree is defined at radius 1 only"),
     ],
 )
 def test_columns_are_checked(columns, message):

@@ -58,7 +58,7 @@ SCALARS = space.LOCAL_SCALARS + space.WHOLE_GRAPH_SCALARS
             ({"quantities": "a_tree", **choice}, r"quantity 'a_tree' is defined for substructure")
             for choice in (
                 {"radius": 2},
-                {"radius": [1, 2]},
+                {"radius": [3, 2]},
                 {"substructure": "overlap"},
                 {"descriptor": "curvature"},
                 {"encoding": "entry_sum"},
@@ -121,5 +121,6 @@ def test_columns_of_several_radii():
 
 def test_only_the_default_has_a_tree():
     assert CoefficientSpec().has_tree_value
-    for choice in ({"radius": (1, 2)}, {"descriptor": "curvature"}, {"substructure": "overlap"}):
+    assert CoefficientSpec(radius=(1, 2)).has_tree_value
+    for choice in ({"radius": (2, 3)}, {"descriptor": "curvature"}, {"substructure": "overlap"}):
         assert not CoefficientSpec(**choice).has_tree_value

@@ -209,7 +209,7 @@ def test_composing_and_refusing_import_no_torch() -> None:
         (["model=gin"], [1, 2, 3]),
         (["gate=paper"], [1]),
         (["gate=authors-code"], [1]),
-        (["gate.features=[excess]"], [1]),
+        (["gate.features=[excess]"], [1, 2, 3]),
         (["data=cora"], [1]),
         (["coefficient=overlap"], [1]),
         (["coefficient=curvature"], [1]),

@@ -43,11 +43,10 @@ class StructuralCoefficients(BaseTransform):
     ) -> None:
         if spec is not None and radius is not None:
             raise ValueError("radius is given beside a spec, which has its own; leave one out.")
-        radii = (1, 2, 3) if radius is None else radius
-        self.spec = spec or CoefficientSpec(
-            radius=(radii,) if isinstance(radii, int) else tuple(radii),
-            quantities=("a", "nodes", "edges"),
-        )
+        given = (1, 2, 3) if radius is None else radius
+        radii = (given,) if isinstance(given, int) else tuple(given)
+        quantities = ("a", "a_tree", "nodes", "edges") if 1 in radii else ("a", "nodes", "edges")
+        self.spec = spec or CoefficientSpec(radius=radii, quantities=quantities)
         self.symmetrize = symmetrize
 
     def forward(self, data: Data) -> Data:

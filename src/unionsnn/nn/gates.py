@@ -43,7 +43,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "residual": True,
     },
     "default": {
-        "features": ("raw", "cyclomatic"),
+        "features": ("raw", "excess", "cyclomatic"),
         "radius": (1, 2, 3),
         "layers": 1,
         "normalization": "none",
@@ -78,6 +78,11 @@ def _linear(linear: nn.Linear, rows: Tensor) -> Tensor:
     return torch.addmm(linear.bias, rows, linear.weight.t().contiguous())
 
 
+def _radii(radius: int | Sequence[int]) -> tuple[int, ...]:
+    """One radius or several, sorted as the columns of StructuralCoefficients are."""
+    return (radius,) if isinstance(radius, int) else tuple(sorted(set(radius)))
+
+
 def _any(mask: Tensor) -> bool:
     """Whether the mask holds anywhere; True where asking would stop a device or a compiler."""
     return mask.device.type != "cpu" or torch.compiler.is_compiling() or bool(mask.any())
@@ -99,7 +104,8 @@ class StructuralGate(nn.Module):
     Args:
         channels: Width of the message.
         features: What the MLP sees: ``raw`` a, ``normalized`` a, ``excess`` (a of the double star
-            with the same end degrees, minus a: the part that cycles cause; radius 1 only) or
+            with the same end degrees, minus a: the part that cycles cause; of several radii at 1
+            only) or
             ``cyclomatic`` (edges - nodes + 1 of the subgraph). All but ``normalized`` are
             standardised with statistics of the training graphs (`fit_statistics`).
         radius: One radius or several; each gives its own features.
@@ -130,7 +136,7 @@ class StructuralGate(nn.Module):
         self,
         channels: int,
         *,
-        features: Sequence[Feature] = ("raw", "cyclomatic"),
+        features: Sequence[Feature] = ("raw", "excess", "cyclomatic"),
         radius: int | Sequence[int] = (1, 2, 3),
         normalization: Normalization = "none",
         residual: bool = True,
@@ -151,11 +157,10 @@ class StructuralGate(nn.Module):
             raise ValueError(f"features is empty; name at least one of {', '.join(_NEEDS)}.")
         self.channels = channels
         self.features = tuple(_choice("A gate's feature", f, _NEEDS) for f in features)
-        # Sorted, as the columns of StructuralCoefficients are.
-        self.radius = (radius,) if isinstance(radius, int) else tuple(sorted(set(radius)))
+        self.radius = _radii(radius)
         if not self.radius or self.radius[0] < 1:
             raise ValueError(f"radius is {radius}; it must be one or several numbers from 1.")
-        if "excess" in self.features and self.radius != (1,):
+        if "excess" in self.features and 1 not in self.radius:
             raise ValueError(
                 f"The feature 'excess' is defined at radius 1 only, radius is {list(self.radius)}; "
                 "use 'cyclomatic' instead."
@@ -170,7 +175,7 @@ class StructuralGate(nn.Module):
         if columns is not None:
             self.set_columns(columns)
 
-        width = len(self.features) * len(self.radius)
+        width = len(self._kinds)
         self.negative_slope = negative_slope
         self.hidden = nn.Linear(width, channels) if layers == 2 else None
         self.last = nn.Linear(channels if layers == 2 else width, channels)
@@ -180,14 +185,31 @@ class StructuralGate(nn.Module):
 
     @classmethod
     def preset(cls, name: str, channels: int, **overrides: Any) -> StructuralGate:
-        """Make a gate by name: ``paper``, ``authors-code`` or ``default``."""
-        return cls(channels, **{**PRESETS[_choice("A gate's preset", name, PRESETS)], **overrides})
+        """Make a gate by name: ``paper``, ``authors-code`` or ``default``.
+
+        Where radius 1 is not among the radii, ``default`` leaves out the excess.
+        """
+        options = {**PRESETS[_choice("A gate's preset", name, PRESETS)], **overrides}
+        if "features" not in overrides and 1 not in _radii(options["radius"]):
+            options["features"] = tuple(f for f in options["features"] if f != "excess")
+        return cls(channels, **options)
 
     @property
     def required_columns(self) -> tuple[str, ...]:
         """Names of the coefficient columns that the features are derived from."""
-        needed = {quantity for feature in self.features for quantity in _NEEDS[feature]}
-        return tuple(f"{q}_r{r}" for r in self.radius for q in _QUANTITIES if q in needed)
+        needed = {f"{q}_r{r}" for feature, r in self._kinds for q in _NEEDS[feature]}
+        order = (f"{quantity}_r{r}" for r in self.radius for quantity in _QUANTITIES)
+        return tuple(name for name in order if name in needed)
+
+    @property
+    def _kinds(self) -> list[tuple[str, int]]:
+        """What the MLP sees: feature and radius, radius-major; the excess at radius 1 only."""
+        return [
+            (feature, radius)
+            for radius in self.radius
+            for feature in self.features
+            if feature != "excess" or radius == 1
+        ]
 
     @property
     def needs_statistics(self) -> bool:
@@ -234,8 +256,7 @@ class StructuralGate(nn.Module):
         rows = coefficient[(coefficient != 0).any(dim=1)].to("cpu", torch.float64)
         self.feature_mean.zero_()
         self.feature_std.fill_(1)
-        kinds = [(feature, radius) for radius in self.radius for feature in self.features]
-        for i, (feature, radius) in enumerate(kinds if len(rows) else ()):
+        for i, (feature, radius) in enumerate(self._kinds if len(rows) else ()):
             if feature not in _STANDARDIZED:
                 continue
             values = self._edge_feature(rows, feature, radius)
@@ -339,8 +360,7 @@ class StructuralGate(nn.Module):
                 self._edge_feature(coefficient, feature, radius)
                 if feature in _STANDARDIZED
                 else self._normalized(coefficient, node, num_nodes, radius)
-                for radius in self.radius
-                for feature in self.features
+                for feature, radius in self._kinds
             ],
             dim=-1,
         )

@@ -46,8 +46,8 @@ def structural_coefficients(
             "largest_eigenvalue"; of no effect on a descriptor that is a number.
         radius: Radius of the neighbourhoods, or several.
         quantities: One or several of "a" (the coefficient), "a_tree" (a of the double star with
-            the same end degrees; union, path, singular_value_sum, radius 1 only), "nodes" (|V_S|)
-            and "edges" (|E_S|).
+            the same end degrees; union, path, singular_value_sum, and of several radii at 1 only),
+            "nodes" (|V_S|) and "edges" (|E_S|).
         alpha: Mass that stays at the end nodes; curvature only.
         exponent: λ of the node/edge count: the paper takes 2 for graph and 1 for node tasks.
         symmetrize: Add the missing reverse of every edge instead of refusing the input.
@@ -80,5 +80,6 @@ def structural_coefficients(
     )
     if len(spec.columns) == 1:
         return values[:, 0].copy()
-    order = [spec.columns.index(f"{name}_r{r}") for r in spec.radius for name in asked]
+    names = (f"{name}_r{r}" for r in spec.radius for name in asked)
+    order = [spec.columns.index(name) for name in names if name in spec.columns]
     return values if order == sorted(order) else values[:, order]

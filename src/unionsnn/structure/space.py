@@ -43,9 +43,9 @@ def uses_exponent(descriptor: str) -> bool:
 def has_tree_value(
     substructure: str, descriptor: str, encoding: str | None, radius: Sequence[int]
 ) -> bool:
-    """Whether a_tree, and with it the excess a_tree - a, is defined for the choices."""
+    """Whether a_tree, and with it the excess a_tree - a, is defined at the first of the radii."""
     choices = (substructure, descriptor, encoding)
-    return choices == ("union", "path", DEFAULT_ENCODING) and tuple(radius) == (1,)
+    return choices == ("union", "path", DEFAULT_ENCODING) and 1 in radius
 
 
 def name_faults(option: str, value: Any, allowed: Sequence[str]) -> list[str]:

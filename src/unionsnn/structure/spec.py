@@ -58,8 +58,8 @@ class CoefficientSpec:
             read as None there.
         radius: Radius of the neighbourhoods, or several.
         quantities: Columns for each radius: "a", the coefficient; "a_tree", the a of the double
-            star with the degrees of v and u (union, path, singular_value_sum, radius 1 only);
-            "nodes", |V_S|; "edges", |E_S|.
+            star with the degrees of v and u (union, path, singular_value_sum, and of several radii
+            for 1 only); "nodes", |V_S|; "edges", |E_S|.
         alpha: Mass that stays at the end nodes, 0..1; curvature only.
         exponent: λ of the node/edge count; node_edge_count only.
 
@@ -108,12 +108,15 @@ class CoefficientSpec:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns, radius-major: a_r1, a_tree_r1, nodes_r1, edges_r1."""
-        return tuple(f"{quantity}_r{r}" for r in self.radius for quantity in self.quantities)
+        """Names of the columns, radius-major: a_r1, a_tree_r1, nodes_r1, edges_r1, a_r2, ..."""
+        return tuple(f"{name}_r{r}" for r in self.radius for name in self._quantities_at(r))
+
+    def _quantities_at(self, radius: int) -> tuple[str, ...]:
+        return tuple(q for q in self.quantities if radius == 1 or q != "a_tree")
 
     @property
     def has_tree_value(self) -> bool:
-        """Whether a_tree, and with it the excess a_tree - a, is defined for the choices."""
+        """Whether a_tree, and with it the excess a_tree - a, is defined for the choices at 1."""
         return space.has_tree_value(self.substructure, self.descriptor, self.encoding, self.radius)
 
     @property
@@ -195,13 +198,14 @@ class CoefficientSpec:
                     **_resumption(blocks, 0),
                 )
             )
-        if slow_radii:
+        # Of a_tree alone there is nothing at other radii.
+        if slow_radii and self._quantities_at(slow_radii[0]):
             parts.append(
                 compute_general(
                     graph,
                     *choices,
                     slow_radii,
-                    self.quantities,
+                    self._quantities_at(slow_radii[0]),
                     alpha=self.alpha,
                     exponent=self.exponent,
                     threads=threads,
@@ -261,7 +265,7 @@ class CoefficientSpec:
         if faults:
             raise ValueError("\n".join(faults))
         found = [match for match in matches if match is not None]
-        return cls(
+        spec = cls(
             substructure,
             descriptor,
             encoding,
@@ -270,6 +274,10 @@ class CoefficientSpec:
             alpha,
             exponent,
         )
+        missing = [name for name in names if name not in spec.columns]
+        if missing:
+            raise ValueError(f"{', '.join(missing)}: a_tree is defined at radius 1 only.")
+        return spec
 
 
 def _all_columns() -> tuple[str, ...]:

@@ -262,7 +262,6 @@ class ConfigSchema(_Section):
             # Of a large graph with hubs, the subgraphs of radius 3 are most of it.
             several = (
                 self.gate.preset in (None, "default")
-                and "excess" not in (self.gate.features or ())
                 and not task.startswith("node")
                 and self.coefficient.spec().has_tree_value
             )
@@ -271,16 +270,23 @@ class ConfigSchema(_Section):
 
     @model_validator(mode="after")
     def _gate_features(self) -> Self:
-        """Check the features against the coefficient."""
+        """Check the features against the coefficient; the default gate leaves out the excess.
+
+        Excess is a_tree - a, which exists for the paper's coefficient at radius 1 only; elsewhere
+        the default gate keeps a and the cyclomatic number.
+        """
         features = self.gate.features
         if self.gate.preset is None:
             return self
-        if "excess" in (features or ()) and not self.coefficient.spec().has_tree_value:
-            raise ValueError(
-                "gate.features names 'excess', which is defined for substructure 'union', "
-                "descriptor 'path', encoding 'singular_value_sum' and radius 1 only; type "
-                "gate.features=[raw,cyclomatic]."
-            )
+        if not self.coefficient.spec().has_tree_value:
+            if features is None and self.gate.preset == "default":
+                self.gate.features = ["raw", "cyclomatic"]
+            elif "excess" in (features or ()):
+                raise ValueError(
+                    "gate.features names 'excess', which is defined for substructure 'union', "
+                    "descriptor 'path', encoding 'singular_value_sum' and radius 1 only; type "
+                    "gate.features=[raw,cyclomatic]."
+                )
         normalizes = features is None and self.gate.preset in ("paper", "authors-code")
         if "curvature" in self.coefficient.descriptor and (
             normalizes or "normalized" in (features or ())
