@@ -61,7 +61,7 @@ def test_compare_prints_both_tables_and_what_they_rest_on(compare: Command) -> N
         "all seeds share one split",
         "p is not adjusted for the number of comparisons, 2",
         "B differs from A in model._target_, model.gate_on, model.name",
-        "C differs from A in gate.preset, model.name",
+        "C differs from A in coefficient.radius, gate.preset, model.name",
         "protocol: repeated_seeds (best val_loss of the repetition, test touched once)",
         "seed 0",
     ):

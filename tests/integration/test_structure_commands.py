@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 from pyarrow import parquet
 
+from graphs import COLUMNS
 from tu_files import write_tu
 from unionsnn.cli import command_line
 from unionsnn.structure import CoefficientCache, structural_coefficients
@@ -259,7 +260,11 @@ def test_training_finds_what_precompute_computed(
 @pytest.mark.parametrize(
     ("overrides", "columns"),
     [
-        (["model=gin", "gate=none"], ["a_r1", "a_tree_r1", "nodes_r1", "edges_r1"]),
+        (["model=gin", "gate=none"], list(COLUMNS)),
+        (
+            ["model=gin", "gate=none", "coefficient.radius=1"],
+            ["a_r1", "a_tree_r1", "nodes_r1", "edges_r1"],
+        ),
         (
             ["model=gin", "gate=none", "coefficient.substructure=overlap"],
             ["a_r1", "nodes_r1", "edges_r1"],

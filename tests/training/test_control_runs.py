@@ -12,6 +12,7 @@ import pytest
 import torch
 from rich.console import Console
 
+from graphs import COLUMNS
 from unionsnn.data.controls import CONTROLS
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.reports.tables import print_results
@@ -61,14 +62,17 @@ def test_statistics_are_fitted_to_the_control_of_the_training_graphs(tiny: Maker
     splits = json.loads((RunFolder.of(config).path / "splits.json").read_text())
     data.split = data.default_split(np.random.default_rng(0))
     assert len(splits["splits"]) == 1
-    a, a_tree, nodes, edges = data.part_coefficient("train").double().mean(dim=0)
+    mean = dict(zip(COLUMNS, data.part_coefficient("train").double().mean(dim=0), strict=True))
+    rings = [mean[f"edges_r{r}"] - mean[f"nodes_r{r}"] + 1 for r in (1, 2, 3)]
+    excess = mean["a_tree_r1"] - mean["a_r1"]
+    features = [mean["a_r1"], excess, rings[0], mean["a_r2"], rings[1], mean["a_r3"], rings[2]]
     for key, value in state.items():
         if key.endswith("feature_mean"):
-            expected = torch.stack([a, a_tree - a, edges - nodes + 1]).float()
+            expected = torch.stack(features).float()
             torch.testing.assert_close(value, expected, rtol=1e-5, atol=1e-5)
         if key.endswith("feature_std"):
             # One row for all: there is no spread to divide by.
-            assert torch.equal(value, torch.ones(3))
+            assert torch.equal(value, torch.ones(7))
 
 
 def test_each_repetition_draws_its_own_control_whatever_ran_before(
