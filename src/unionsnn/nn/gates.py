@@ -222,7 +222,9 @@ class StructuralGate(nn.Module):
         if missing:
             raise ValueError(
                 f"The gate needs the coefficient columns {list(self.required_columns)}, "
-                f"{missing} are missing from {list(columns)}. Compute them with "
+                f"{missing} are missing from {list(columns)}. The radius must be the same in both "
+                "places, as UnionPlugin(conv, radius=1) and StructuralCoefficients(radius=1). "
+                "Compute them with "
                 f"StructuralCoefficients(CoefficientSpec.from_columns({list(self.required_columns)}))."
             )
         self.columns = tuple(columns)
