@@ -111,6 +111,7 @@ def test_node_features_come_from_npz_files(tmp_path: Path) -> None:
         ("name,label\n0.csv,1\n", r"labels.csv, line 1: the header is .* must be file,label"),
         ("file,label\n0.csv\n", r"labels.csv, line 2: 1 columns, not 2"),
         ("file,label\n0.csv,1\n99.csv,1\n", r"labels.csv, line 3: .*99.csv is not there"),
+        ("file,label\n0.csv,1\n./0.csv,2\n", r"labels.csv, line 3: .*0.csv is in line 2 already"),
         ("file,label\n", r"labels.csv names no file"),
         ("", r"line 1: the header is \[\]"),
     ],

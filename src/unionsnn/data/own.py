@@ -65,12 +65,20 @@ class FolderDataModule(GraphDataModule):
         if len(names) < 2 or names[0] != "file":
             raise DataError(f"{path}, line 1: the header is {header}; it must be file,label")
         files: list[Path] = []
+        first: dict[Path, int] = {}
         for number, row in enumerate(rows, 2):
             if len(row) != len(names):
                 raise DataError(f"{path}, line {number}: {len(row)} columns, not {len(names)}")
             files.append(self.path / row[0].strip())
             if not files[-1].is_file():
                 raise DataError(f"{path}, line {number}: {files[-1]} is not there")
+            # Twice the same graph could be trained on and tested.
+            before = first.setdefault(files[-1].resolve(), number)
+            if before != number:
+                raise DataError(
+                    f"{path}, line {number}: {files[-1]} is in line {before} already; name each "
+                    "file once"
+                )
         if not files:
             raise DataError(f"{path} names no file")
         return files, [[value.strip() for value in row[1:]] for row in rows]
