@@ -30,6 +30,17 @@ from unionsnn.structure.quotients import (
 )
 from unionsnn.structure.spectra import OWN_SOLVER_LIMIT
 from unionsnn.structure.substructures import (
+    COLORS,
+    KEY,
+    KINDS,
+    MEMBERS,
+    REDUCED,
+    ROWS,
+    SCRATCH_ROWS,
+    SIZES,
+    SORTED_KINDS,
+    SORTED_ROWS,
+    SORTED_SIZES,
     WORD,
     Word,
     induced_rows,
@@ -48,12 +59,6 @@ NodeArray = npt.NDArray[np.int32]
 
 # Positions in space.DESCRIPTORS, known to the compiler; the matrices come first.
 _EDGE_BETWEENNESS, _NODE_EDGE_COUNT, _CURVATURE, CURVATURE_GRAPH, _CYCLE_COUNT = range(2, 7)
-
-# Rows of the scratch memory for subgraphs of at most 64 nodes.
-_ROWS, _MEMBERS, _SIZES, _KINDS, _REDUCED, _RANK = range(6)
-_COLORS = 6  # and 7
-_SORTED_ROWS, _SORTED_SIZES, _SORTED_KINDS, _KEY = range(8, 12)
-_SCRATCH_ROWS = 12
 
 # A key holds the lower triangle of the adjacency, two rows a word, and 7 bits of size and 1 bit of
 # kind for each of 32 classes.
@@ -105,7 +110,7 @@ def new_workspace(num_nodes: int, num_values: int) -> Workspace:
         nodes=np.empty(num_nodes, np.int32),
         chosen=np.empty(num_nodes, np.int32),
         mark=np.zeros(num_nodes, np.uint8),
-        scratch=np.empty((_SCRATCH_ROWS, WORD), np.int64),
+        scratch=np.empty((SCRATCH_ROWS, WORD), np.int64),
         matrix=np.empty((OWN_SOLVER_LIMIT + 2, OWN_SOLVER_LIMIT)),
         keys=np.zeros((slots, _KEY_WORDS), np.int64),
         known=np.empty(slots),
@@ -159,7 +164,7 @@ def compute_chunk(
     num_radii = radii.shape[0]
     per_radius = values.shape[1] // num_radii
     needs_lists = choice.descriptor == _CURVATURE and place_a >= 0
-    chosen, local, rows = work.chosen, work.local, work.scratch[_ROWS]
+    chosen, local, rows = work.chosen, work.local, work.scratch[ROWS]
     for i in range(begin, end):
         v, u = edges[0, i], edges[1, i]
         degrees = indptr[v + 1] - indptr[v] + indptr[u + 1] - indptr[u]
@@ -345,9 +350,9 @@ def _value(
             return edge_betweenness(starts, neighbors, v, u)
         if ends == 2 * size - 2:
             # In a tree every shortest path between the two sides uses the edge.
-            of_v, of_u = popcount(work.scratch[_ROWS, v]), popcount(work.scratch[_ROWS, u])
+            of_v, of_u = popcount(work.scratch[ROWS, v]), popcount(work.scratch[ROWS, u])
             return float(of_v * of_u)
-        return radius_one_betweenness(work.scratch[_ROWS], v, u)
+        return radius_one_betweenness(work.scratch[ROWS], v, u)
     if choice.descriptor == LAPLACIAN and choice.encoding == SINGULAR_VALUE_SUM:
         return float(ends)
     return _matrix_value(starts, neighbors, size, choice, work)
@@ -372,30 +377,19 @@ def _matrix_value(
     slot = np.int64(-1)
     if size <= WORD:
         classes = twin_classes_of_rows(
-            scratch[_ROWS], size, scratch[_MEMBERS], scratch[_SIZES], scratch[_KINDS]
+            scratch[ROWS], size, scratch[MEMBERS], scratch[SIZES], scratch[KINDS]
         )
-        reduced_rows(scratch[_ROWS], scratch[_MEMBERS], classes, scratch[_REDUCED])
-        colors = scratch[_COLORS : _COLORS + 2]
-        reduced, of_class, kind_of = scratch[_REDUCED], scratch[_SIZES], scratch[_KINDS]
-        now = refine_colors(reduced, of_class, kind_of, classes, colors)
-        sort_classes(
-            colors[now],
-            classes,
-            reduced,
-            of_class,
-            kind_of,
-            scratch[_RANK],
-            scratch[_SORTED_ROWS],
-            scratch[_SORTED_SIZES],
-            scratch[_SORTED_KINDS],
-        )
-        sizes, kinds = scratch[_SORTED_SIZES], scratch[_SORTED_KINDS]
-        rows = scratch[_SORTED_ROWS].reshape(WORD, 1)
+        reduced_rows(scratch[ROWS], scratch[MEMBERS], classes, scratch[REDUCED])
+        colors = scratch[COLORS : COLORS + 2]
+        now = refine_colors(scratch[REDUCED], scratch[SIZES], scratch[KINDS], classes, colors)
+        sort_classes(colors[now], classes, scratch)
+        sizes, kinds = scratch[SORTED_SIZES], scratch[SORTED_KINDS]
+        rows = scratch[SORTED_ROWS].reshape(WORD, 1)
         if classes <= _KEY_CLASSES:
             slot = _write_key(classes, scratch) & (work.known.shape[0] - 1)
             hit = True
             for k in range(_KEY_WORDS):
-                if work.keys[slot, k] != scratch[_KEY, k]:
+                if work.keys[slot, k] != scratch[KEY, k]:
                     hit = False
                     break
             if hit:
@@ -409,7 +403,7 @@ def _matrix_value(
     if slot >= 0:
         work.known[slot] = value
         for k in range(_KEY_WORDS):
-            work.keys[slot, k] = scratch[_KEY, k]
+            work.keys[slot, k] = scratch[KEY, k]
     return value
 
 
@@ -419,13 +413,13 @@ def _write_key(classes: int, scratch: IntArray) -> Word:
 
     A size is at least 1, so the key also tells the number of classes and is never zero.
     """
-    key, sizes_at = scratch[_KEY], _KEY_CLASSES // 2
+    key, sizes_at = scratch[KEY], _KEY_CLASSES // 2
     for k in range(_KEY_WORDS):
         key[k] = 0
     for k in range(classes):
-        below = scratch[_SORTED_ROWS, k] & ((np.int64(1) << k) - 1)
+        below = scratch[SORTED_ROWS, k] & ((np.int64(1) << k) - 1)
         key[k >> 1] |= below << ((k & 1) << 5)
-        packed = (scratch[_SORTED_SIZES, k] << 1) | scratch[_SORTED_KINDS, k]
+        packed = (scratch[SORTED_SIZES, k] << 1) | scratch[SORTED_KINDS, k]
         key[sizes_at + (k >> 3)] |= packed << ((k & 7) << 3)
     digest: Word = np.int64(0)
     for k in range(_KEY_WORDS):

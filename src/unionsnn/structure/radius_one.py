@@ -16,6 +16,18 @@ from unionsnn.structure.descriptors import double_star_coefficient, path_coeffic
 from unionsnn.structure.planning import KNOWN, choose_hub
 from unionsnn.structure.spectra import OWN_SOLVER_LIMIT
 from unionsnn.structure.substructures import (
+    COLORS,
+    KEY,
+    KINDS,
+    MEMBERS,
+    RANK,
+    REDUCED,
+    ROWS,
+    SCRATCH_ROWS,
+    SIZES,
+    SORTED_KINDS,
+    SORTED_ROWS,
+    SORTED_SIZES,
     WORD,
     Word,
     induced_lists,
@@ -38,11 +50,6 @@ COLUMNS = ("a", "a_tree", "nodes", "edges")
 
 _STAR_TABLE = 64
 _MAX_SLOTS = 1 << 18
-
-# Rows of the scratch memory for subgraphs of at most 64 nodes.
-_ROWS, _MEMBERS, _SIZES, _KINDS, _REDUCED, _COLORS, _RANK = range(7)
-_SORTED_ROWS, _SORTED_SIZES, _SORTED_KINDS, _KEY = range(7, 11)
-_SCRATCH_ROWS = 11
 
 # A key holds 16 bits of adjacency, 7 bits of size and 1 bit of kind for each of 16 classes.
 _KEY_CLASSES = 16
@@ -74,7 +81,7 @@ def new_workspace(num_nodes: int, max_degree: int, num_edges: int) -> Workspace:
     return Workspace(
         local=np.full(num_nodes, -1, np.int32),
         nodes=np.empty(2 * max_degree, np.int32),
-        scratch=np.empty((_SCRATCH_ROWS, WORD), np.int64),
+        scratch=np.empty((SCRATCH_ROWS, WORD), np.int64),
         matrix=np.empty((OWN_SOLVER_LIMIT + 2, OWN_SOLVER_LIMIT)),
         stars=np.full((stars, stars), np.nan),
         keys=np.zeros((slots, _KEY_WORDS), np.int64),
@@ -103,7 +110,7 @@ def compute_chunk(
         column of each of `COLUMNS`, or -1), values [M, C].
     """
     column_a, column_tree, column_nodes, column_edges = wanted
-    local, nodes, rows = work.local, work.nodes, work.scratch[_ROWS]
+    local, nodes, rows = work.local, work.nodes, work.scratch[ROWS]
     for i in range(begin, end):
         if routes[i] == KNOWN:
             continue
@@ -167,33 +174,23 @@ def _small_coefficient(
 ) -> float:
     """Coefficient of a union subgraph of at most 64 nodes, given as bit rows in the scratch."""
     classes = twin_classes_of_rows(
-        scratch[_ROWS], count, scratch[_MEMBERS], scratch[_SIZES], scratch[_KINDS]
+        scratch[ROWS], count, scratch[MEMBERS], scratch[SIZES], scratch[KINDS]
     )
-    reduced_rows(scratch[_ROWS], scratch[_MEMBERS], classes, scratch[_REDUCED])
+    reduced_rows(scratch[ROWS], scratch[MEMBERS], classes, scratch[REDUCED])
     _color_classes(classes, scratch)
-    sort_classes(
-        scratch[_COLORS],
-        classes,
-        scratch[_REDUCED],
-        scratch[_SIZES],
-        scratch[_KINDS],
-        scratch[_RANK],
-        scratch[_SORTED_ROWS],
-        scratch[_SORTED_SIZES],
-        scratch[_SORTED_KINDS],
-    )
+    sort_classes(scratch[COLORS], classes, scratch)
     slot = np.int64(-1)
     if classes <= _KEY_CLASSES:
         slot = _write_key(classes, scratch) & (known.shape[0] - 1)
         hit = True
         for k in range(_KEY_WORDS):
-            hit = hit and keys[slot, k] == scratch[_KEY, k]
+            hit = hit and keys[slot, k] == scratch[KEY, k]
         if hit:
             return known[slot]
     a = path_coefficient(
-        scratch[_SORTED_ROWS].reshape(WORD, 1),
-        scratch[_SORTED_SIZES],
-        scratch[_SORTED_KINDS],
+        scratch[SORTED_ROWS].reshape(WORD, 1),
+        scratch[SORTED_SIZES],
+        scratch[SORTED_KINDS],
         classes,
         matrix,
         matrix[-2],
@@ -202,23 +199,23 @@ def _small_coefficient(
     if slot >= 0:
         known[slot] = a
         for k in range(_KEY_WORDS):
-            keys[slot, k] = scratch[_KEY, k]
+            keys[slot, k] = scratch[KEY, k]
     return a
 
 
 @kernel
 def _color_classes(classes: int, scratch: IntArray) -> None:
     """Colour the classes by what they and their neighbours look like."""
-    rows, looks = scratch[_REDUCED], scratch[_RANK]
+    rows, looks = scratch[REDUCED], scratch[RANK]
     for k in range(classes):
-        looks[k] = mix((popcount(rows[k]) << 8) | (scratch[_SIZES, k] << 1) | scratch[_KINDS, k])
+        looks[k] = mix((popcount(rows[k]) << 8) | (scratch[SIZES, k] << 1) | scratch[KINDS, k])
     for k in range(classes):
         color = 3 * looks[k]
         row = rows[k]
         while row != 0:
             color += looks[popcount((row & -row) - 1)]
             row &= row - 1
-        scratch[_COLORS, k] = color
+        scratch[COLORS, k] = color
 
 
 @kernel
@@ -228,12 +225,12 @@ def _write_key(classes: int, scratch: IntArray) -> Word:
     At most 64 nodes make at most 64 members of a class, which 7 bits hold. A size is at least 1,
     so the key also tells the number of classes and is never zero.
     """
-    key = scratch[_KEY]
+    key = scratch[KEY]
     for k in range(_KEY_WORDS):
         key[k] = 0
     for k in range(classes):
-        key[k >> 2] |= scratch[_SORTED_ROWS, k] << ((k & 3) << 4)
-        packed = (scratch[_SORTED_SIZES, k] << 1) | scratch[_SORTED_KINDS, k]
+        key[k >> 2] |= scratch[SORTED_ROWS, k] << ((k & 3) << 4)
+        packed = (scratch[SORTED_SIZES, k] << 1) | scratch[SORTED_KINDS, k]
         key[4 + (k >> 3)] |= packed << ((k & 7) << 3)
     digest: Word = np.int64(0)
     for k in range(_KEY_WORDS):

@@ -19,6 +19,12 @@ Word = Any
 WORD = 64
 """Bits in a row word, and the most nodes of a subgraph that is held as single-word rows."""
 
+# Rows of the scratch memory of a thread, [SCRATCH_ROWS, WORD], for subgraphs of at most 64 nodes.
+ROWS, MEMBERS, SIZES, KINDS, REDUCED, RANK = range(6)
+COLORS = 6  # and 7
+SORTED_ROWS, SORTED_SIZES, SORTED_KINDS, KEY = range(8, 12)
+SCRATCH_ROWS = 12
+
 FALSE_TWINS = 0
 TRUE_TWINS = 1
 
@@ -212,22 +218,13 @@ def reduced_rows(rows: IntArray, members: IntArray, classes: int, reduced: IntAr
 
 
 @kernel
-def sort_classes(
-    colors: IntArray,
-    classes: int,
-    rows: IntArray,
-    sizes: IntArray,
-    kinds: IntArray,
-    rank: IntArray,
-    sorted_rows: IntArray,
-    sorted_sizes: IntArray,
-    sorted_kinds: IntArray,
-) -> None:
-    """Order the classes by their colours, equal ones as they come.
+def sort_classes(colors: IntArray, classes: int, scratch: IntArray) -> None:
+    """Order the classes in the scratch by their colours, equal ones as they come.
 
     Shapes:
-        all [>= m]; rows are single words, rank is out: the new place of each class.
+        colors [>= m], scratch [SCRATCH_ROWS, WORD].
     """
+    rows, rank = scratch[REDUCED], scratch[RANK]
     # Counting what comes before is quicker than an insertion sort, whose branches are a lottery.
     for k in range(classes):
         before = np.int64(0)
@@ -242,9 +239,9 @@ def sort_classes(
         while row != 0:
             moved |= np.int64(1) << rank[popcount((row & -row) - 1)]
             row &= row - 1
-        sorted_rows[rank[k]] = moved
-        sorted_sizes[rank[k]] = sizes[k]
-        sorted_kinds[rank[k]] = kinds[k]
+        scratch[SORTED_ROWS, rank[k]] = moved
+        scratch[SORTED_SIZES, rank[k]] = scratch[SIZES, k]
+        scratch[SORTED_KINDS, rank[k]] = scratch[KINDS, k]
 
 
 @kernel
