@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from unionsnn.data.arrays import DataError, atomic_write
-from unionsnn.reports.edge_table import check_folder
+from unionsnn.data.arrays import atomic_write
+from unionsnn.reports.edge_table import check_output
 from unionsnn.reports.tables import format_value, is_percent
 
 HEADER = ("", "configuration", "mean ± std", "95 % interval", "parameters")
@@ -134,12 +134,7 @@ def check_out(path: Path) -> None:
     Raises:
         DataError: The ending or the folder will not do.
     """
-    if path.suffix.lower() not in WRITERS:
-        raise DataError(
-            f"--out is {str(path)!r}; the name must end in {', '.join(WRITERS)}, which decides the "
-            "format."
-        )
-    check_folder("--out", path)
+    check_output("--out", path, tuple(WRITERS))
 
 
 def write(comparison: Mapping[str, Any], path: Path) -> None:

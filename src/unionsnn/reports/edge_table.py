@@ -51,20 +51,20 @@ def check_writable(path: Path) -> None:
     Raises:
         DataError: The ending or the folder will not do.
     """
-    if path.suffix.lower() not in WRITERS:
-        raise DataError(
-            f"--out is {str(path)!r}; the name must end in {' or '.join(WRITERS)}, which decides "
-            "the format."
-        )
-    check_folder("--out", path)
+    check_output("--out", path, tuple(WRITERS))
 
 
-def check_folder(option: str, path: Path) -> None:
-    """Check that a file could be put where it is wanted.
+def check_output(option: str, path: Path, endings: Sequence[str]) -> None:
+    """Check before any work that a file can be written under a name whose ending is its format.
 
     Raises:
-        DataError: There is no such folder, or a folder has the file's name.
+        DataError: The ending is another, there is no such folder, or a folder has the name.
     """
+    if path.suffix.lower() not in endings:
+        allowed = (" or " if len(endings) == 2 else ", ").join(endings)
+        raise DataError(
+            f"{option} is {str(path)!r}; the name must end in {allowed}, which decides the format."
+        )
     if path.is_dir():
         raise DataError(f"{option} is {str(path)!r}, which is a folder; name a file.")
     if not path.parent.is_dir():

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unionsnn.data.arrays import DataError, atomic_write
-from unionsnn.reports.edge_table import check_folder
+from unionsnn.reports.edge_table import check_output
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,9 +32,7 @@ def check_plot(path: Path) -> None:
     Raises:
         DataError: The ending or the folder will not do.
     """
-    if path.suffix.lower() not in _ENDINGS:
-        raise DataError(f"--plot is {str(path)!r}; the name must end in {', '.join(_ENDINGS)}.")
-    check_folder("--plot", path)
+    check_output("--plot", path, _ENDINGS)
 
 
 def check_drawable(num_nodes: int) -> None:
