@@ -17,6 +17,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from unionsnn.models.mpnn import gates
 from unionsnn.training.build import build_data, build_task, count_parameters, fit_gates
 from unionsnn.training.config import compose_config
 from unionsnn.training.protocols import make_protocol
@@ -43,7 +44,7 @@ def tasks(name: str, *overrides: str) -> tuple[list[Task], list]:
         torch.manual_seed(0)
         config = compose_config([f"data={name}", *network, *overrides])
         task = build_task(config, data)
-        for gate in (m for m in task.modules() if hasattr(m, "set_columns")):
+        for gate in gates(task):
             gate.set_columns(data.spec.columns)
         fit_gates(task.model, data)
         task.log = lambda *args, **kwargs: None  # type: ignore[method-assign]

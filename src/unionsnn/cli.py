@@ -103,7 +103,7 @@ def _run(config: dict[str, Any], options: dict[str, bool], *, dry_run: bool, as_
 
     folder = RunFolder.of(config)
     with failures(options):
-        before = {} if config["force"] else folder.finished()
+        before = {} if config["force"] or dry_run or as_json else folder.finished()
     with failures(options), data_progress(config["trainer"]["progress"]) as progress:
         record = describe(config, progress) if dry_run else run_experiment(config, progress)
     if as_json:

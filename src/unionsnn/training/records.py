@@ -167,7 +167,7 @@ class RunFolder:
     def _claim(self) -> None:
         """Write the configuration, or check that the folder holds the same one."""
         path = self.path / "config.json"
-        started = self._records() or list((self.path / "unfinished").glob("*.ckpt"))
+        started = self._record_paths() or list((self.path / "unfinished").glob("*.ckpt"))
         if not (path.exists() and started):
             if path.exists():
                 # A request that failed before its first result does not keep the folder.
@@ -192,10 +192,12 @@ class RunFolder:
         # Results are the folder's: a second request may differ in what does not matter.
         self.config = held
 
+    def _record_paths(self) -> list[Path]:
+        return sorted((self.path / "repetitions").glob("[0-9]*.json"))
+
     def _records(self) -> dict[Path, dict[str, Any] | None]:
         """Content of each file of a repetition; None for a damaged one."""
-        paths = sorted((self.path / "repetitions").glob("[0-9]*.json"))
-        return {path: _read_repetition(path) for path in paths}
+        return {path: _read_repetition(path) for path in self._record_paths()}
 
     def _set_damaged_aside(self) -> None:
         damaged = [path for path, record in self._records().items() if record is None]
