@@ -67,6 +67,13 @@ class OneWay(Made):
         super().__init__([Data(edge_index=edges, num_nodes=3, y=torch.tensor([0]))] * 2)
 
 
+class NoEdges(Made):
+    """Graphs without edge_index."""
+
+    def __init__(self) -> None:
+        super().__init__([Data(x=torch.ones(2, 1), y=torch.tensor([0]))] * 2)
+
+
 class Unlabelled(Made):
     """Nothing to predict."""
 

@@ -41,11 +41,11 @@ def precompute(
 
 
 def _listed(ctx: click.Context, parameter: click.Parameter, text: str | None) -> Any:
-    """Split an option at its commas; numbers where all parts are."""
+    """Split an option at its commas, whole numbers as such."""
     if text is None:
         return None
     parts = [part.strip() for part in text.split(",")]
-    return [int(p) for p in parts] if all(p.lstrip("-").isdigit() for p in parts) else parts
+    return [int(part) if part.lstrip("-").isdigit() else part for part in parts]
 
 
 _FILE = click.Path(path_type=Path)

@@ -52,6 +52,22 @@ def test_edge_lists_of_every_kind(tmp_path: Path, kind: str) -> None:
     assert (graphs.num_graphs, graphs.num_nodes, graphs.num_edges) == (1, 3, 2)
 
 
+@pytest.mark.parametrize("first", ["u v", "v u", "U v", "source target", "node1 node2 weight"])
+def test_a_first_line_like_a_header_is_an_edge_where_one_of_its_names_comes_again(
+    tmp_path: Path, first: str
+) -> None:
+    v, u, *more = first.split()
+    second = [u, "w", *("1" for _ in more)]
+    graphs = read_graph_file(written(tmp_path, "g.txt", f"{first}\n{' '.join(second)}\n"))
+    assert pairs(graphs) == [(v, u), (u, "w")]
+
+
+@pytest.mark.parametrize("text", ["u v\n", "# x\nsource,target\n"])
+def test_a_header_alone_is_no_graph(tmp_path: Path, text: str) -> None:
+    with pytest.raises(DataError, match="holds no edge"):
+        read_graph_file(written(tmp_path, "g.txt", text))
+
+
 def test_order_repeats_and_loops_of_the_file_stay(tmp_path: Path) -> None:
     graphs = read_graph_file(written(tmp_path, "g.csv", "z,a\na,z\nz,z\nz,a\n"))
     assert pairs(graphs) == [("z", "a"), ("a", "z"), ("z", "z"), ("z", "a")]

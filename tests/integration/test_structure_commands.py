@@ -146,6 +146,7 @@ REFUSALS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "substructure": (["--substructure", "onion"], ("'onion'", "Did you mean 'union'?")),
     "radius": (["--radius", "0"], ("radius must be at least 1, got 0",)),
     "radius that is no number": (["--radius", "x"], ("radius must be an integer", "'x'")),
+    "one of the radii is no number": (["--radius", "1,x"], ("list of integers, got 'x'.",)),
     "quantity": (["--quantities", "a,node"], ("'node'", "Did you mean 'nodes'?")),
     "combination": (
         ["--descriptor", "laplacian", "--encoding", "entry_sum"],

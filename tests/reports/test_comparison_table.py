@@ -104,6 +104,16 @@ def test_notes_say_what_the_table_rests_on() -> None:
     assert "all seeds" not in text
 
 
+def test_where_methods_differ_each_says_which_rows_it_is_of() -> None:
+    made = comparison()
+    made["differences"].append({**DIFFERENCE, "method": "single pair"})
+    made["runs"].append(made["runs"][1])
+    text = "\n".join(notes(made))
+    assert "intervals and p of differences (B): corrected resampled t over folds; 2" in text
+    assert "intervals and p of differences (C): single pair; 2" in text
+    assert "p of differences (" not in "\n".join(notes(comparison()))
+
+
 def test_a_narrow_terminal_keeps_every_figure() -> None:
     console = Console(width=80, file=io.StringIO())
     print_comparison(comparison(), console)

@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 import torch
 
+from fabricated import write_folder
 from unionsnn.training import experiment, repetition
 from unionsnn.training.callbacks import NonFiniteLossError, PlainProgress
 from unionsnn.training.config import RequestError
+from unionsnn.training.dry_run import describe
 from unionsnn.training.experiment import run_experiment
 from unionsnn.training.records import RunFolder, RunFolderError
 from unionsnn.training.repetition import load_checkpoint
@@ -73,6 +75,28 @@ def test_a_finished_folder_is_read_not_trained(
 
     monkeypatch.setattr(experiment, "train_repetition", fail)
     assert run_experiment(config) == record
+
+
+def test_own_data_that_changed_are_not_answered_with_the_finished_run(
+    tiny: Maker, tmp_path: Path
+) -> None:
+    own = write_folder(tmp_path / "own", 20)
+    config = tiny("data=folder", f"data.path={own}", "data.features=degree")
+    record = run_experiment(config)
+    assert run_experiment(config) == record
+    (own / "0.csv").write_text("0,1\n1,0\n")
+    with pytest.raises(RequestError, match=r"repetitions of the data .* type force=true"):
+        run_experiment(config)
+
+
+def test_a_model_that_cannot_be_made_is_refused_before_the_data_are(
+    tiny: Maker, tmp_path: Path
+) -> None:
+    config = tiny("gate=none")
+    for act in (run_experiment, describe):
+        with pytest.raises(RequestError, match="UnionSNN"):
+            act(config)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_force_starts_in_a_fresh_folder_keeps_the_old_and_becomes_the_newest(tiny: Maker) -> None:

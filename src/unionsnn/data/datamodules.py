@@ -70,6 +70,8 @@ class GraphDataModule(LightningDataModule, ABC):
     """How many values each column of labels can take, where that is known beforehand."""
     normalize_features: bool = False
     """Whether each node's features are divided by their sum."""
+    belongs_to_user: bool = False
+    """Whether the files are the user's own and may change from one run to the next."""
 
     def __init__(
         self,

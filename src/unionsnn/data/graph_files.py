@@ -196,10 +196,13 @@ def _read_edge_list(path: Path) -> tuple[bool, list[_Graph]]:
     for source, target in _pairs(path):
         ends.append(numbers.setdefault(source, len(numbers)))
         ends.append(numbers.setdefault(target, len(numbers)))
-    if not ends:
+    edges, names = np.array(ends, dtype=np.int64).reshape(-1, 2).T, list(numbers)
+    # What looks like a header is an edge where one of its names is a node of another edge.
+    if _is_header(names[:2]) and not (edges[:, 1:] < 2).any():
+        edges, names = edges[:, 1:] - 2, names[2:]
+    if not names:
         raise DataError(f"{path} holds no edge: write two node names a line.")
-    edges = np.array(ends, dtype=np.int64).reshape(-1, 2).T
-    return True, [_Graph(edges, len(numbers), list(numbers))]
+    return True, [_Graph(edges, len(names), names)]
 
 
 def _pairs(path: Path) -> Iterator[tuple[str, str]]:
@@ -219,9 +222,9 @@ def _pairs(path: Path) -> Iterator[tuple[str, str]]:
                 f"{path}, line {number}: {line[:60]!r} has {len(fields)} columns, the lines "
                 f"before have {width}."
             )
-        if not width and _is_header(fields):
-            continue
-        width = len(fields)
+        # A header need not name the further columns.
+        if width or not _is_header(fields):
+            width = len(fields)
         yield fields[0], fields[1]
 
 

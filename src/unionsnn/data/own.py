@@ -34,6 +34,8 @@ class FolderDataModule(GraphDataModule):
         common: Arguments of `GraphDataModule`.
     """
 
+    belongs_to_user = True
+
     def __init__(
         self, *, path: str, table: str = "labels.csv", symmetrize: bool = False, **common: Any
     ) -> None:
@@ -58,15 +60,17 @@ class FolderDataModule(GraphDataModule):
             )
         try:
             with open(path, newline="", encoding="utf-8-sig") as file:
-                header, *rows = [row for row in csv.reader(file) if row] or [[]]
+                reader = csv.reader(file)
+                numbered = [(reader.line_num, row) for row in reader if row]
         except (UnicodeDecodeError, csv.Error) as error:
             raise DataError(f"{path} is not a CSV file ({error})") from error
+        (line, header), *rows = numbered or [(1, [])]
         names = [name.strip() for name in header]
         if len(names) < 2 or names[0] != "file":
-            raise DataError(f"{path}, line 1: the header is {header}; it must be file,label")
+            raise DataError(f"{path}, line {line}: the header is {header}; it must be file,label")
         files: list[Path] = []
         first: dict[Path, int] = {}
-        for number, row in enumerate(rows, 2):
+        for number, row in rows:
             if len(row) != len(names):
                 raise DataError(f"{path}, line {number}: {len(row)} columns, not {len(names)}")
             files.append(self.path / row[0].strip())
@@ -81,7 +85,7 @@ class FolderDataModule(GraphDataModule):
                 )
         if not files:
             raise DataError(f"{path} names no file")
-        return files, [[value.strip() for value in row[1:]] for row in rows]
+        return files, [[value.strip() for value in row[1:]] for _, row in rows]
 
     def read(self) -> GraphArrays:
         """Read all files that the table names."""
@@ -208,11 +212,15 @@ def read_pyg_dataset(dataset: Any, *, level: str, symmetrize: bool) -> GraphArra
     graphs = [dataset[i] for i in range(len(dataset))]
     if not graphs:
         raise DataError("the data set is empty")
-    lacking = [i for i, data in enumerate(graphs) if data.get("y") is None]
-    if lacking:
-        raise DataError(f"graph {lacking[0]} has no y: there is nothing to predict")
+    for i, data in enumerate(graphs):
+        if data.get("y") is None:
+            raise DataError(f"graph {i} has no y: there is nothing to predict")
+        if data.get("edge_index") is None:
+            raise DataError(f"graph {i} has no edge_index")
     if level == "node" and len(graphs) != 1:
         raise DataError(f"the data set has {len(graphs)} graphs; nodes are classified in one")
+    if level == "graph" and len(graphs) == 1 and len(graphs[0].y) == graphs[0].num_nodes > 1:
+        raise DataError("its one graph has a y for each node; type data=pyg_nodes")
     node_slices = slices([int(data.num_nodes) for data in graphs])
     edges = [data.edge_index.cpu().numpy() for data in graphs]
     return _assembled(
@@ -268,6 +276,8 @@ class PyGDataModule(GraphDataModule):
         symmetrize: Whether edges that are given in one direction only count both ways.
         common: Arguments of `GraphDataModule`.
     """
+
+    belongs_to_user = True
 
     def __init__(
         self,

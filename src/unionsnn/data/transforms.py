@@ -28,7 +28,8 @@ class StructuralCoefficients(BaseTransform):
         radius: One radius or several of the default; the union subgraphs of radius 3 of a large
             graph with hubs are most of the graph: take 1 there.
         symmetrize: Whether edges that are given in one direction only count as undirected; they
-            are an error otherwise.
+            are an error otherwise. The graph keeps the edges that it has, one row each: for
+            messages both ways apply PyG's `ToUndirected` first.
 
     Raises:
         ValueError: if both a spec and a radius are given.
@@ -50,7 +51,11 @@ class StructuralCoefficients(BaseTransform):
         self.symmetrize = symmetrize
 
     def forward(self, data: Data) -> Data:
-        """Return the graph with its coefficients."""
+        """Return the graph with its coefficients; ValueError if it has no `edge_index`."""
+        if data.edge_index is None:
+            raise ValueError(
+                "The graph has no edge_index; give it one, of the shape [2, 0] if it has no edge."
+            )
         rows = self.spec.compute(
             data.edge_index.cpu().numpy(), data.num_nodes, symmetrize=self.symmetrize, threads=1
         )

@@ -83,8 +83,11 @@ def notes(comparison: Mapping[str, Any]) -> list[str]:
         "repetition",
         f"intervals of means: {comparison['runs'][0]['result']['method']}",
     ]
-    for method in dict.fromkeys(d["method"] for d in differences):
-        lines.append(f"intervals and p of differences: {method}; {count} pair(s), two-sided")
+    methods = list(dict.fromkeys(d["method"] for d in differences))
+    for method in methods:
+        rows = [letter(i) for i, d in enumerate(differences, 1) if d["method"] == method]
+        which = "" if len(methods) == 1 else f" ({', '.join(rows)})"
+        lines.append(f"intervals and p of differences{which}: {method}; {count} pair(s), two-sided")
     if protocol["name"] == "repeated_seeds":
         lines.append("all seeds share one split: other splits may differ by more")
     if len(differences) > 1:

@@ -147,6 +147,17 @@ def build_model(config: Config, num_features: int | Sequence[int], num_outputs: 
     return model
 
 
+def check_model(config: Config) -> None:
+    """Make the network without weights and for any data, to refuse wrong arguments before work.
+
+    Raises:
+        RequestError: if the class refuses its arguments.
+    """
+    section = {k: v for k, v in config["model"].items() if k != "parameter_budget"}
+    with torch.device("meta"):
+        build_model({**config, "model": section}, 1, 1)
+
+
 def widest(make: Callable[[int], nn.Module], budget: int, *, step: int = 1) -> int:
     """Largest hidden width, a multiple of `step`, whose network has at most `budget` parameters.
 

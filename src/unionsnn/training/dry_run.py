@@ -11,7 +11,13 @@ import numpy as np
 import torch
 
 from unionsnn.data.datamodules import GraphDataModule, Progress
-from unionsnn.training.build import build_data, build_task, count_parameters, fit_gates
+from unionsnn.training.build import (
+    build_data,
+    build_task,
+    check_model,
+    count_parameters,
+    fit_gates,
+)
 from unionsnn.training.config import config_hash
 from unionsnn.training.experiment import check_accelerator
 from unionsnn.training.protocols import make_protocol
@@ -27,6 +33,7 @@ def describe(config: Mapping[str, Any], progress: Progress | None = None) -> dic
     The estimate is for max_epochs in every repetition; early stopping makes it shorter.
     """
     check_accelerator(config)
+    check_model(config)
     torch.set_num_threads(config["trainer"]["threads"])
     protocol = make_protocol(config["protocol"])
     data = build_data(config, progress)

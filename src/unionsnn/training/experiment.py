@@ -11,7 +11,7 @@ import torch
 
 from unionsnn.data.datamodules import GraphDataModule, Progress
 from unionsnn.data.splits import Split, load_splits, save_splits
-from unionsnn.training.build import build_data
+from unionsnn.training.build import build_data, check_model
 from unionsnn.training.config import RequestError
 from unionsnn.training.protocols import Protocol, make_protocol
 from unionsnn.training.records import RunFolder, write_json
@@ -35,15 +35,17 @@ def run_experiment(config: Mapping[str, Any], progress: Progress | None = None) 
         NonFiniteLossError: if training diverges.
     """
     check_accelerator(config)
+    check_model(config)
     torch.set_num_threads(config["trainer"]["threads"])
     with RunFolder.of(config).locked() as folder:
         protocol = make_protocol(config["protocol"])
         finished = folder.finished()
         warn_of_other_versions(folder.path, finished)
         pending = [i for i in protocol.wanted if i not in finished]
-        if pending:
-            data = build_data(config, progress)
+        data = build_data(config, progress)
+        if pending or data.belongs_to_user:
             refuse_other_data(folder, finished, data)
+        if pending:
             splits = recorded_splits(folder, protocol, data, config["seed"])
             for index, record in train_all(config, data, splits, pending, folder.path, progress):
                 folder.save_repetition(index, record)
