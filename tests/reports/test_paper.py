@@ -18,7 +18,7 @@ def record(model: str, data: str, gate: str | None, **data_keys: Any) -> dict[st
         "data": data,
         "gate": gate,
         "control": "none",
-        "config": {"data": data_keys},
+        "config": {"data": data_keys, "model": {"parameter_budget": None}},
         "config_hash": "0" * 8,
         "dataset": f"{data}-abc",
         "parameters": 12345,

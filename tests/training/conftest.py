@@ -31,6 +31,8 @@ def tiny(tmp_path: Path) -> Callable[..., dict[str, Any]]:
         paths = [f"paths.output={tmp_path / 'runs'}", f"paths.data={tmp_path / 'data'}"]
         given = {o.partition("=")[0] for o in overrides}
         base = [o for o in TINY if o.partition("=")[0] not in given]
+        if "model.parameter_budget" in given:
+            base.remove("model.hidden_channels=8")
         if any(o.startswith("data=") and "cycles" not in o for o in overrides):
             base = [o for o in base if not o.startswith("data.num_")]
         config = compose_config([*overrides, *base, *paths])

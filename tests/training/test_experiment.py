@@ -15,7 +15,9 @@ import pytest
 import torch
 
 from fabricated import write_folder
+from unionsnn.reports.tables import provenance
 from unionsnn.training import experiment, repetition
+from unionsnn.training.build import build_model, count_parameters
 from unionsnn.training.callbacks import NonFiniteLossError, PlainProgress
 from unionsnn.training.config import RequestError
 from unionsnn.training.dry_run import describe
@@ -75,6 +77,21 @@ def test_a_finished_folder_is_read_not_trained(
 
     monkeypatch.setattr(experiment, "train_repetition", fail)
     assert run_experiment(config) == record
+
+
+def test_a_parameter_budget_is_recorded_with_the_width_that_it_led_to(tiny: Maker) -> None:
+    config = tiny("model=union_gin", "model.parameter_budget=5000")
+    record = run_experiment(config)
+    assert record["config"]["model"]["parameter_budget"] == 5000
+    width = record["hidden_channels"]
+    wider = {**config["model"], "hidden_channels": width + 1, "parameter_budget": None}
+    over = count_parameters(build_model({**config, "model": wider}, 1, 2))
+    assert record["parameters"] <= 5000 < over
+    assert f"{record['parameters']:,} parameters of a budget of 5,000, hidden {width}" in (
+        provenance(record)
+    )
+    plan = describe(config)
+    assert (plan["hidden_channels"], plan["parameters"]) == (width, record["parameters"])
 
 
 def test_own_data_that_changed_are_not_answered_with_the_finished_run(

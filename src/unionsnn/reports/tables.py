@@ -106,11 +106,16 @@ def provenance(record: Mapping[str, Any]) -> str:
         [
             f"data: {record['dataset']}, split {(record['protocol']['split_hash'] or '')[:12]}, "
             f"seed {record['protocol']['seed']}",
-            f"model: {count} parameters, hidden {record['hidden_channels']}, "
+            f"model: {count} parameters{_budget(record)}, hidden {record['hidden_channels']}, "
             f"gate {gate}, config {record['config_hash']}",
             f"{packages}; {', '.join(devices)}; {format_seconds(record['seconds'])} of training",
         ]
     )
+
+
+def _budget(record: Mapping[str, Any]) -> str:
+    budget = record["config"]["model"]["parameter_budget"]
+    return "" if budget is None else f" of a budget of {budget:,}"
 
 
 def format_seconds(seconds: float) -> str:
@@ -184,7 +189,7 @@ def print_dry_run(plan: Mapping[str, Any], console: Console | None = None) -> No
         ("split", ", ".join(f"{name} {size:,}" for name, size in sizes.items())),
         ("node features", str(plan["num_features"])),
         ("outputs", str(plan["num_outputs"])),
-        ("parameters", f"{plan['parameters']:,} (hidden {plan['hidden_channels']})"),
+        ("parameters", f"{plan['parameters']:,}{_budget(plan)} (hidden {plan['hidden_channels']})"),
         ("an epoch", f"about {format_seconds(plan['seconds_per_epoch'])}"),
         ("all epochs", f"at most about {format_seconds(plan['seconds_at_most'])}"),
     ]
