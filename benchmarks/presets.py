@@ -18,9 +18,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 SETS = {
     "zinc10k": (
         "data=zinc10k protocol=repeated_seeds protocol.seeds=2 protocol.train_size=2000 "
@@ -104,18 +101,20 @@ def ranks(figures: dict[str, float], name: str) -> dict[str, float]:
 
 
 def print_table(records: dict[tuple[str, str], dict[str, Any]], part: str) -> None:
-    """Print figures and mean ranks on one part."""
+    """Print figures and mean ranks on one part, in Markdown."""
     values = {
         name: {preset: figure(records[name, preset], name, part) for preset in PRESETS}
         for name in SETS
     }
     places = {name: ranks(column, name) for name, column in values.items()}
-    table = Table("preset", *SETS, "mean rank", title=f"{part} figures of UnionGIN, 4 x 64")
+    lines = [["gate of UnionGIN", *SETS, "mean rank"], ["---", *["---:"] * (len(SETS) + 1)]]
     for preset in PRESETS:
         cells = [f"{values[name][preset]:.3f}" for name in SETS]
         rank = statistics.fmean(places[name][preset] for name in SETS)
-        table.add_row(preset, *cells, f"{rank:.1f}")
-    Console(width=140).print(table)
+        lines.append([preset, *cells, f"{rank:.1f}"])
+    print(f"\n{part} figures\n")
+    for line in lines:
+        print(f"| {' | '.join(line)} |")
 
 
 def main() -> None:
