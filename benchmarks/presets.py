@@ -3,8 +3,8 @@
     python benchmarks/presets.py --output DIR [--workers 2] [--dry-run] [--test]
 
 UnionGIN with each preset, and plain GIN, on six sets; every run is `unionsnn train`, so what is
-finished is not trained again. A preset is chosen by validation figures alone: its mean rank over
-the sets. `--test` prints the test figures as well, to be looked at once, after the choice.
+finished is not trained again. A preset is chosen by validation figures alone: docs/default_gate.md.
+`--test` prints the test figures as well, to be looked at once, after the choice.
 """
 
 from __future__ import annotations
