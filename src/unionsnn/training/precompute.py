@@ -10,7 +10,7 @@ from typing import Any
 from unionsnn.data.datamodules import Progress
 from unionsnn.data.datasets import disjoint_union
 from unionsnn.structure import QUANTITIES, CoefficientSpec, SimpleGraph
-from unionsnn.structure.cache import DamagedEntryError, read_intact
+from unionsnn.structure.entries import DamagedEntryError, read_intact
 from unionsnn.structure.summary import column_summary
 from unionsnn.training.build import build_data
 from unionsnn.training.config import RequestError
