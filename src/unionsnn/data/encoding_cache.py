@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from unionsnn.data.arrays import DataError, IntArray
@@ -89,7 +88,7 @@ class EncodingCache(ArrayCache):
         return self.root / f"{_key(name, size, edge_index, node_slices)}.npz"
 
     def _refuse_too_large(self, name: str, size: int, node_slices: IntArray) -> None:
-        needed, free = peak_bytes(name, node_slices, size), free_bytes(torch.device("cpu"))
+        needed, free = peak_bytes(name, node_slices, size), free_bytes()
         if free is not None and needed > free:
             largest = int(np.diff(node_slices).max(initial=0))
             none = "false" if name == "distance" else 0

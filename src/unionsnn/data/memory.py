@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 _MEMINFO = Path("/proc/meminfo")
 
 
-def free_bytes(device: torch.device) -> int | None:
-    """Memory of a device that is free; None where nobody can tell."""
-    if device.type == "cuda":
+def free_bytes(device: torch.device | None = None) -> int | None:
+    """Memory of a device, by default of the CPU, that is free; None where nobody can tell."""
+    if device is not None and device.type == "cuda":
+        import torch
+
         return torch.cuda.mem_get_info(device)[0]
-    if device.type != "cpu":
+    if device is not None and device.type != "cpu":
         return None
     try:
         lines = dict(line.split(":", 1) for line in _MEMINFO.read_text().splitlines())

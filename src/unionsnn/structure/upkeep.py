@@ -36,7 +36,8 @@ class CacheItem:
         label: What the entry was called when it was made.
         choices: Substructure, descriptor and encoding.
         columns: Names of the columns.
-        edges: Directed edges of an entry, finished undirected edges of an unfinished one.
+        edges: Directed edges of an entry, finished undirected edges of an unfinished one; nodes or
+            pairs of nodes where the rows of an entry are of those.
         num_bytes: Size of the file.
         age: Seconds since it was written.
         detail: What is wrong with it, if something is.
