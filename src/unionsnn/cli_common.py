@@ -52,7 +52,7 @@ def failures(options: Mapping[str, bool]) -> Iterator[None]:
         raise
     except RequestError as error:
         refuse(error.faults)
-    except (DataError, RuntimeError, OSError, FloatingPointError) as error:
+    except (DataError, RuntimeError, OSError, FloatingPointError, MemoryError) as error:
         if options["verbose"]:
             raise
         if isinstance(error, OSError) and error.errno in NO_PLACE:
@@ -60,6 +60,8 @@ def failures(options: Mapping[str, bool]) -> Iterator[None]:
                 f"{error.filename or 'A file'} cannot be used ({error.strerror}). Free the place, "
                 "or name another folder: paths.data=FOLDER, paths.output=FOLDER for runs."
             )
+        if isinstance(error, MemoryError):
+            fail(f"Memory ran out. {error}")
         fail(error)
 
 

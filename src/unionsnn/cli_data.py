@@ -103,13 +103,17 @@ def _plot(name: str, root: Path, plot: Path, progress: Any) -> None:
 
 
 @click.command()
-@click.argument("words", nargs=-1, metavar="[raw] [processed] [coefficients] [paths.data=FOLDER]")
+@click.argument(
+    "words",
+    nargs=-1,
+    metavar="[raw] [processed] [coefficients] [encodings] [paths.data=FOLDER]",
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
 def clean(options: dict[str, bool], words: tuple[str, ...], yes: bool) -> None:
     """Delete downloaded, processed or computed data.
 
-    Without words, all three kinds. What would go is listed first, and nothing is deleted without
+    Without words, all four kinds. What would go is listed first, and nothing is deleted without
     an answer or --yes. Only the folders of these names in the data root are touched; runs are not.
     """
     from unionsnn.data.inventory import KINDS, removals, remove

@@ -6,11 +6,14 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from unionsnn.cli_common import Overrides, composed, failures, refuse
+
+if TYPE_CHECKING:
+    from unionsnn.structure.upkeep import CacheItem
 
 
 @click.command()
@@ -21,10 +24,10 @@ from unionsnn.cli_common import Overrides, composed, failures, refuse
 def precompute(
     options: dict[str, bool], overrides: tuple[str, ...], config_dir: str | None, as_json: bool
 ) -> None:
-    """Compute the coefficients of a data set into the cache, without training.
+    """Compute coefficients and encodings of a data set into the cache, without training.
 
     OVERRIDES are those of train, such as data=mutag gate=paper. Training with the same data,
-    coefficient and gate then finds them; for gate=none all columns are computed.
+    coefficient, gate and model then finds them; for gate=none all columns are computed.
     """
     config = composed(overrides, config_dir, options)
     from unionsnn.reports.edge_table import print_precomputed
@@ -149,7 +152,7 @@ def case_study(
 
 @click.group()
 def cache() -> None:
-    """See, check and clear the coefficients on disk.
+    """See, check and clear the coefficients and encodings on disk.
 
     The folder is that of paths.data, which may be given as with train.
     """
@@ -159,7 +162,18 @@ def _cache_root(overrides: Sequence[str], options: Mapping[str, bool]) -> Path:
     config = composed(overrides, None, options)
     from unionsnn.data.sources import data_root
 
-    return data_root(config["paths"]["data"]) / "coefficients"
+    return data_root(config["paths"]["data"])
+
+
+def _survey(root: Path, *, checksums: bool = False) -> list[CacheItem]:
+    """What lies in both caches of a data root."""
+    from unionsnn.data.encoding_cache import ENCODING_VERSION, FOLDER
+    from unionsnn.structure.upkeep import survey
+
+    return [
+        *survey(root / "coefficients", checksums=checksums),
+        *survey(root / FOLDER, checksums=checksums, version=ENCODING_VERSION),
+    ]
 
 
 @cache.command("list")
@@ -170,10 +184,9 @@ def cache_list(options: dict[str, bool], overrides: tuple[str, ...], as_json: bo
     """List the entries: data, choices, size, age and state."""
     root = _cache_root(overrides, options)
     from unionsnn.reports import cache_table
-    from unionsnn.structure.upkeep import survey
 
     with failures(options):
-        items = survey(root)
+        items = _survey(root)
     if as_json:
         click.echo(json.dumps([cache_table.as_plain(item) for item in items], indent=1))
     else:
@@ -187,10 +200,9 @@ def cache_verify(options: dict[str, bool], overrides: tuple[str, ...]) -> None:
     """Read every entry and check its checksum; status 1 if one is damaged."""
     root = _cache_root(overrides, options)
     from unionsnn.reports.cache_table import describe
-    from unionsnn.structure.upkeep import survey
 
     with failures(options):
-        items = survey(root, checksums=True)
+        items = _survey(root, checksums=True)
     damaged = [item for item in items if item.state == "damaged"]
     intact = sum(item.state in ("complete", "old engine") for item in items)
     for item in damaged:
@@ -216,10 +228,10 @@ def cache_prune(
     """Delete entries that are damaged or of another engine version, and leftovers."""
     root = _cache_root(overrides, options)
     from unionsnn.reports.cache_table import describe, format_bytes
-    from unionsnn.structure.upkeep import removable, remove, survey
+    from unionsnn.structure.upkeep import removable, remove
 
     with failures(options):
-        items = removable(survey(root, checksums=True), everything=everything)
+        items = removable(_survey(root, checksums=True), everything=everything)
     if not items:
         click.echo(f"There is nothing to delete in {root}.")
         return

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from batches import assert_equal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Batch, Data, InMemoryDataset
@@ -20,19 +21,6 @@ def dataset(graphs: list[Data]) -> GraphDataset:
     for data in graphs:
         data.pop("coefficient_columns", None)
     return GraphDataset(*InMemoryDataset.collate(graphs))
-
-
-def assert_equal(one: Batch, other: Batch) -> None:
-    assert set(one.keys()) == set(other.keys())
-    for key in other.keys():  # noqa: SIM118  (Data is no mapping)
-        assert one[key].dtype == other[key].dtype, key
-        assert torch.equal(one[key], other[key]), key
-    assert one.num_graphs == other.num_graphs
-    assert type(one) is type(other)
-    for mine, theirs in zip(one.to_data_list(), other.to_data_list(), strict=True):
-        assert set(mine.keys()) == set(theirs.keys())
-        for key in theirs.keys():  # noqa: SIM118
-            assert torch.equal(mine[key], theirs[key]), key
 
 
 GRAPHS = [

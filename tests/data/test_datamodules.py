@@ -9,12 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from batches import assert_equal
+from torch_geometric.data import Batch, Data
 
 from tu_files import write_tu
 from unionsnn.data import datamodules
 from unionsnn.data.arrays import DataError
 from unionsnn.data.datamodules import CyclesDataModule, TUDataModule
+from unionsnn.data.encodings import Encodings
 from unionsnn.data.splits import Split
+from unionsnn.data.transforms import DistanceEncoding, LaplacianEncoding, RandomWalkEncoding
 from unionsnn.structure import CoefficientSpec
 
 SPEC = CoefficientSpec(quantities=("a", "a_tree", "nodes", "edges"))
@@ -39,6 +43,74 @@ def test_batches_carry_the_rows_of_their_own_edges(tmp_path: Path) -> None:
     np.testing.assert_allclose(batch.edge_coefficient.numpy(), rows, rtol=1e-6)
     assert batch.y.tolist() == [i % 2 for i in range(30, 35)]
     assert data.part_coefficient("train").shape[1] == 4
+
+
+@pytest.mark.parametrize("order", [[0], [3, 1, 2], [*range(40)]])
+def test_batches_carry_the_encodings_of_their_own_graphs_as_pyg_collates_them(
+    tmp_path: Path, order: list[int]
+) -> None:
+    write_tu(tmp_path, "TOY")
+    chosen = Encodings(random_walk=4, laplacian=5, distance=True)
+    data = tu(tmp_path, encodings=chosen, spec=SPEC)
+    batch = data.store.batch(torch.tensor(order))
+    graphs = [data.graphs[i] for i in order]
+    assert_equal(batch, Batch.from_data_list(graphs))
+    transforms = [RandomWalkEncoding(4), LaplacianEncoding(5), DistanceEncoding()]
+    for graph in graphs:
+        alone = Data(edge_index=graph.edge_index, num_nodes=graph.num_nodes)
+        for transform in transforms:
+            alone = transform(alone)
+        for name in chosen.wanted():
+            assert torch.equal(graph[name], alone[name]), name
+    assert batch.distance.dtype == torch.uint8
+    assert len(batch.distance) == sum(g.num_nodes**2 for g in graphs)
+
+
+def test_encodings_follow_the_default_type_and_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tu(tmp_path, "TOY")
+    chosen = Encodings(random_walk=4, distance=True)
+    first = tu(tmp_path, encodings=chosen).graphs[0]
+    assert first.random_walk.dtype == torch.float32
+    assert "laplacian" not in first
+    monkeypatch.setattr("unionsnn.data.encoding_cache.ENCODINGS", {})
+    assert torch.equal(tu(tmp_path, encodings=chosen).graphs[0].distance, first.distance)
+    torch.set_default_dtype(torch.float64)
+    try:
+        again = tu(tmp_path, encodings=chosen).graphs[0]
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert again.random_walk.dtype == torch.float64
+    assert again.distance.dtype == torch.uint8
+
+
+def test_controls_keep_the_encodings(tmp_path: Path) -> None:
+    write_tu(tmp_path, "TOY")
+    data = tu(tmp_path, encodings=Encodings(random_walk=4), spec=SPEC)
+    data.split = everything(data)
+    before = data.graphs._data.random_walk
+    data.apply_control("shuffled", np.random.default_rng(0))
+    assert torch.equal(data.store.batch(torch.arange(40)).random_walk, before)
+
+
+def test_loaders_keep_the_bound_of_pairs(tmp_path: Path) -> None:
+    write_tu(tmp_path, "TOY")
+    data = tu(tmp_path, batch_size=7, max_pairs=200)
+    data.split = everything(data)
+    for loader in (data.train_dataloader(), data.val_dataloader(), data.test_dataloader()):
+        for batch in loader:
+            assert batch.num_graphs * int(batch.ptr.diff().max()) ** 2 <= 200
+            assert batch.num_graphs <= 7
+    largest = int(np.diff(data.arrays.node_slices).max())
+    with pytest.raises(DataError, match=rf"data\.max_pairs={largest**2} or larger"):
+        _ = tu_with_split(tmp_path, max_pairs=8).train_dataloader()
+
+
+def tu_with_split(tmp_path: Path, **options: Any) -> TUDataModule:
+    data = tu(tmp_path, **options)
+    data.split = everything(data)
+    return data
 
 
 def test_training_batches_are_shuffled_by_the_given_generator_alone(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from unionsnn.data import catalog, inventory
 from unionsnn.data.arrays import DataError
 from unionsnn.data.catalog import CATALOG
 from unionsnn.data.datamodules import TUDataModule
+from unionsnn.data.encodings import Encodings
 from unionsnn.data.inventory import KINDS, on_disk, removals, remove
 from unionsnn.structure import CoefficientSpec
 
@@ -33,7 +34,8 @@ def filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def mutag(tmp_path: Path, spec: CoefficientSpec | None = None) -> TUDataModule:
     place: dict[str, Any] = {"root": tmp_path / "root", "mirror": str(tmp_path / "mirror")}
-    return TUDataModule(name="mutag", tu_name="MUTAG", spec=spec, **place)
+    encodings = None if spec is None else Encodings(random_walk=2)
+    return TUDataModule(name="mutag", tu_name="MUTAG", spec=spec, encodings=encodings, **place)
 
 
 def state(root: Path, name: str = "mutag") -> str:
@@ -88,7 +90,7 @@ def test_only_what_is_named_goes_and_the_next_call_makes_it_anew(
     filled: Path, tmp_path: Path
 ) -> None:
     (filled / "mine.txt").write_text("stays")
-    remove(removals(filled, ["processed", "coefficients"]))
+    remove(removals(filled, ["processed", "coefficients", "encodings"]))
     assert sorted(path.name for path in filled.iterdir()) == ["mine.txt", "raw"]
     assert state(filled) == "raw"
     mutag(tmp_path, SPEC).prepare_data()

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from unionsnn import __version__
+from unionsnn.data.inventory import KINDS
 
 TINY = [
     "data.num_train=32",
@@ -128,7 +129,7 @@ def test_info_tells_versions_devices_paths_and_cache_size(tmp_path: Path) -> Non
     content = json.loads(run("info", "--json", cwd=tmp_path).stdout)
     assert content["versions"]["unionsnn"] == __version__
     assert content["paths"]["data"] == str(tmp_path / "data")
-    assert content["bytes_on_disk"] == {"raw": 0, "processed": 0, "coefficients": 0}
+    assert content["bytes_on_disk"] == dict.fromkeys(KINDS, 0)
     table = run("info", cwd=tmp_path).stdout
     assert "torch-geometric" in table
 

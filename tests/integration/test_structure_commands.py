@@ -19,6 +19,7 @@ from pyarrow import parquet
 from graphs import COLUMNS
 from tu_files import write_tu
 from unionsnn.cli import command_line
+from unionsnn.data.encoding_cache import FOLDER, EncodingCache
 from unionsnn.structure import CoefficientCache, structural_coefficients
 
 Command = Callable[..., Result]
@@ -348,6 +349,19 @@ def test_an_empty_cache(tmp_path: Path, command: Command) -> None:
     assert json.loads(command("cache", "list", "--json", other).stdout) == []
     assert command("cache", "verify", other).stdout.startswith("0 intact, 0 damaged")
     assert "nothing to delete" in command("cache", "prune", other).stdout
+
+
+def test_encodings_are_part_of_the_cache(tmp_path: Path, command: Command) -> None:
+    store = EncodingCache(tmp_path / "data" / FOLDER)
+    edges, slices = np.array([[0, 1], [1, 0]]), np.array([0, 2])
+    store.get("random_walk", 3, edges, slices, label="toy")
+    path = store.path("random_walk", 3, edges, slices)
+    assert "random_walk 3" in command("cache", "list").stdout
+    assert "1 intact, 0 damaged" in command("cache", "verify").stdout
+    damage(path)
+    assert command("cache", "verify").exit_code == 1
+    assert "Deleted 1 files" in command("cache", "prune", "--yes").stdout
+    assert store.entries() == ()
 
 
 def damage(path: Path) -> None:

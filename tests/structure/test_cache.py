@@ -222,7 +222,7 @@ def test_a_full_disk_costs_a_warning_not_the_values(store, monkeypatch):
     def full(handle):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(cache.os, "fsync", full)
+    monkeypatch.setattr("os.fsync", full)
     with pytest.warns(UserWarning, match="could not be kept .*No space left"):
         values = store.get(EDGES, 5, SPEC)
     assert (values == RIGHT).all()

@@ -12,7 +12,8 @@ import pytest
 
 from unionsnn.structure import CoefficientCache, CoefficientSpec
 from unionsnn.structure.blocks import BlockFile
-from unionsnn.structure.cache import blocks_path, lock_path
+from unionsnn.structure.cache import blocks_path
+from unionsnn.structure.entries import lock_path
 from unionsnn.structure.upkeep import removable, remove, survey
 
 EDGES = np.array([[0, 1, 1, 2, 0, 2, 3], [1, 0, 2, 1, 2, 0, 3]])

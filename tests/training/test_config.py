@@ -89,6 +89,9 @@ REFUSALS = [
     (["data=zinc10k", "data.size=half"], "data.size is 'half'; it must be 'subset' or 'full'."),
     (["data=photo", "data.train_share=1.5"], "data.train_share is 1.5; it must be less than 1."),
     (["+data.foo=1"], "The key 'data.foo' does not exist."),
+    (["data.max_pairs=0"], "data.max_pairs is 0; it must be greater than or equal to 1."),
+    (["data.max_pairs=2.5"], "data.max_pairs is 2.5"),
+    (["data=cora", "data.max_pairs=9"], "data.max_pairs is 9, but the nodes of cora are those of"),
     (["model=union_gin", "gate=none"], "'union_gin'", "type model=gin for the plain model."),
 ]
 

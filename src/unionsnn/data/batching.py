@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data, InMemoryDataset
 
+from unionsnn.data.buckets import Bucket, refuse_single, size_buckets
+
 # A set that takes more than this share of a device's free memory stays where it is.
 _RESIDENT_SHARE = 0.25
 _EMPTY = Batch(_base_cls=Data)
@@ -21,6 +23,11 @@ class Batches(Protocol):
 
     def __len__(self) -> int:
         """Number of batches."""
+        ...
+
+    @property
+    def extents(self) -> list[tuple[int, int]]:
+        """Graphs of the largest batches, and nodes of the largest graph in them: upper bounds."""
         ...
 
     def __iter__(self) -> Iterator[Data]:
@@ -60,6 +67,11 @@ class GraphStore:
 
     def __len__(self) -> int:
         return len(self._parts[0].counts)
+
+    @property
+    def num_nodes(self) -> Tensor:
+        """Nodes of each graph, on the CPU, [num_graphs]."""
+        return self._parts[0].counts.cpu()
 
     @property
     def num_bytes(self) -> int:
@@ -183,15 +195,22 @@ class BatchLoader:
     in turn, and the first ones again where they do not divide. For evaluation each graph is dealt
     to exactly one process.
 
+    With a bound of pairs, graphs of similar size are batched together (`size_buckets`), and whole
+    batches are dealt in place of graphs: for training shuffled within their buckets and then as
+    batches, the first ones again where they do not divide; for evaluation the largest first.
+
     Args:
         store: All graphs.
         graphs: Numbers of the graphs to load.
         batch_size: Graphs in a batch; the last one may be smaller.
+        max_pairs: Number of graphs times the square of the largest one's nodes, at most; None for
+            no bound.
         shuffle: Whether for training: in a new order each time.
         generator: Draws the orders; it must be in the same state in all processes.
 
     Raises:
-        ValueError: if the batch size is below 1.
+        ValueError: if the batch size or the bound is below 1.
+        DataError: if a single graph exceeds the bound.
     """
 
     def __init__(
@@ -200,34 +219,72 @@ class BatchLoader:
         graphs: Sequence[int] | Tensor,
         *,
         batch_size: int,
+        max_pairs: int | None = None,
         shuffle: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
-        if batch_size < 1:
-            raise ValueError(f"batch_size is {batch_size}; it must be at least 1.")
+        for name, value in {"batch_size": batch_size, "max_pairs": max_pairs}.items():
+            if value is not None and value < 1:
+                raise ValueError(f"{name} is {value}; it must be at least 1.")
         self.store = store
         self.graphs = torch.as_tensor(graphs, dtype=torch.long)
         self.batch_size = batch_size
         self.shuffle = shuffle
         self.generator = generator
+        self.buckets: list[Bucket] | None = None
+        if max_pairs is not None:
+            sizes = store.num_nodes[self.graphs]
+            refuse_single(sizes, max_pairs, store.num_nodes)
+            self.buckets = size_buckets(sizes, batch_size=batch_size, max_pairs=max_pairs)
 
     def __len__(self) -> int:
-        return math.ceil(len(self._dealt(self.graphs)) / self.batch_size)
+        if self.buckets is None:
+            return math.ceil(len(self._dealt(self.graphs)) / self.batch_size)
+        return len(self._dealt(torch.arange(sum(b.num_batches for b in self.buckets))))
 
     def __iter__(self) -> Iterator[Batch]:
+        for graphs in self._batches() if self.buckets is None else self._bucketed(self.buckets):
+            yield self.store.batch(graphs)
+
+    @property
+    def extents(self) -> list[tuple[int, int]]:
+        """Graphs of the largest batches, and nodes of the largest graph in them: upper bounds."""
+        if self.buckets is not None:
+            return [(bucket.num_graphs, bucket.largest) for bucket in self.buckets]
+        if not len(self.graphs):
+            return []
+        largest = int(self.store.num_nodes[self.graphs].max())
+        return [(min(self.batch_size, len(self.graphs)), largest)]
+
+    def _batches(self) -> Iterator[Tensor]:
+        """Numbers of the graphs of each batch."""
         graphs = self.graphs
         if self.shuffle:
             graphs = graphs[torch.randperm(len(graphs), generator=self.generator)]
         dealt = self._dealt(graphs)
         for first in range(0, len(dealt), self.batch_size):
-            yield self.store.batch(dealt[first : first + self.batch_size])
+            yield dealt[first : first + self.batch_size]
 
-    def _dealt(self, graphs: Tensor) -> Tensor:
-        """The graphs of this process."""
+    def _bucketed(self, buckets: Sequence[Bucket]) -> Iterator[Tensor]:
+        """Numbers of the graphs of each batch, of similar size within a batch."""
+        batches: list[Tensor] = []
+        for bucket in buckets:
+            graphs = self.graphs[bucket.members]
+            if self.shuffle:
+                graphs = graphs[torch.randperm(len(graphs), generator=self.generator)]
+            batches += torch.tensor_split(graphs, bucket.num_batches)
+        order = torch.arange(len(batches))
+        if self.shuffle:
+            order = torch.randperm(len(batches), generator=self.generator)
+        for number in self._dealt(order).tolist():
+            yield batches[number]
+
+    def _dealt(self, items: Tensor) -> Tensor:
+        """The graphs, or batches, of this process."""
         if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-            return graphs
+            return items
         rank, world = torch.distributed.get_rank(), torch.distributed.get_world_size()
-        if self.shuffle and len(graphs):
-            missing = -len(graphs) % world
-            graphs = torch.cat([graphs, graphs.repeat(math.ceil(missing / len(graphs)))[:missing]])
-        return graphs[rank::world]
+        if self.shuffle and len(items):
+            missing = -len(items) % world
+            items = torch.cat([items, items.repeat(math.ceil(missing / len(items)))[:missing]])
+        return items[rank::world]

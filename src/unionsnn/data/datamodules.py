@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pytorch_lightning import LightningDataModule
 from torch import Tensor
 
-from unionsnn.data import catalog, tu
+from unionsnn.data import catalog, encoding_cache, tu
 from unionsnn.data.arrays import NO_PLACE, PARTS, DamagedFileError, DataError, GraphArrays
 from unionsnn.data.batching import Batches, BatchLoader, GraphStore
 from unionsnn.data.controls import controlled_rows
@@ -27,6 +27,8 @@ from unionsnn.data.datasets import (
     disjoint_union,
     with_coefficient,
 )
+from unionsnn.data.encoding_cache import EncodingCache
+from unionsnn.data.encodings import Encodings
 from unionsnn.data.inventory import PROCESSED_VERSION, Note
 from unionsnn.data.sources import fetch, files_hash, remove_parts, set_aside_if_wrong
 from unionsnn.data.splits import Split, random_holdout, stratified_holdout
@@ -60,6 +62,9 @@ class GraphDataModule(LightningDataModule, ABC):
         spec: Which coefficients the batches carry for gates; None for none.
         layer_spec: Which coefficient they carry for layers that read one of their own; None for
             none.
+        encodings: Which encodings of nodes and pairs of nodes they carry; None for none.
+        max_pairs: Graphs of a batch times the square of the largest one's nodes, at most: graphs
+            of similar size are then batched together. None for no bound.
         threads: Threads for computing coefficients; None for all cores.
         progress: Called during long work.
     """
@@ -84,6 +89,8 @@ class GraphDataModule(LightningDataModule, ABC):
         batch_size: int = 32,
         spec: CoefficientSpec | None = None,
         layer_spec: CoefficientSpec | None = None,
+        encodings: Encodings | None = None,
+        max_pairs: int | None = None,
         threads: int | None = None,
         progress: Progress | None = None,
     ) -> None:
@@ -96,6 +103,8 @@ class GraphDataModule(LightningDataModule, ABC):
         self.batch_size = batch_size
         self.spec = spec
         self.layer_spec = layer_spec
+        self.encodings = encodings or Encodings()
+        self.max_pairs = max_pairs
         self.threads = threads
         self.progress = progress
         self.split: Split | None = None
@@ -156,6 +165,7 @@ class GraphDataModule(LightningDataModule, ABC):
                 self.arrays,
                 self.features,
                 {name: self.coefficients(spec) for name, spec in specs.items() if spec},
+                {name: self.encoding(name, n) for name, n in self.encodings.wanted().items()},
                 normalize_features=self.normalize_features,
             )
         return self._graphs
@@ -232,6 +242,19 @@ class GraphDataModule(LightningDataModule, ABC):
             self._note.add_coefficient(spec, cache.path(edges, self.arrays.num_nodes, spec))
         return values
 
+    @property
+    def encoding_cache(self) -> EncodingCache:
+        """Where the encodings are kept."""
+        return EncodingCache(self.root / encoding_cache.FOLDER)
+
+    def encoding(self, name: str, size: int) -> NDArray[Any]:
+        """An encoding of all graphs, read from the cache or computed into it, [rows, size]."""
+        arrays = self.arrays
+        report = self._report(f"encoding {name}")
+        return self.encoding_cache.get(
+            name, size, disjoint_union(arrays), arrays.node_slices, report=report, label=self.name
+        )
+
     def apply_control(self, control: str, generator: np.random.Generator) -> None:
         """Give the batches the coefficient rows of a control, made anew from the real rows.
 
@@ -282,16 +305,17 @@ class GraphDataModule(LightningDataModule, ABC):
             self.store,
             self._part("train"),
             batch_size=self.batch_size,
+            max_pairs=self.max_pairs,
             shuffle=True,
             generator=self.generator,
         )
 
     def val_dataloader(self) -> Batches:
-        """Batches of the validation part, in order."""
+        """Batches of the validation part, in order if pairs have no bound."""
         return self._evaluation_loader("validation")
 
     def test_dataloader(self) -> Batches:
-        """Batches of the test part, in order."""
+        """Batches of the test part, in order if pairs have no bound."""
         return self._evaluation_loader("test")
 
     # -- inside ----------------------------------------------------------------------------
@@ -313,7 +337,9 @@ class GraphDataModule(LightningDataModule, ABC):
         return torch.from_numpy(getattr(self.split, part))
 
     def _evaluation_loader(self, part: str) -> Batches:
-        return BatchLoader(self.store, self._part(part), batch_size=self.batch_size)
+        return BatchLoader(
+            self.store, self._part(part), batch_size=self.batch_size, max_pairs=self.max_pairs
+        )
 
     def _report(self, what: str) -> Callable[[int, int], None] | None:
         progress = self.progress

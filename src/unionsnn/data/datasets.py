@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 from torch_geometric.data import Data, InMemoryDataset
 
 from unionsnn.data.arrays import DataError, GraphArrays
+from unionsnn.data.encodings import pair_slices
 
 
 class GraphDataset(InMemoryDataset):
@@ -37,6 +39,7 @@ def build_dataset(
     arrays: GraphArrays,
     features: str,
     coefficients: Mapping[str, NDArray[np.float64]] | None = None,
+    encodings: Mapping[str, NDArray[Any]] | None = None,
     *,
     normalize_features: bool = False,
 ) -> GraphDataset:
@@ -46,6 +49,9 @@ def build_dataset(
         arrays: The graphs.
         features: Node features, a key of `NODE_FEATURES`.
         coefficients: Attributes with one row per edge, [num_edges, C], by name.
+        encodings: Attributes with one row per node, [num_nodes, K], or ``distance`` with one per
+            pair of nodes of a graph, [num_pairs, 1], by name; stored as they are made, distances
+            without their second dimension.
         normalize_features: Whether each node's features are divided by their sum.
 
     Raises:
@@ -67,6 +73,13 @@ def build_dataset(
     for name, rows in (coefficients or {}).items():
         data[name] = torch.from_numpy(rows).to(torch.get_default_dtype())
         slices[name] = edge_slices
+    for name, rows in (encodings or {}).items():
+        if name == "distance":
+            data[name] = torch.from_numpy(rows).flatten()
+            slices[name] = torch.from_numpy(pair_slices(arrays.node_slices))
+        else:
+            data[name] = torch.from_numpy(rows).to(torch.get_default_dtype())
+            slices[name] = node_slices
     return GraphDataset(data, slices)
 
 

@@ -22,7 +22,7 @@ PROCESSED_VERSION = 1
 """Part of the name of every processed file. Raise it when a reader or generator changes what it
 returns for the same input."""
 
-KINDS = ("raw", "processed", "coefficients")
+KINDS = ("raw", "processed", "coefficients", "encodings")
 """The folders of the data root, in the order in which they are filled."""
 
 STATES = ("absent", "raw", "processed", "coefficients cached")

@@ -98,6 +98,11 @@ class OneBatch:
     def __iter__(self) -> Iterator[Batch]:
         return iter([self.batch])
 
+    @property
+    def extents(self) -> list[tuple[int, int]]:
+        """One graph, and its nodes."""
+        return [(1, self.batch.num_nodes)]
+
 
 class PlanetoidDataModule(NodeDataModule):
     """A citation graph with its public split.

@@ -1,13 +1,16 @@
-"""The structural coefficient as a PyG transform."""
+"""The structural coefficient and the encodings of transformers as PyG transforms."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
+from unionsnn.data import encodings
 from unionsnn.structure import CoefficientSpec
 
 
@@ -67,3 +70,84 @@ class StructuralCoefficients(BaseTransform):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.spec}, symmetrize={self.symmetrize})"
+
+
+class RandomWalkEncoding(BaseTransform):
+    """Add to each node the probabilities that a random walk is back after 1 to K steps.
+
+    The graph gets ``random_walk``, [num_nodes, steps], of the default float type; the equation and
+    its source are at `unionsnn.data.encodings.random_walk`.
+
+    Args:
+        steps: K.
+
+    Raises:
+        ValueError: if there is no step.
+    """
+
+    def __init__(self, steps: int) -> None:
+        self.steps = _at_least_one("steps", steps)
+
+    def forward(self, data: Data) -> Data:
+        """Return the graph with its encoding."""
+        rows = encodings.random_walk(*_one_graph(data), self.steps)
+        data.random_walk = _as_features(rows, data)
+        return data
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.steps})"
+
+
+class LaplacianEncoding(BaseTransform):
+    """Add to each node its entries of the Laplacian's eigenvectors.
+
+    The graph gets ``laplacian``, [num_nodes, count], of the default float type; the equation, its
+    source and the rule of signs are at `unionsnn.data.encodings.laplacian`.
+
+    Args:
+        count: Number of eigenvectors; columns that a small graph has none for are 0.
+
+    Raises:
+        ValueError: if no eigenvector is asked for.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = _at_least_one("count", count)
+
+    def forward(self, data: Data) -> Data:
+        """Return the graph with its encoding."""
+        rows = encodings.laplacian(*_one_graph(data), self.count)
+        data.laplacian = _as_features(rows, data)
+        return data
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.count})"
+
+
+class DistanceEncoding(BaseTransform):
+    """Add the lengths of the shortest paths between all nodes.
+
+    The graph gets ``distance``, uint8 [num_nodes^2], its matrix row by row, so that graphs of
+    different size can be batched; the values are those of `unionsnn.data.encodings.distance`.
+    """
+
+    def forward(self, data: Data) -> Data:
+        """Return the graph with its distances."""
+        lengths = encodings.distance(*_one_graph(data))
+        data.distance = torch.from_numpy(lengths).to(data.edge_index.device)
+        return data
+
+
+def _one_graph(data: Data) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Edges and node slices of a set of one graph."""
+    return data.edge_index.cpu().numpy(), np.array([0, data.num_nodes])
+
+
+def _as_features(rows: NDArray[np.float32], data: Data) -> torch.Tensor:
+    return torch.from_numpy(rows).to(data.edge_index.device, torch.get_default_dtype())
+
+
+def _at_least_one(name: str, value: int) -> int:
+    if value < 1:
+        raise ValueError(f"{name} is {value}; it must be at least 1.")
+    return value

@@ -18,10 +18,10 @@ def print_cache(items: Sequence[CacheItem], root: Path, console: Console | None 
     if not items:
         console.print(f"The cache {root} is empty.", soft_wrap=True, highlight=False, markup=False)
         return
-    table = Table(title="Coefficients on disk", title_justify="left")
-    for name in ("data", "coefficient"):
+    table = Table(title="Coefficients and encodings on disk", title_justify="left")
+    for name in ("data", "what"):
         table.add_column(name, overflow="fold")
-    for name in ("edges", "size", "age"):
+    for name in ("rows", "size", "age"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("state")
     for item in items:

@@ -144,19 +144,24 @@ def _number(value: float | None) -> str:
 
 def print_precomputed(result: Mapping[str, Any], console: Console | None = None) -> None:
     """Print what `unionsnn precompute` did."""
-    how = (
-        f"computed in {format_seconds(result['seconds'])}" if result["computed"] else "there before"
-    )
     print_summary(
-        f"Coefficients of {result['data']}: {how}",
+        f"Coefficients of {result['data']}: {_how(result)}",
         [
             f"{counted(result['graphs'], 'graph')}, {counted(result['nodes'], 'node')}, "
             f"{counted(result['edges'], 'directed edge')}",
             f"entry: {result['entry']}",
+            *(
+                f"encoding {each['encoding']} ({each['size']}): {_how(each)}, {each['entry']}"
+                for each in result["encodings"]
+            ),
         ],
         result["columns"],
         console,
     )
+
+
+def _how(made: Mapping[str, Any]) -> str:
+    return f"computed in {format_seconds(made['seconds'])}" if made["computed"] else "there before"
 
 
 def counted(number: int, what: str) -> str:

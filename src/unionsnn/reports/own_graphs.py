@@ -27,7 +27,8 @@ from unionsnn.reports.progress import data_progress
 from unionsnn.structure import CoefficientSpec
 from unionsnn.structure.cache import CoefficientCache
 from unionsnn.structure.summary import column_summary
-from unionsnn.training.config import RequestError, nearest
+from unionsnn.training.config import RequestError
+from unionsnn.training.sections import nearest
 
 
 def coefficients_of_file(

@@ -190,6 +190,7 @@ def print_dry_run(plan: Mapping[str, Any], console: Console | None = None) -> No
         ("node features", str(plan["num_features"])),
         ("outputs", str(plan["num_outputs"])),
         ("parameters", f"{plan['parameters']:,}{_budget(plan)} (hidden {plan['hidden_channels']})"),
+        ("largest batch", plan["batch"]),
         ("an epoch", f"about {format_seconds(plan['seconds_per_epoch'])}"),
         ("all epochs", f"at most about {format_seconds(plan['seconds_at_most'])}"),
     ]

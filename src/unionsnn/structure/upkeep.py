@@ -11,8 +11,8 @@ from typing import Any, Literal
 from filelock import Timeout
 
 from unionsnn.structure.blocks import DamagedBlocksError, survey_blocks
-from unionsnn.structure.cache import (
-    CoefficientCache,
+from unionsnn.structure.entries import (
+    ArrayCache,
     DamagedEntryError,
     lock_path,
     new_lock,
@@ -36,7 +36,8 @@ class CacheItem:
         label: What the entry was called when it was made.
         choices: Substructure, descriptor and encoding.
         columns: Names of the columns.
-        edges: Directed edges of an entry, finished undirected edges of an unfinished one.
+        edges: Directed edges of an entry, finished undirected edges of an unfinished one; nodes or
+            pairs of nodes where the rows of an entry are of those.
         num_bytes: Size of the file.
         age: Seconds since it was written.
         detail: What is wrong with it, if something is.
@@ -53,19 +54,22 @@ class CacheItem:
     detail: str = ""
 
 
-def survey(root: str | os.PathLike[str], *, checksums: bool = False) -> list[CacheItem]:
+def survey(
+    root: str | os.PathLike[str], *, checksums: bool = False, version: int = ENGINE_VERSION
+) -> list[CacheItem]:
     """List what lies in a cache folder, the entries first; nothing is changed.
 
     Args:
         root: Folder of the cache.
         checksums: Read every entry whole and check it, instead of its header only.
+        version: Of the engine whose entries are still read.
     """
-    cache = CoefficientCache(root)
+    cache = ArrayCache(root)
     entries = cache.entries()
     beside = [*sorted(cache.root.glob(".*.blocks")), *sorted(cache.root.glob(".*.tmp"))]
     named = {_stem(path) for path in (*entries, *beside)}
     beside += [path for path in sorted(cache.root.glob("*.lock")) if path.stem not in named]
-    items = [*(_entry(path, checksums) for path in entries), *map(_beside, beside)]
+    items = [*(_entry(path, checksums, version) for path in entries), *map(_beside, beside)]
     return [item for item in items if item is not None]
 
 
@@ -102,12 +106,12 @@ def remove(items: list[CacheItem]) -> list[CacheItem]:
     return kept
 
 
-def _entry(path: Path, checksums: bool) -> CacheItem | None:
+def _entry(path: Path, checksums: bool, now: int) -> CacheItem | None:
     try:
         size, age = _size_and_age(path)
         header: dict[str, Any] = read_intact(path)[0] if checksums else read_header(path)
         version = header.get("engine_version")
-        current = version == ENGINE_VERSION
+        current = version == now
         return CacheItem(
             path,
             "complete" if current else "old engine",
@@ -117,7 +121,7 @@ def _entry(path: Path, checksums: bool) -> CacheItem | None:
             int(header["shape"][0]),
             size,
             age,
-            "" if current else f"engine {version}, now {ENGINE_VERSION}",
+            "" if current else f"engine {version}, now {now}",
         )
     except FileNotFoundError:
         return None

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from unionsnn.data.datamodules import GraphDataModule, Progress
+from unionsnn.data.encodings import Encodings
 from unionsnn.data.sources import data_root
 from unionsnn.models.mpnn import GateFactory, gates
 from unionsnn.nn.gates import StructuralGate
@@ -54,7 +55,7 @@ def locate(target: str, base: type, key: str) -> Any:
 
 
 def build_data(config: Config, progress: Progress | None = None) -> GraphDataModule:
-    """Make the data module, with the coefficients that gate and layers read; reads nothing yet.
+    """Make the data module, with all that gate, layers and model read; reads nothing yet.
 
     Raises:
         RequestError: if the class cannot be had or refuses its arguments.
@@ -62,6 +63,7 @@ def build_data(config: Config, progress: Progress | None = None) -> GraphDataMod
     section = config["data"]
     arguments = {k: v for k, v in section.items() if k not in _DATA_NOTES}
     make = locate(section["_target_"], GraphDataModule, "data._target_")
+    encodings = config["model"].get("encodings")
     try:
         data: GraphDataModule = make(
             **arguments,
@@ -69,6 +71,7 @@ def build_data(config: Config, progress: Progress | None = None) -> GraphDataMod
             spec=coefficient_spec(config),
             layer_spec=layer_spec(config),
             progress=progress,
+            **({} if encodings is None else {"encodings": Encodings(**encodings)}),
         )
     except (TypeError, ValueError) as error:
         raise RequestError([f"data {section['name']}: {error}"]) from error

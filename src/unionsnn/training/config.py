@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import shlex
@@ -24,6 +23,7 @@ from pydantic import ValidationError
 
 from unionsnn.training.data_arguments import argument_faults
 from unionsnn.training.schema import ConfigSchema
+from unionsnn.training.sections import nearest
 
 # What may differ between two runs of the same experiment.
 _NOT_IN_HASH = (
@@ -116,12 +116,6 @@ def differing_keys(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str
     """Dotted keys in which two configurations differ so that their results may."""
     left, right = (dict(_flatten(determining(config))) for config in (one, other))
     return sorted(k for k in left.keys() | right.keys() if left.get(k) != right.get(k))
-
-
-def nearest(word: str, allowed: Iterable[str]) -> str:
-    """Say which allowed word is closest, as the end of a message; empty if none is."""
-    near = difflib.get_close_matches(word, list(allowed), n=1, cutoff=0.5)
-    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def _parse(overrides: Sequence[str]) -> list[Override]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from unionsnn.training.build import (
 )
 from unionsnn.training.config import config_hash
 from unionsnn.training.experiment import check_accelerator
+from unionsnn.training.memory import memory_errors, require_memory, training_device
 from unionsnn.training.protocols import make_protocol
 from unionsnn.training.records import RunFolder
 from unionsnn.training.tasks import Task
@@ -31,6 +33,10 @@ def describe(config: Mapping[str, Any], progress: Progress | None = None) -> dic
     """Compose, load, build and time a few steps; writes nothing but the data caches.
 
     The estimate is for max_epochs in every repetition; early stopping makes it shorter.
+
+    Raises:
+        RequestError: The request does not fit the data, the model or the machine.
+        MemoryRanOutError: A step does not fit into the memory of the CPU, where steps are timed.
     """
     check_accelerator(config)
     check_model(config)
@@ -45,7 +51,10 @@ def describe(config: Mapping[str, Any], progress: Progress | None = None) -> dic
         torch.manual_seed(0)
         task = build_task(config, data)
         fit_gates(task.model, data)
-        epoch = seconds_per_epoch(task, data)
+        device = training_device(config["trainer"]["accelerator"])
+        memory = require_memory(task.model, data, device)
+        with memory_errors(data):
+            epoch = seconds_per_epoch(task, data)
     folder = RunFolder.of(config)
     finished = {} if config["force"] else folder.finished()
     pending = [i for i in protocol.wanted if i not in finished]
@@ -64,6 +73,8 @@ def describe(config: Mapping[str, Any], progress: Progress | None = None) -> dic
         "num_outputs": data.num_outputs,
         "parameters": count_parameters(task.model),
         "hidden_channels": task.model.hidden_channels,
+        "largest_batch": asdict(memory),
+        "batch": str(memory),
         "seconds_per_epoch": epoch,
         "seconds_at_most": epoch * config["trainer"]["max_epochs"] * len(pending),
     }

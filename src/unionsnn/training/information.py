@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from unionsnn.data.inventory import KINDS
 from unionsnn.data.sources import data_root
 from unionsnn.training.config import config_folder
 from unionsnn.training.records import environment
@@ -32,9 +33,7 @@ def information() -> dict[str, Any]:
             "configuration": str(config_folder()),
             "output": str(Path("runs").absolute()),
         },
-        "bytes_on_disk": {
-            name: folder_size(root / name) for name in ("raw", "processed", "coefficients")
-        },
+        "bytes_on_disk": {name: folder_size(root / name) for name in KINDS},
     }
 
 

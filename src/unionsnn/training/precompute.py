@@ -1,4 +1,4 @@
-"""The coefficients of a data set, put into the cache before any training."""
+"""Coefficients and encodings of a data set, put into the cache before any training."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from unionsnn.data.datamodules import Progress
+from unionsnn.data.datamodules import GraphDataModule, Progress
 from unionsnn.data.datasets import disjoint_union
 from unionsnn.structure import QUANTITIES, CoefficientSpec, SimpleGraph
-from unionsnn.structure.cache import DamagedEntryError, read_intact
+from unionsnn.structure.entries import DamagedEntryError, read_intact
 from unionsnn.structure.summary import column_summary
 from unionsnn.training.build import build_data
 from unionsnn.training.config import RequestError
 
 
 def precompute(config: Mapping[str, Any], progress: Progress | None = None) -> dict[str, Any]:
-    """Compute the coefficients that a configuration asks for, or find them in the cache.
+    """Compute coefficients and encodings that a configuration asks for, or find them in the cache.
 
     Args:
         config: A checked configuration. Without a gate it is the coefficient of the model's own
@@ -25,7 +25,8 @@ def precompute(config: Mapping[str, Any], progress: Progress | None = None) -> d
         progress: Called during long work.
 
     Returns:
-        Counts, seconds, minimum, mean and maximum of each column, and the entry, as plain types.
+        Counts, seconds, minimum, mean and maximum of each column, the entry, and the same of each
+        encoding that the model reads, as plain types.
 
     Raises:
         DataError: The data set cannot be had or is not what it should be.
@@ -38,6 +39,7 @@ def precompute(config: Mapping[str, Any], progress: Progress | None = None) -> d
     begin = time.perf_counter()
     values = data.coefficients(spec)
     seconds = time.perf_counter() - begin
+    encodings = [_encoding(data, name, size) for name, size in data.encodings.wanted().items()]
     return {
         "data": data.name,
         "dataset": data.dataset_id,
@@ -46,6 +48,25 @@ def precompute(config: Mapping[str, Any], progress: Progress | None = None) -> d
         "edges": int(edges.shape[1]),
         "spec": spec.to_dict(),
         "columns": column_summary(spec.columns, values),
+        "computed": not there,
+        "seconds": seconds,
+        "entry": str(path),
+        "encodings": encodings,
+    }
+
+
+def _encoding(data: GraphDataModule, name: str, size: int) -> dict[str, Any]:
+    """Compute an encoding, or find it in the cache."""
+    arrays = data.arrays
+    path = data.encoding_cache.path(name, size, disjoint_union(arrays), arrays.node_slices)
+    there = _is_intact(path)
+    begin = time.perf_counter()
+    rows = len(data.encoding(name, size))
+    seconds = time.perf_counter() - begin
+    return {
+        "encoding": name,
+        "size": size,
+        "rows": rows,
         "computed": not there,
         "seconds": seconds,
         "entry": str(path),

@@ -33,8 +33,10 @@ from unionsnn.training.callbacks import (
     StopOnNonFinite,
     progress_callbacks,
 )
+from unionsnn.training.memory import memory_errors, require_memory
 from unionsnn.training.protocols import Protocol
 from unionsnn.training.records import environment, set_aside
+from unionsnn.training.schedules import schedule_callbacks
 from unionsnn.training.schema import metric_mode
 from unionsnn.training.tasks import Task
 
@@ -50,6 +52,11 @@ def train_repetition(
     """Train, select and test once; return the repetition's record.
 
     Repetition i draws from SeedSequence([seed, i]), whatever ran before it and in which process.
+
+    Raises:
+        RequestError: if the largest batch does not fit into memory.
+        MemoryRanOutError: if memory runs out all the same.
+        NonFiniteLossError: if training diverges.
     """
     started = time.perf_counter()
     seeds = np.random.SeedSequence([config["seed"], index]).generate_state(3)
@@ -71,25 +78,29 @@ def train_repetition(
         if protocol.stop_on is not None:
             mode = metric_mode(protocol.stop_on)
             callbacks.append(EarlyStopping(protocol.stop_on, mode=mode, patience=protocol.patience))
+        callbacks += schedule_callbacks(config)
         trainer = make_trainer(config, index, [*callbacks, resume])
         data.device = trainer.strategy.root_device
+        require_memory(task.model, data, data.device)
         validation: Any = data.val_dataloader()
         if protocol.keeps_test_curve:
             validation = [validation, data.test_dataloader()]
         try:
-            trainer.fit(
-                task,
-                data.train_dataloader(),
-                validation,
-                ckpt_path=unfinished if unfinished.exists() else None,
-            )
+            with memory_errors(data):
+                trainer.fit(
+                    task,
+                    data.train_dataloader(),
+                    validation,
+                    ckpt_path=unfinished if unfinished.exists() else None,
+                )
         except SystemExit as error:
             # Lightning turns Ctrl-C into exit(1); the command has a status of its own for it, and
             # another one for SIGTERM.
             if isinstance(error.__context__, KeyboardInterrupt):
                 raise KeyboardInterrupt from error
             raise
-        metrics = evaluate(trainer, task, data) if best else dict(curves.history[-1])
+        with memory_errors(data):
+            metrics = evaluate(trainer, task, data) if best else dict(curves.history[-1])
         save_checkpoint(folder / "checkpoints" / f"{index:02d}.ckpt", task.cpu(), config, data)
     unfinished.unlink(missing_ok=True)
     return {
@@ -103,6 +114,7 @@ def train_repetition(
         "curves": curves.history,
         "dataset": data.dataset_id,
         "coefficient": None if data.spec is None else data.spec.to_dict(),
+        "encodings": data.encodings.wanted(),
         "layer_coefficient": None if data.layer_spec is None else data.layer_spec.to_dict(),
         "parameters": count_parameters(task.model),
         "hidden_channels": task.model.hidden_channels,

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
+
+from unionsnn.training.sections import (
+    EncodingsSchema,
+    OptimizerSchema,
+    PositiveInt,
+    Section,
+    is_none,
+)
 
 if TYPE_CHECKING:
     from unionsnn.structure import CoefficientSpec
 
-PositiveInt = Annotated[int, Field(ge=1)]
 # It is part of paths.
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
 Probability = Annotated[float, Field(ge=0, lt=1)]
@@ -41,11 +48,7 @@ def metric_mode(key: str) -> Literal["min", "max"]:
     return METRICS[key.partition("_")[2]]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True)
-
-
-class _OpenSection(_Section):
+class _OpenSection(Section):
     """Its further keys are those of the class that `_target_` names."""
 
     model_config = ConfigDict(extra="allow", strict=True, populate_by_name=True)
@@ -68,6 +71,8 @@ class DataSchema(_OpenSection):
     features: str
     mirror: str | None
     offline: bool
+    # As long as it is not given, it is no part of what a run is named after.
+    max_pairs: PositiveInt | None = Field(None, exclude_if=is_none)
 
     @model_validator(mode="after")
     def _names(self) -> Self:
@@ -80,10 +85,15 @@ class DataSchema(_OpenSection):
             raise ValueError(
                 f"data.features is {self.features!r}; allowed are {', '.join(FEATURES)}."
             )
+        if self.max_pairs is not None and self.task.startswith("node"):
+            raise ValueError(
+                f"data.max_pairs is {self.max_pairs}, but the nodes of {self.name} are those of "
+                "one graph, which is not divided into batches: leave data.max_pairs out."
+            )
         return self
 
 
-class _CoefficientChoices(_Section):
+class _CoefficientChoices(Section):
     """What `CoefficientSpec` is made of, and says what it may be."""
 
     substructure: str
@@ -165,10 +175,11 @@ class ModelSchema(_OpenSection):
     parameter_budget: PositiveInt | None = None
     norm: Literal["auto", "batch", "layer", "none"] = "batch"
     readout: Literal["sum", "mean", "max"] = "sum"
-    coefficient: LayerCoefficientSchema | None = Field(None, exclude_if=lambda value: value is None)
+    coefficient: LayerCoefficientSchema | None = Field(None, exclude_if=is_none)
+    encodings: EncodingsSchema | None = Field(None, exclude_if=is_none)
 
 
-class GateSchema(_Section):
+class GateSchema(Section):
     """A preset of `StructuralGate` and choices that replace its own; null keeps the preset's."""
 
     preset: Literal["paper", "authors-code", "default"] | None
@@ -184,7 +195,7 @@ class GateSchema(_Section):
     offset: float | None = None
 
 
-class ProtocolSchema(_Section):
+class ProtocolSchema(Section):
     """Keys of every protocol."""
 
     name: Literal["holdout", "repeated_seeds", "cross_validation", "cross_validation_paper"]
@@ -201,14 +212,7 @@ class ProtocolSchema(_Section):
     workers: PositiveInt
 
 
-class OptimizerSchema(_Section):
-    """Keys of Adam."""
-
-    lr: Annotated[float, Field(gt=0, allow_inf_nan=False)]
-    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
-class TrainerSchema(_Section):
+class TrainerSchema(Section):
     """Keys that go to Lightning's Trainer."""
 
     max_epochs: PositiveInt
@@ -219,20 +223,20 @@ class TrainerSchema(_Section):
     progress: Literal["auto", "bar", "plain", "none"]
 
 
-class LoggerSchema(_Section):
+class LoggerSchema(Section):
     """Which tracker gets the metrics."""
 
     name: Literal["csv", "none"]
 
 
-class PathsSchema(_Section):
+class PathsSchema(Section):
     """Folders."""
 
     data: str | None
     output: str
 
 
-class ConfigSchema(_Section):
+class ConfigSchema(Section):
     """One experiment."""
 
     data: DataSchema
@@ -358,6 +362,16 @@ class ConfigSchema(_Section):
             raise ValueError(
                 f"trainer.devices is {self.trainer.devices}; training on several devices is not "
                 "available yet: type trainer.devices=1."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _warmup(self) -> Self:
+        warmup, epochs = self.optimizer.warmup, self.trainer.max_epochs
+        if warmup and warmup >= epochs:
+            raise ValueError(
+                f"optimizer.warmup is {warmup}, but training ends after trainer.max_epochs="
+                f"{epochs} epochs; choose a smaller one."
             )
         return self
 

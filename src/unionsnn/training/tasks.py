@@ -11,6 +11,9 @@ from torch_geometric.data import Data
 from torchmetrics import MeanAbsoluteError, Metric
 from torchmetrics.classification import BinaryAUROC, MulticlassAccuracy
 
+_ATTRIBUTES = ("edge_coefficient", "layer_coefficient", "random_walk", "laplacian", "distance")
+"""What a batch may carry for the network beside nodes and edges."""
+
 
 class Task(pl.LightningModule):
     """A network with loss, metric and optimiser.
@@ -19,7 +22,7 @@ class Task(pl.LightningModule):
     values over the whole part, whatever the batches.
 
     Args:
-        model: Called with node features, edges and coefficients of a batch.
+        model: Called with node features, edges, coefficients and encodings of a batch.
         num_outputs: Number of classes or targets.
         lr: Learning rate of Adam.
         weight_decay: L2 penalty of Adam.
@@ -53,13 +56,12 @@ class Task(pl.LightningModule):
 
     def forward(self, batch: Data) -> Tensor:
         """Output of the network for a batch."""
-        names = ("edge_coefficient", "layer_coefficient")
         return self.model(
             batch.x,
             batch.edge_index,
             batch=batch.batch,
             num_graphs=batch.num_graphs,
-            **{name: batch[name] for name in names if name in batch},
+            **{name: batch[name] for name in _ATTRIBUTES if name in batch},
         )
 
     def training_step(self, batch: Data, batch_idx: int) -> Tensor:

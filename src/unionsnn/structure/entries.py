@@ -1,0 +1,265 @@
+"""Arrays on disk: made once, whoever asks, and never handed out damaged."""
+
+import contextlib
+import hashlib
+import inspect
+import io
+import json
+import os
+import secrets
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from filelock import FileLock
+
+Array = npt.NDArray[Any]
+
+_FORMAT = 1
+_TYPES = ("<f8", "<f4", "|u1")
+
+# A marker in place of a lock would outlive a holder that is killed on another machine.
+_LOCK_OPTIONS: dict[str, Any] = (
+    {"fallback_to_soft": False}
+    if "fallback_to_soft" in inspect.signature(FileLock.__init__).parameters
+    else {}
+)
+_STALE_SECONDS = 24 * 3600.0
+
+
+class DamagedEntryError(ValueError):
+    """An entry of the cache is there but is not what was written."""
+
+
+class ArrayCache:
+    """Folder of arrays under the keys of what they were made from, safe to share.
+
+    An entry is one npz file with a JSON header (label, spec, versions, shape, checksum), read
+    without pickle and written under a temporary name. Processes that ask for the same entry at
+    once make it once.
+
+    Args:
+        root: Folder of the entries; made when the first one is written.
+    """
+
+    what = "arrays"
+    """What messages call the entries."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = Path(root)
+        self._warned_about_locks = False
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.root)!r})"
+
+    def entries(self) -> tuple[Path, ...]:
+        """Paths of the complete entries, sorted."""
+        return tuple(sorted(p for p in self.root.glob("*.npz") if not p.name.startswith(".")))
+
+    def size_bytes(self) -> int:
+        """Bytes that the complete entries take."""
+        return sum(path.stat().st_size for path in self.entries())
+
+    def _fetch(self, path: Path, read: Callable[[], Array], make: Callable[[bool], Array]) -> Array:
+        """Read an entry, or make it while no other process does.
+
+        Args:
+            path: Where the entry is or would be.
+            read: Reads it; FileNotFoundError and `DamagedEntryError` have it made.
+            make: Makes and keeps it; told whether the entry is locked.
+        """
+        with contextlib.suppress(FileNotFoundError, DamagedEntryError):
+            return read()
+        with self._lock(path) as locked:
+            try:
+                return read()
+            except FileNotFoundError:
+                pass
+            except DamagedEntryError as error:
+                warnings.warn(
+                    f"The cached {self.what} {path} are damaged ({error}); computing them anew.",
+                    stacklevel=3,
+                )
+            _remove_leftovers(path, older_than=0.0 if locked else _STALE_SECONDS)
+            return make(locked)
+
+    @contextlib.contextmanager
+    def _lock(self, path: Path) -> Iterator[bool]:
+        """Hold the entry's lock, or go on without where the file system has none."""
+        lock = None
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            lock = new_lock(path)
+            lock.acquire()
+        except (NotImplementedError, OSError) as error:
+            lock = None
+            if not self._warned_about_locks:
+                self._warned_about_locks = True
+                warnings.warn(
+                    f"Files in {self.root} cannot be locked ({type(error).__name__}: {error}); "
+                    "going on without: processes that start together may each compute the same "
+                    f"{self.what}.",
+                    stacklevel=5,
+                )
+        try:
+            yield lock is not None
+        finally:
+            if lock is not None:
+                lock.release()
+
+    def _keep(self, write: Callable[[], None]) -> bool:
+        """Write an entry; where that is not possible, say so and go on."""
+        try:
+            write()
+        except OSError as error:
+            warnings.warn(
+                f"The {self.what} could not be kept in {self.root} ({error}); they will be "
+                "computed again next time.",
+                stacklevel=5,
+            )
+            return False
+        return True
+
+
+def new_lock(path: Path, timeout: float = -1) -> FileLock:
+    """Make the lock of an entry; where files cannot be locked, acquiring it says so."""
+    return FileLock(lock_path(path), timeout, **_LOCK_OPTIONS)
+
+
+def lock_path(path: Path) -> Path:
+    """Where the lock of an entry is."""
+    return path.with_suffix(".lock")
+
+
+def write_array(path: Path, values: Array, about: Mapping[str, Any]) -> None:
+    """Write an entry under a temporary name in the same folder, then rename it.
+
+    Args:
+        path: The entry.
+        values: Of float64, float32 or uint8.
+        about: What the header says beside format, versions, shape, type and checksum: label, spec,
+            spec_key, columns and engine_version.
+
+    Shapes:
+        values [rows, columns].
+
+    Raises:
+        OSError: The folder cannot be written; no temporary file is left.
+    """
+    values = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
+    header = {
+        "format": _FORMAT,
+        **about,
+        "versions": {name: _version(name) for name in ("unionsnn", "numpy", "numba", "scipy")},
+        "shape": list(values.shape),
+        "type": values.dtype.str,
+        "sha256": hashlib.sha256(values.data).hexdigest(),
+    }
+    # Unlike a file of tempfile, others may read it as far as the umask lets them.
+    name = path.with_name(f".{path.stem}.{secrets.token_hex(8)}.tmp")
+    try:
+        with name.open("xb") as file:
+            np.savez(
+                file, header=np.frombuffer(json.dumps(header).encode(), np.uint8), values=values
+            )
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+def read_array(path: Path, spec_key: str, shape: tuple[int, int]) -> Array:
+    """Read an entry and check it against its header and against what is asked for.
+
+    Raises:
+        FileNotFoundError: There is no such entry.
+        DamagedEntryError: The entry cannot be read, or is not what was written.
+    """
+    header, values = read_intact(path)
+    _refuse({"spec": header["spec_key"] == spec_key, "shape": values.shape == shape})
+    return values
+
+
+def read_intact(path: Path) -> tuple[dict[str, Any], Array]:
+    """Read an entry and check it against its own header.
+
+    Shapes:
+        -> the header and the values [rows, columns].
+
+    Raises:
+        FileNotFoundError: There is no such entry.
+        DamagedEntryError: The entry cannot be read, or is not what was written.
+    """
+    try:
+        content = path.read_bytes()
+    except PermissionError as error:
+        raise DamagedEntryError(f"{error.strerror}: it belongs to another user") from error
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            header = json.loads(archive["header"].tobytes())
+            values = archive["values"]
+        # Entries of earlier releases say no type: all were of float64.
+        written = header.get("type", "<f8")
+        checks = {
+            "format": header["format"] == _FORMAT,
+            "spec": isinstance(header["spec_key"], str),
+            "shape": tuple(header["shape"]) == values.shape and values.ndim == 2,
+            "type": written in _TYPES and values.dtype == np.dtype(written),
+            "checksum": header["sha256"] == hashlib.sha256(values.data).hexdigest(),
+            "value": bool(np.isfinite(values).all()),
+        }
+    except Exception as error:  # Damage can surface anywhere between zip, npy and JSON.
+        raise DamagedEntryError(f"{type(error).__name__}: {error}") from error
+    _refuse(checks)
+    return header, values.astype(values.dtype.newbyteorder("="), copy=False)
+
+
+def _refuse(checks: Mapping[str, bool]) -> None:
+    faults = [name for name, right in checks.items() if not right]
+    if faults:
+        raise DamagedEntryError(f"wrong {', '.join(faults)}")
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """Read what an entry says of itself, without its values.
+
+    Raises:
+        FileNotFoundError: There is no such entry.
+        DamagedEntryError: The header cannot be read.
+    """
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            header = json.loads(archive["header"].tobytes())
+        if header["format"] != _FORMAT or not {"spec", "columns", "shape"} <= header.keys():
+            raise DamagedEntryError("wrong format")
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        raise DamagedEntryError(f"{type(error).__name__}: {error}") from error
+    return dict(header)
+
+
+def _remove_leftovers(path: Path, older_than: float) -> None:
+    """Remove temporary files that killed writers of this entry left.
+
+    Under the entry's lock every one of them is a leftover; without it, only an old one surely is.
+    """
+    for leftover in path.parent.glob(f".{path.stem}.*.tmp"):
+        with contextlib.suppress(OSError):
+            if time.time() - leftover.stat().st_mtime >= older_than:
+                leftover.unlink()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

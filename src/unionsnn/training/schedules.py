@@ -1,0 +1,96 @@
+"""Schedules of the learning rate, as callbacks: a resumed training goes on as if never stopped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import Callback
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+
+class PlateauSchedule(Callback):
+    """Multiply the learning rate when the validation loss has not fallen for some epochs.
+
+    Lightning steps such a schedule after the callbacks that save a checkpoint: a resumed training
+    would miss an epoch. Hence a callback of its own; it must stand before those that save.
+
+    Args:
+        factor: By which the rate is multiplied.
+        patience: Epochs without improvement.
+    """
+
+    def __init__(self, factor: float, patience: int) -> None:
+        self.factor = factor
+        self.patience = patience
+        self._schedule: ReduceLROnPlateau | None = None
+        self._held: dict[str, Any] | None = None
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Take hold of the optimiser; go on where a checkpoint left off."""
+        self._schedule = ReduceLROnPlateau(
+            trainer.optimizers[0], factor=self.factor, patience=self.patience
+        )
+        if self._held is not None:
+            self._schedule.load_state_dict(self._held)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Look at the epoch's validation loss."""
+        assert self._schedule is not None
+        self._schedule.step(float(trainer.callback_metrics["val_loss"]))
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps of it; the rate itself is the optimiser's."""
+        return {} if self._schedule is None else self._schedule.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self._held = state_dict
+
+
+class CosineSchedule(Callback):
+    r"""Let the learning rate grow linearly, then fall along a cosine.
+
+    .. math::
+        \eta_e = \eta \frac{e + 1}{w + 1} \;(e < w), \qquad
+        \eta_e = \frac{\eta}{2} \left(1 + \cos \pi \frac{e - w}{E - w}\right) \;(e \ge w)
+
+    Equation 5 of "SGDR: Stochastic Gradient Descent with Warm Restarts" (Loshchilov and Hutter,
+    ICLR 2017), without restarts; e counts epochs from 0.
+
+    Args:
+        lr: The largest rate.
+        warmup: w, epochs of growth.
+        max_epochs: E, epochs in all.
+    """
+
+    def __init__(self, lr: float, warmup: int, max_epochs: int) -> None:
+        self.lr = lr
+        self.warmup = warmup
+        self.max_epochs = max_epochs
+
+    def rate(self, epoch: int) -> float:
+        """The learning rate of an epoch."""
+        if epoch < self.warmup:
+            return self.lr * (epoch + 1) / (self.warmup + 1)
+        done = (epoch - self.warmup) / (self.max_epochs - self.warmup)
+        return self.lr * (1 + math.cos(math.pi * done)) / 2
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Set the epoch's rate."""
+        for group in trainer.optimizers[0].param_groups:
+            group["lr"] = self.rate(trainer.current_epoch)
+
+
+def schedule_callbacks(config: Mapping[str, Any]) -> list[Callback]:
+    """Return what changes the learning rate during training; nothing where it stays."""
+    section = config["optimizer"]
+    kind = section.get("schedule", "none")
+    if kind == "plateau":
+        return [PlateauSchedule(section["factor"], section["patience"])]
+    if kind == "cosine":
+        max_epochs = config["trainer"]["max_epochs"]
+        return [CosineSchedule(section["lr"], section["warmup"], max_epochs)]
+    return []

@@ -1,0 +1,91 @@
+"""Sections of a configuration that stand for themselves, and what all sections share."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+PositiveInt = Annotated[int, Field(ge=1)]
+
+SCHEDULE_DEFAULTS: Mapping[str, Mapping[str, float]] = {
+    "plateau": {"factor": 0.5, "patience": 10},
+    "cosine": {"warmup": 0},
+}
+"""Keys of each schedule of the learning rate, and what they are unless given."""
+
+
+def nearest(word: str, allowed: Iterable[str]) -> str:
+    """Say which allowed word is closest, as the end of a message; empty if none is."""
+    near = difflib.get_close_matches(word, list(allowed), n=1, cutoff=0.5)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def is_none(value: Any) -> bool:
+    """Whether a key was left open: one with `exclude_if` is then no part of a configuration."""
+    return value is None
+
+
+class Section(BaseModel):
+    """Keys of one section; others are refused, and types are not converted."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True)
+
+
+class EncodingsSchema(Section):
+    """Encodings of nodes and pairs of nodes that a model reads."""
+
+    random_walk: Annotated[int, Field(ge=0)] = 0
+    laplacian: Annotated[int, Field(ge=0)] = 0
+    distance: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, given: Any) -> Any:
+        """Name the nearest key beside one that does not exist."""
+        known = cls.model_fields
+        if not isinstance(given, Mapping):
+            raise ValueError(
+                f"model.encodings is {given!r}; it must be a section with the keys "
+                f"{', '.join(known)}."
+            )
+        faults = [
+            f"The key 'model.encodings.{key}' does not exist.{nearest(str(key), known)} "
+            f"Keys there: {', '.join(known)}."
+            for key in given
+            if key not in known
+        ]
+        if faults:
+            raise ValueError("\n".join(faults))
+        return given
+
+
+class OptimizerSchema(Section):
+    """Keys of Adam and of its learning rate's schedule."""
+
+    lr: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    # What has no effect is left out: it is no part of what a run is named after.
+    schedule: Literal["none", "plateau", "cosine"] = Field("none", exclude_if=lambda v: v == "none")
+    factor: Annotated[float, Field(gt=0, lt=1)] | None = Field(None, exclude_if=is_none)
+    patience: PositiveInt | None = Field(None, exclude_if=is_none)
+    warmup: Annotated[int, Field(ge=0)] | None = Field(None, exclude_if=is_none)
+
+    @model_validator(mode="after")
+    def _of_the_schedule(self) -> Self:
+        """Refuse keys of another schedule, and settle those of this one that were left open."""
+        owners = {key: name for name, keys in SCHEDULE_DEFAULTS.items() for key in keys}
+        faults = [
+            f"optimizer.{key} has no effect on optimizer.schedule={self.schedule}; type "
+            f"optimizer.schedule={owner}, or leave it out."
+            for key, owner in owners.items()
+            if getattr(self, key) is not None and owner != self.schedule
+        ]
+        if faults:
+            raise ValueError("\n".join(faults))
+        for key, value in SCHEDULE_DEFAULTS.get(self.schedule, {}).items():
+            if getattr(self, key) is None:
+                setattr(self, key, value)
+        return self

@@ -1,0 +1,223 @@
+"""Memory: what cannot fit is refused before the first step, with what to type."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner, Result
+
+from data_files import write_planetoid
+from unionsnn.cli import command_line
+from unionsnn.data import catalog
+from unionsnn.data import memory as data_memory
+from unionsnn.data.memory import free_bytes
+from unionsnn.training import memory
+from unionsnn.training.build import build_data, build_model
+from unionsnn.training.config import RequestError
+from unionsnn.training.dry_run import describe
+from unionsnn.training.experiment import run_experiment
+from unionsnn.training.memory import (
+    MemoryRanOutError,
+    batch_memory,
+    memory_errors,
+    require_memory,
+    training_device,
+)
+
+Maker = Callable[..., dict[str, Any]]
+MODEL = [
+    "model=gin",
+    "model._target_=encoded_model.Encoded",
+    "~model.train_eps",
+    "+model.encodings={distance: true}",
+    "+model.bytes_per_pair=1000",
+]
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], None]:
+    """Return a setter of the memory that is free."""
+
+    def become(number: int | None) -> None:
+        monkeypatch.setattr(memory, "free_bytes", lambda device: number)
+
+    return become
+
+
+def prepared(config: dict[str, Any]) -> tuple[Any, Any]:
+    data = build_data(config)
+    data.split = data.default_split(None)
+    return build_model(config, data.num_features, data.num_outputs), data
+
+
+def largest_graph(data: Any) -> int:
+    return int(max(graph.num_nodes for graph in data.graphs))
+
+
+def test_the_largest_batch_is_that_of_all_parts(tiny: Maker) -> None:
+    model, data = prepared(tiny(*MODEL))
+    found = batch_memory(model, data, CPU)
+    n = int(max(data.graphs[i].num_nodes for i in data.split.train))
+    assert (found.num_graphs, found.largest, found.needed) == (16, n, 16 * n**2 * 1000)
+    assert found.free is not None
+    assert found.fits
+    assert model.training
+
+
+def test_evaluation_is_asked_for_without_gradients(tiny: Maker) -> None:
+    model, data = prepared(tiny(*MODEL))
+    # Training is of a few small graphs only; evaluation takes all.
+    sizes = [graph.num_nodes for graph in data.graphs]
+    data.split.train.sort(kind="stable")
+    object.__setattr__(data.split, "train", data.split.train[:1])
+    found = batch_memory(model, data, CPU)
+    n = max(sizes[i] for part in (data.split.validation, data.split.test) for i in part)
+    assert found.needed == 16 * n**2 * 1000 // 2
+
+
+def test_a_model_that_states_nothing_is_never_refused(
+    tiny: Maker, free: Callable[[int | None], None]
+) -> None:
+    free(1)
+    model, data = prepared(tiny("model=gin"))
+    found = require_memory(model, data, CPU)
+    assert found.needed is None
+    assert str(found) == f"16 graphs of up to {largest_graph(data)} nodes"
+
+
+@pytest.mark.parametrize("share", [0.7, 0.3, 0.1])
+def test_the_advised_values_fit(
+    tiny: Maker, free: Callable[[int | None], None], share: float
+) -> None:
+    config = tiny(*MODEL)
+    model, data = prepared(config)
+    n = largest_graph(data)
+    free(int(share * 16 * n**2 * 1000))
+    with pytest.raises(RequestError, match=r"GB free: type data\.max_pairs=") as refusal:
+        require_memory(model, data, CPU)
+    advised = re.findall(r"data\.\w+=\d+", str(refusal.value))
+    assert [a.partition("=")[0] for a in advised] == ["data.max_pairs", "data.batch_size"]
+    for override in advised:
+        given = [override]
+        again = tiny(*MODEL, *given)
+        assert require_memory(*prepared(again), CPU).fits
+
+
+def test_a_graph_that_does_not_fit_alone_needs_another_model(
+    tiny: Maker, free: Callable[[int | None], None]
+) -> None:
+    free(1000)
+    with pytest.raises(RequestError, match="a single graph does not fit; choose a smaller model"):
+        require_memory(*prepared(tiny(*MODEL)), CPU)
+
+
+def test_where_nobody_can_tell_nothing_is_refused(
+    tiny: Maker, free: Callable[[int | None], None]
+) -> None:
+    free(None)
+    assert require_memory(*prepared(tiny(*MODEL)), CPU).fits
+
+
+def test_one_large_graph_is_refused_without_a_batch_size(
+    tiny: Maker,
+    free: Callable[[int | None], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(catalog, "check_statistics", lambda *args: None)
+    write_planetoid(tmp_path / "mirror", "cora")
+    place = [f"data.mirror={tmp_path / 'mirror'}", "data.offline=true", "data.batch_size=1"]
+    free(1_000_000)
+    with pytest.raises(RequestError, match=r"has one graph of up to 550 nodes.*single graph"):
+        run_experiment(tiny("data=cora", *place, *MODEL))
+
+
+def test_training_and_dry_run_refuse_before_the_first_step(
+    tiny: Maker, free: Callable[[int | None], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*arguments: object, **options: object) -> None:
+        raise AssertionError("a step was taken")
+
+    monkeypatch.setattr("encoded_model.Encoded.forward", never)
+    free(5_000_000)
+    for run in (run_experiment, describe):
+        with pytest.raises(RequestError, match=r"data\.max_pairs="):
+            run(tiny(*MODEL))
+
+
+def test_a_dry_run_shows_the_largest_batch(tiny: Maker) -> None:
+    plan = describe(tiny(*MODEL))
+    batch = plan["largest_batch"]
+    assert batch["needed"] == batch["num_graphs"] * batch["largest"] ** 2 * 1000
+    assert re.fullmatch(r"16 graphs of up to \d+ nodes, about .* GB of .* GB free", plan["batch"])
+
+
+def command(tiny: Maker, tmp_path: Path, *overrides: str, dry_run: bool = False) -> Result:
+    paths = [f"paths.output={tmp_path / 'runs'}", f"paths.data={tmp_path / 'data'}"]
+    given = ["data.num_train=16", "data.num_validation=8", "data.num_test=8"]
+    given += ["trainer.accelerator=cpu", "trainer.max_epochs=1", "logger=none"]
+    flags = ["--dry-run"] if dry_run else []
+    return CliRunner().invoke(
+        command_line, ["-q", "train", *flags, *MODEL, *overrides, *given, *paths]
+    )
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_the_command_ends_with_one_message_and_a_status(
+    tiny: Maker, tmp_path: Path, free: Callable[[int | None], None], dry_run: bool
+) -> None:
+    result = command(tiny, tmp_path, "model._target_=encoded_model.OutOfMemory", dry_run=dry_run)
+    assert result.exit_code == 1
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: Memory ran out in a batch of up to 16 graphs")
+    assert "type data.batch_size=8 or data.max_pairs=" in line
+    free(100_000)
+    result = command(tiny, tmp_path, dry_run=dry_run)
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: The largest batch has 16 graphs")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes"),
+        RuntimeError("MPS backend out of memory"),
+    ],
+)
+def test_what_torch_and_numpy_say_is_understood(tiny: Maker, error: Exception) -> None:
+    _, data = prepared(tiny(*MODEL))
+    with pytest.raises(MemoryRanOutError, match=r"data\.batch_size=8"), memory_errors(data):
+        raise error
+    _, alone = prepared(tiny(*MODEL, "data.batch_size=1"))
+    with pytest.raises(MemoryRanOutError, match="choose a smaller model"), memory_errors(alone):
+        raise error
+
+
+def test_other_errors_pass(tiny: Maker) -> None:
+    _, data = prepared(tiny(*MODEL))
+    with pytest.raises(RuntimeError, match="shapes differ"), memory_errors(data):
+        raise RuntimeError("shapes differ")
+
+
+def test_free_memory_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert training_device("cpu") == CPU
+    known = free_bytes()
+    assert known is not None
+    assert 0 < known < 1 << 50
+    assert free_bytes(torch.device("meta")) is None
+    (tmp_path / "meminfo").write_text("MemTotal:       8000 kB\nMemAvailable:   1000 kB\n")
+    monkeypatch.setattr(data_memory, "_MEMINFO", tmp_path / "meminfo")
+    assert free_bytes(CPU) == 1_024_000
+    (tmp_path / "meminfo").write_text("nonsense")
+    assert (free_bytes() or 0) > 0
+    monkeypatch.delattr("os.sysconf")
+    assert free_bytes() is None
