@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 from graphs import COLUMNS, random_graphs
-from unionsnn.models.mpnn import gates
+from unionsnn.models.network import gates
 from unionsnn.training.build import build_model
 from unionsnn.training.config import compose_config, config_folder
 

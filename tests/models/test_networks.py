@@ -25,7 +25,8 @@ from graphs import cycle, graph, random_graphs
 from unionsnn import StructuralGate
 from unionsnn.models.gcn import GCN
 from unionsnn.models.gin import GIN
-from unionsnn.models.mpnn import MPNN, gates, two_layer_mlp
+from unionsnn.models.mpnn import MPNN
+from unionsnn.models.network import gates, two_layer_mlp
 from unionsnn.models.unionsnn import UnionSNN
 from unionsnn.training.build import build_model, count_parameters
 from unionsnn.training.config import RequestError

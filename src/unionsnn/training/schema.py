@@ -36,9 +36,19 @@ FEATURES = ("labels", "categorical", "attributes", "both", "degree", "constant")
 """Choices of node features."""
 
 
+def _absent_if_none() -> Any:
+    """Field of a key that some sections have; where it is left out, so it is in the result."""
+    return Field(None, exclude_if=lambda value: value is None)
+
+
 def metric_mode(key: str) -> Literal["min", "max"]:
     """Return ``min`` or ``max`` for a key such as val_loss."""
     return METRICS[key.partition("_")[2]]
+
+
+def plain_model(name: str) -> str:
+    """Return the name of the model without the union plug-in; itself if it has none."""
+    return "graphormer" if name == "unionormer" else name.removeprefix("union_")
 
 
 class _Section(BaseModel):
@@ -163,9 +173,10 @@ class ModelSchema(_OpenSection):
     num_layers: PositiveInt
     dropout: Probability
     parameter_budget: PositiveInt | None = None
-    norm: Literal["auto", "batch", "layer", "none"] = "batch"
-    readout: Literal["sum", "mean", "max"] = "sum"
-    coefficient: LayerCoefficientSchema | None = Field(None, exclude_if=lambda value: value is None)
+    # A model that leaves one of these out has none, and is given none.
+    norm: Literal["auto", "batch", "layer", "none"] | None = _absent_if_none()
+    readout: Literal["sum", "mean", "max"] | None = _absent_if_none()
+    coefficient: LayerCoefficientSchema | None = _absent_if_none()
 
 
 class GateSchema(_Section):
@@ -310,8 +321,8 @@ class ConfigSchema(_Section):
 
     @model_validator(mode="after")
     def _union_has_a_gate(self) -> Self:
-        if self.model.name.startswith("union_") and self.gate.preset is None:
-            plain = self.model.name.removeprefix("union_")
+        plain = plain_model(self.model.name)
+        if plain != self.model.name and self.gate.preset is None:
             raise ValueError(
                 f"model.name is {self.model.name!r}, but gate=none leaves out what the name "
                 f"promises; type model={plain} for the plain model."
