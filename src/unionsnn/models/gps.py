@@ -63,7 +63,7 @@ class GPSLayer(nn.Module):
         super().__init__()
         self.conv = conv
         self.attention = attention
-        self.feedforward = feedforward(channels, 2 * channels, nn.ReLU, dropout)
+        self.feedforward = feedforward(channels, 2, nn.ReLU, dropout)
         self.conv_norm = None if conv is None else make_norm(norm, channels)
         self.attention_norm = None if attention is None else make_norm(norm, channels)
         self.norm = make_norm(norm, channels)

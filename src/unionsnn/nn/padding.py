@@ -51,7 +51,8 @@ class Padding:
     def pad(self, rows: Tensor) -> Tensor:
         """Put the rows into their places; the others are 0."""
         places = rows.new_zeros(self.num_graphs * self.size, rows.size(1))
-        return places.index_copy(0, self.slots, rows).view(self.num_graphs, self.size, -1)
+        padded = places.index_copy(0, self.slots, rows)
+        return padded.view(self.num_graphs, self.size, rows.size(1))
 
     def unpad(self, padded: Tensor) -> Tensor:
         """Take the rows out of their places."""
