@@ -90,6 +90,7 @@ REFUSALS = [
     (["data=photo", "data.train_share=1.5"], "data.train_share is 1.5; it must be less than 1."),
     (["+data.foo=1"], "The key 'data.foo' does not exist."),
     (["model=union_gin", "gate=none"], "'union_gin'", "type model=gin for the plain model."),
+    (["model=unionormer", "gate=none"], "'unionormer'", "type model=graphormer for the plain"),
 ]
 
 

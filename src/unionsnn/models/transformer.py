@@ -121,6 +121,7 @@ class GraphTransformer(Network):
             max_distance=max_distance if self.encodings["distance"] else None,
             token=self.token,
         )
+        self.attention_dropout = attention_dropout
         self.layers = nn.ModuleList(
             layer(
                 hidden_channels, heads=heads, dropout=dropout, attention_dropout=attention_dropout
@@ -193,6 +194,9 @@ class GraphTransformer(Network):
             num_graphs: Graphs of the batch.
             largest: Nodes of its largest graph.
         """
+        dropout = self.training and self.attention_dropout > 0
+        if not (self.bias.learned or dropout):
+            return 0
         return attention_bytes(
             num_graphs,
             largest,
@@ -200,6 +204,7 @@ class GraphTransformer(Network):
             num_layers=len(self.layers),
             tokens=int(self.token),
             training=self.training,
+            dropout=dropout,
             element_size=next(self.head.parameters()).element_size(),
         )
 

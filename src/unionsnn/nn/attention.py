@@ -17,9 +17,10 @@ UNREACHABLE = 255
 EMBEDDING_STD = 0.02
 """Standard deviation of Graphormer's embeddings at the start."""
 
-# Matrices as large as all scores that live beside those of the layers: the bias, its index, its
-# gradients and what one layer works with. Measured, see the test of `attention_bytes`.
-_BESIDE_LAYERS = {True: 7, False: 5}
+# Matrices as large as the scores of a batch, measured at the peak of a step on a CPU, rounded up:
+# those that a layer keeps for the backward pass, without and with dropout, and those beside them.
+_KEPT, _KEPT_WITH_DROPOUT = 1, 3
+_BESIDE = {True: 5, False: 4}
 
 
 class AttentionBias(nn.Module):
@@ -304,12 +305,14 @@ def attention_bytes(
     num_layers: int,
     tokens: int = 0,
     training: bool = True,
+    dropout: bool = False,
     element_size: int = 4,
 ) -> int:
     """Estimate the peak of what biased attention needs, as far as it grows with pairs of nodes.
 
     Each layer keeps its attention weights for the backward pass; the bias, its index and gradients
-    and the scores of the layer at work come to a few more matrices of the same size.
+    and the scores of the layer at work come to a few more matrices of the same size. With a mask
+    alone and without dropout, no such matrix is made.
 
     Args:
         num_graphs: Graphs of a batch.
@@ -318,7 +321,9 @@ def attention_bytes(
         num_layers: Layers.
         tokens: Tokens that each graph has.
         training: Whether there is a backward pass.
+        dropout: Whether attention weights are dropped.
         element_size: Bytes of a number.
     """
     scores = num_graphs * heads * (num_nodes_max + tokens) ** 2 * element_size
-    return scores * (_BESIDE_LAYERS[training] + num_layers * training)
+    kept = _KEPT_WITH_DROPOUT if dropout else _KEPT
+    return scores * (_BESIDE[training] + num_layers * kept * training)
