@@ -13,10 +13,11 @@ to_dense_batch before each attention, torch.nn.MultiheadAttention, a bias permut
 from __future__ import annotations
 
 import copy
+import itertools
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from rich.console import Console
@@ -31,9 +32,13 @@ from unionsnn.models.graphormer import Graphormer
 from unionsnn.models.network import two_layer_mlp
 from unionsnn.nn.attention import Attention
 from unionsnn.nn.padding import Padding
+from unionsnn.training.build import build_data
+from unionsnn.training.config import compose_config
+from unionsnn.training.protocols import make_protocol
 
 CHANNELS, LAYERS, STEPS, WARM_UP = 64, 4, 30, 4
 BATCH_SIZES = (32, 128)
+ATOMS = 28
 
 
 class OurGPS(nn.Module):
@@ -151,30 +156,29 @@ def molecules(count: int, generator: torch.Generator) -> list[Data]:
         for step in range(n):
             length[(reached > 0) & (length == 255)] = step
             reached = reached @ A
-        x = nn.functional.one_hot(torch.randint(28, (n,), generator=generator), 28).float()
+        x = nn.functional.one_hot(torch.randint(ATOMS, (n,), generator=generator), ATOMS).float()
         graphs.append(Data(x=x, edge_index=edge_index, distance=length.flatten().to(torch.uint8)))
     return graphs
 
 
-def batches(size: int, name: str | None) -> list[Batch]:
+def batches(size: int, name: str | None) -> tuple[list[Batch], int | Sequence[int]]:
+    """Four batches, and what their node features are."""
+    features: int | Sequence[int] = ATOMS
     if name is None:
         generator = torch.Generator().manual_seed(0)
         graphs = molecules(4 * size, generator)
         made = [Batch.from_data_list(graphs[i::4]) for i in range(4)]
     else:
-        from unionsnn.training.build import build_data
-        from unionsnn.training.config import compose_config
-        from unionsnn.training.protocols import make_protocol
-
         config = compose_config([f"data={name}", "model=graphormer", f"data.batch_size={size}"])
         source = build_data(config)
         source.split = make_protocol(config["protocol"]).splits(source, 0)[0]
         source.generator = torch.Generator().manual_seed(0)
-        made = [batch for batch, _ in zip(source.train_dataloader(), range(4), strict=False)]
+        made = list(itertools.islice(source.train_dataloader(), 4))
+        features = source.num_features
     for batch in made:
         generator = torch.Generator().manual_seed(1)
         batch.rows = torch.randn(batch.num_nodes, CHANNELS, generator=generator)
-    return made
+    return made, features
 
 
 Networks = dict[str, tuple[nn.Module, Callable[[Batch], Tensor]]]
@@ -217,14 +221,13 @@ def measured(networks: Networks, data: list[Batch]) -> list[tuple[str, float, in
     ]
 
 
-def pairs(data: list[Batch], heads: int) -> list[Networks]:
+def pairs(features: int | Sequence[int], heads: int) -> list[Networks]:
     """Networks that are compared: the other's first."""
     torch.manual_seed(0)
     gps = OurGPS(heads)
     pyg = PyGGPS(gps, heads)
-    x = data[0].x
     graphormer = Graphormer(
-        in_channels=[28] if not x.is_floating_point() else x.size(1),
+        in_channels=features,
         out_channels=1,
         hidden_channels=CHANNELS,
         num_layers=LAYERS,
@@ -255,9 +258,9 @@ def main() -> None:
     for column in ("network", "graphs", "heads", "step", "ratio", "peak"):
         table.add_column(column, justify="left" if column == "network" else "right")
     for size in BATCH_SIZES:
-        data = batches(size, name)
+        data, features = batches(size, name)
         for heads in (4, 8):
-            for networks in pairs(data, heads):
+            for networks in pairs(features, heads):
                 found = measured(networks, data)
                 for label, seconds, most in found:
                     ratio = f"{seconds / found[0][1]:.2f}"

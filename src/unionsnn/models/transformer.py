@@ -143,7 +143,10 @@ class GraphTransformer(Network):
         batch: Tensor | None = None,
         num_graphs: int | None = None,
     ) -> Tensor:
-        """Logits or targets, one row per graph (or node)."""
+        """Logits or targets, one row per graph (or node).
+
+        All networks are called alike; no layer here reads `layer_coefficient`.
+        """
         batch, num_graphs = graphs_of(x, batch, num_graphs)
         h = self.encoder(x)
         if self.random_walk is not None:
