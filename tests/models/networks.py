@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 from graphs import COLUMNS, random_graphs
-from unionsnn.models.mpnn import gates
+from positions import encoded
+from unionsnn.models.network import gates
 from unionsnn.training.build import build_model
 from unionsnn.training.config import compose_config, config_folder
 
@@ -90,11 +91,24 @@ def apply(network: nn.Module, data: Data) -> Tensor:
     return network(
         data.x,
         data.edge_index,
-        edge_coefficient=data.edge_coefficient,
-        layer_coefficient=layer_coefficient(data),
         batch=data.batch,
         num_graphs=data.num_graphs,
+        **read_by(network, data),
     )
+
+
+def read_by(network: nn.Module, data: Batch) -> dict[str, Tensor]:
+    """What a network may read of edges and positions."""
+    return {
+        "edge_coefficient": data.edge_coefficient,
+        "layer_coefficient": layer_coefficient(data),
+        **encoded(data, getattr(network, "encodings", {})),
+    }
+
+
+def having(name: str, **model: Any) -> dict[str, Any]:
+    """Those of the choices that the model leaves to its configuration."""
+    return {key: value for key, value in model.items() if key in composed(name, "default")["model"]}
 
 
 def train_statistics(network: nn.Module, data: Data) -> nn.Module:

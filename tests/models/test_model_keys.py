@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 import torch
-from networks import NAMES, apply, build, composed
+from networks import NAMES, apply, build, composed, read_by
 from torch_geometric.data import Batch
 
 from graphs import random_graphs
 from unionsnn.training.build import build_model
+from unionsnn.training.schema import plain_model
 
 # Another value for each key; a key that is not here fails the test.
 CHANGES: dict[str, Any] = {
     "hidden_channels": 16,
     "num_layers": 2,
-    "parameter_budget": 3000,
+    "parameter_budget": 20_000,
     "dropout": 0.5,
     "norm": "layer",
     "residual": False,
@@ -27,9 +29,17 @@ CHANGES: dict[str, Any] = {
     "aggregation": "max",
     "normalize": True,
     "heads": 2,
+    "attention_dropout": 0.5,
+    "max_distance": 2,
+    "max_degree": 1,
+    "feedforward_ratio": 3,
+    "local": "gin",
+    "attention": "plain",
 }
+# What must change with a key.
+ALONG: dict[str, dict[str, Any]] = {"attention": {"encodings": {"random_walk": 20}}}
 # What the model is, not how it is made; and what the data are to carry for it.
-IDENTITY = ("_target_", "name", "coefficient")
+IDENTITY = ("_target_", "name", "coefficient", "encodings")
 
 
 def keys() -> list[Any]:
@@ -58,8 +68,30 @@ def test_every_key_of_the_configuration_matters(name: str, key: str) -> None:
     again_shapes, again = fingerprint(name, "default")
     assert again_shapes == shapes
     assert torch.equal(again, out)
-    changed_shapes, changed = fingerprint(name, "default", **{key: CHANGES[key]})
+    changes = {key: CHANGES[key], **ALONG.get(key, {})}
+    changed_shapes, changed = fingerprint(name, "default", **changes)
     assert changed_shapes != shapes or not torch.allclose(changed, out)
+
+
+TRANSFORMERS = [name for name in NAMES if "encodings" in composed(name, "default")["model"]]
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+@pytest.mark.parametrize("encoding", ["random_walk", "laplacian", "distance"])
+def test_every_encoding_matters(name: str, encoding: str) -> None:
+    """The network has parameters for it, and reads what the batch has."""
+    known = composed(name, "default")["model"]["encodings"]
+    assert list(known) == ["random_walk", "laplacian", "distance"]
+    wanted = True if encoding == "distance" else 3
+    network = build(name, "default", encodings={**known, encoding: wanted}).eval()
+    data = Batch.from_data_list(random_graphs(6, torch.Generator().manual_seed(0)))
+    given = read_by(network, data)
+    other = {**given, encoding: given[encoding].roll(1, dims=0)}
+    outs = [
+        network(data.x, data.edge_index, batch=data.batch, num_graphs=6, **one)
+        for one in (given, other)
+    ]
+    assert not torch.allclose(*outs)
 
 
 @pytest.mark.parametrize(
@@ -78,10 +110,13 @@ def test_every_choice_gives_another_function(key: str, values: list[Any]) -> Non
             assert not torch.allclose(one, other)
 
 
-@pytest.mark.parametrize("plain", [n.removeprefix("union_") for n in NAMES if "union_" in n])
-def test_a_union_model_is_the_plain_one_and_a_gate(plain: str) -> None:
-    union = build_model(composed(f"union_{plain}", "default"), 3, 2).state_dict()
+@pytest.mark.parametrize("name", [name for name in NAMES if plain_model(name) != name])
+def test_a_union_model_is_the_plain_one_and_a_gate(name: str) -> None:
+    plain = plain_model(name)
+    union = build_model(composed(name, "default"), 3, 2).state_dict()
     gated = build_model(composed(plain, "default"), 3, 2).state_dict()
     assert union.keys() == gated.keys()
-    unwrapped = {key.replace(".conv.", ".") for key in union if ".gate." not in key}
+    unwrapped = {
+        re.sub(r"(convs\.\d+)\.conv\.", r"\1.", key) for key in union if ".gate." not in key
+    }
     assert unwrapped == build_model(composed(plain, "none"), 3, 2).state_dict().keys()

@@ -13,7 +13,9 @@ from networks import (
     build,
     composed,
     every_network,
+    having,
     layer_coefficient,
+    read_by,
     train_statistics,
     width_step,
 )
@@ -25,7 +27,9 @@ from graphs import cycle, graph, random_graphs
 from unionsnn import StructuralGate
 from unionsnn.models.gcn import GCN
 from unionsnn.models.gin import GIN
-from unionsnn.models.mpnn import MPNN, gates, two_layer_mlp
+from unionsnn.models.mpnn import MPNN
+from unionsnn.models.network import gates, two_layer_mlp
+from unionsnn.models.transformer import GraphTransformer
 from unionsnn.models.unionsnn import UnionSNN
 from unionsnn.training.build import build_model, count_parameters
 from unionsnn.training.config import RequestError
@@ -85,7 +89,8 @@ def test_a_prediction_does_not_depend_on_the_batch(
     name: str, gate: str, level: str, readout: str
 ) -> None:
     data = many(32)
-    network = train_statistics(build(name, gate, level=level, readout=readout), data)
+    network = build(name, gate, level=level, **having(name, readout=readout))
+    network = train_statistics(network, data)
     alone = [apply(network, one) for one in data.to_data_list()]
     torch.testing.assert_close(torch.cat(alone), apply(network, data), rtol=1e-5, atol=1e-5)
 
@@ -114,7 +119,7 @@ def awkward(last_nodes: int) -> Batch:
 @readouts
 @pytest.mark.parametrize("last_nodes", [3, 0])
 def test_graphs_without_edges_or_nodes(name: str, gate: str, readout: str, last_nodes: int) -> None:
-    network = build(name, gate, readout=readout, dropout=0.2).train()
+    network = build(name, gate, dropout=0.2, **having(name, readout=readout)).train()
     out = apply(network, awkward(last_nodes))
     assert out.shape == (4, 4)
     assert torch.isfinite(out).all()
@@ -140,7 +145,11 @@ def test_a_batch_without_any_node(name: str, gate: str) -> None:
     network = build(name, gate)
     for mode in (True, False):
         out = apply(network.train(mode), graph([], 0, channels=3))
-        torch.testing.assert_close(out, network.head(torch.zeros(1, 8)))
+        if having(name, readout=None):
+            torch.testing.assert_close(out, network.head(torch.zeros(1, 8)))
+        else:
+            assert out.shape == (1, 4)
+            assert torch.isfinite(out).all()
 
 
 @every_network
@@ -155,7 +164,8 @@ def test_the_coefficient_matters_to_gated_networks_only(name: str, gate: str) ->
     )
     same = torch.equal(apply(network, data), apply(network, other))
     assert same == (gate == "none")
-    assert len(gates(network)) == (0 if gate == "none" else 3)
+    shared = isinstance(network, GraphTransformer)
+    assert len(gates(network)) == (0 if gate == "none" else 1 if shared else 3)
 
 
 @every_network
@@ -180,14 +190,9 @@ def test_a_layer_without_its_coefficient_is_refused(name: str) -> None:
 
 @every_network
 def test_one_graph_needs_no_batch(name: str, gate: str) -> None:
-    data = graph(cycle(5), 5, channels=3)
+    data = Batch.from_data_list([graph(cycle(5), 5, channels=3)])
     network = train_statistics(build(name, gate), many())
-    alone = network(
-        data.x,
-        data.edge_index,
-        edge_coefficient=data.edge_coefficient,
-        layer_coefficient=layer_coefficient(data),
-    )
+    alone = network(data.x, data.edge_index, **read_by(network, data))
     assert torch.equal(alone, apply(network, data))
 
 

@@ -93,6 +93,7 @@ REFUSALS = [
     (["data.max_pairs=2.5"], "data.max_pairs is 2.5"),
     (["data=cora", "data.max_pairs=9"], "data.max_pairs is 9, but the nodes of cora are those of"),
     (["model=union_gin", "gate=none"], "'union_gin'", "type model=gin for the plain model."),
+    (["model=unionormer", "gate=none"], "'unionormer'", "type model=graphormer for the plain"),
 ]
 
 

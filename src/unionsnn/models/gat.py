@@ -7,6 +7,7 @@ from typing import Unpack
 from torch_geometric.nn import GATConv
 
 from unionsnn.models.mpnn import MPNN, StackOptions
+from unionsnn.nn.attention import head_width
 
 
 class GAT(MPNN):
@@ -25,11 +26,6 @@ class GAT(MPNN):
 
     def __init__(self, *, heads: int = 8, **stack: Unpack[StackOptions]) -> None:
         def conv(channels: int) -> GATConv:
-            if heads < 1 or channels % heads:
-                raise ValueError(
-                    f"hidden_channels is {channels} and heads is {heads}; "
-                    "the width must be a multiple of the number of heads."
-                )
-            return GATConv(channels, channels // heads, heads=heads)
+            return GATConv(channels, head_width(channels, heads), heads=heads)
 
         super().__init__(conv, **stack)

@@ -7,7 +7,8 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
-from unionsnn.models.mpnn import StackOptions, StatefulMPNN, make_norm
+from unionsnn.models.mpnn import StackOptions, StatefulMPNN
+from unionsnn.models.network import make_norm
 from unionsnn.nn.conv.gated_gcn import GatedGCNConv
 
 

@@ -6,7 +6,8 @@ from typing import Unpack
 
 from torch_geometric.nn import GINConv
 
-from unionsnn.models.mpnn import MPNN, StackOptions, two_layer_mlp
+from unionsnn.models.mpnn import MPNN, StackOptions
+from unionsnn.models.network import two_layer_mlp
 
 
 class GIN(MPNN):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from unionsnn.models.mpnn import CoefficientMPNN, StackOptions, two_layer_mlp
+from unionsnn.models.mpnn import CoefficientMPNN, StackOptions
+from unionsnn.models.network import two_layer_mlp
 from unionsnn.nn.conv.graphsnn import GraphSNNConv
 
 

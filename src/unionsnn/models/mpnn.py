@@ -7,18 +7,15 @@ from typing import Any, Literal, Required, TypedDict
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import BatchNorm, MessagePassing
+from torch_geometric.nn import MessagePassing
 
+from unionsnn.models.network import GateFactory, Network, graphs_of, make_head, make_norm
 from unionsnn.nn.conv.union import UnionConv
-from unionsnn.nn.encoders import make_encoder
-from unionsnn.nn.gates import StructuralGate
+from unionsnn.nn.gates import given_coefficient
 from unionsnn.nn.plugin import UnionPlugin, message_width
-from unionsnn.nn.readout import READOUTS, readout
+from unionsnn.nn.readout import readout
 
 _GATED = (UnionPlugin, UnionConv)
-
-GateFactory = Callable[[int], StructuralGate]
-"""Makes a gate for messages of a given width."""
 
 
 class StackOptions(TypedDict, total=False):
@@ -36,7 +33,7 @@ class StackOptions(TypedDict, total=False):
     readout: Literal["sum", "mean", "max"]
 
 
-class MPNN(nn.Module):
+class MPNN(Network):
     r"""Encoder, message-passing layers, readout and head, for graphs or nodes.
 
     .. math::
@@ -84,28 +81,18 @@ class MPNN(nn.Module):
         residual: bool = True,
         readout: Literal["sum", "mean", "max"] = "sum",
     ) -> None:
-        super().__init__()
-        for name, value in {"hidden_channels": hidden_channels, "num_layers": num_layers}.items():
-            if value < 1:
-                raise ValueError(f"{name} is {value}; it must be at least 1.")
-        if level not in ("graph", "node"):
-            raise ValueError(f"level is {level!r}; allowed are graph, node.")
-        if readout not in READOUTS:
-            raise ValueError(f"readout is {readout!r}; allowed are {', '.join(READOUTS)}.")
-        self.level = level
-        self.hidden_channels = hidden_channels
-        self.readout = readout
+        super().__init__(
+            in_channels=in_channels,
+            level=level,
+            hidden_channels=hidden_channels,
+            num_layers=num_layers,
+            readout=readout,
+        )
         self.residual = residual
-        self.encoder = make_encoder(in_channels, hidden_channels)
         self.convs = nn.ModuleList(plugged(conv(hidden_channels), gate) for _ in range(num_layers))
         self.norms = nn.ModuleList(make_norm(norm, hidden_channels) for _ in range(num_layers))
         self.dropout = nn.Dropout(dropout)
-        self.head = nn.Sequential(
-            nn.Linear(hidden_channels, hidden_channels),
-            nn.ReLU(),
-            nn.Dropout(dropout),
-            nn.Linear(hidden_channels, out_channels),
-        )
+        self.head = make_head(hidden_channels, out_channels, dropout)
 
     def forward(
         self,
@@ -119,12 +106,7 @@ class MPNN(nn.Module):
     ) -> Tensor:
         """Logits or targets, one row per graph (or node)."""
         gated = isinstance(self.convs[0], _GATED)
-        if gated and edge_coefficient is None:
-            raise ValueError(
-                "A gated network needs edge_coefficient; load the data with "
-                "pre_transform=StructuralCoefficients() and pass data.edge_coefficient."
-            )
-        arguments = {"edge_coefficient": edge_coefficient} if gated else {}
+        arguments = {"edge_coefficient": given_coefficient(edge_coefficient)} if gated else {}
         h = self.encoder(x)
         state = self.start(h, edge_index, layer_coefficient)
         for conv, norm in zip(self.convs, self.norms, strict=True):
@@ -132,11 +114,7 @@ class MPNN(nn.Module):
             new = self.dropout(torch.relu(norm(new)))
             h = h + new if self.residual else new
         if self.level == "graph":
-            if batch is None:
-                batch, num_graphs = edge_index.new_zeros(h.size(0)), 1
-            elif num_graphs is None:
-                raise ValueError("batch is given without num_graphs; pass data.num_graphs.")
-            h = readout(h, batch, num_graphs, self.readout)
+            h = readout(h, *graphs_of(h, batch, num_graphs), self.readout)
         return self.head(h)
 
     def start(self, h: Tensor, edge_index: Tensor, layer_coefficient: Tensor | None) -> Any:
@@ -187,34 +165,3 @@ def plugged(conv: MessagePassing, gate: GateFactory | None) -> nn.Module:
     if gate is None or isinstance(conv, _GATED):
         return conv
     return UnionPlugin(conv, gate=gate(message_width(conv)))
-
-
-def gates(module: nn.Module) -> list[StructuralGate]:
-    """All gates of a network."""
-    return [m for m in module.modules() if isinstance(m, StructuralGate)]
-
-
-def two_layer_mlp(channels: int, norm: str = "batch") -> nn.Sequential:
-    """Linear, norm, ReLU, linear: the MLP inside GIN, GraphSNN and UnionSNN layers."""
-    return nn.Sequential(
-        nn.Linear(channels, channels),
-        make_norm(norm, channels),
-        nn.ReLU(),
-        nn.Linear(channels, channels),
-    )
-
-
-def make_norm(kind: str, channels: int) -> nn.Module:
-    """Make a normalisation of node features.
-
-    Raises:
-        ValueError: if `kind` is unknown.
-    """
-    if kind == "batch":
-        # A training batch may consist of a single node.
-        return BatchNorm(channels, allow_single_element=True)
-    if kind == "layer":
-        return nn.LayerNorm(channels)
-    if kind == "none":
-        return nn.Identity()
-    raise ValueError(f"norm is {kind!r}; allowed are batch, layer, none.")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch_geometric.nn import BatchNorm
 
 
 class LinearEncoder(nn.Linear):
@@ -60,6 +61,58 @@ class CategoricalEncoder(nn.Module):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.cardinalities}, {self.table.embedding_dim})"
+
+
+class RandomWalkEncoder(nn.Module):
+    r"""A linear map of the normalised landing probabilities of a random walk (RWSE).
+
+    .. math::
+        W \, \mathrm{BN}([P_{vv}, P^2_{vv}, \dots, P^K_{vv}]) + b
+
+    "Graph Neural Networks with Learnable Structural and Positional Representations" (Dwivedi et
+    al., ICLR 2022), encoded as in "Recipe for a General, Powerful, Scalable Graph Transformer"
+    (Rampášek et al., NeurIPS 2022).
+
+    Args:
+        steps: Number of steps K.
+        out_features: Width of the network.
+
+    Shapes:
+        - random_walk: [num_nodes, steps]
+        - output: [num_nodes, out_features]
+    """
+
+    def __init__(self, steps: int, out_features: int) -> None:
+        super().__init__()
+        # A training batch may consist of a single node.
+        self.norm = BatchNorm(steps, allow_single_element=True)
+        self.linear = nn.Linear(steps, out_features)
+
+    def forward(self, random_walk: Tensor) -> Tensor:
+        """Encode landing probabilities."""
+        return self.linear(self.norm(random_walk.to(self.linear.weight.dtype)))
+
+
+class LaplacianEncoder(nn.Linear):
+    r"""A linear map of the first eigenvectors of the graph's Laplacian.
+
+    The sign of an eigenvector is arbitrary: in training each graph's columns are multiplied by
+    random signs ("Benchmarking Graph Neural Networks", Dwivedi et al., JMLR 2023, section 4.1), in
+    evaluation they are taken as they are.
+
+    Shapes:
+        - laplacian: [num_nodes, in_features]
+        - batch: [num_nodes], the graph of each node
+        - output: [num_nodes, out_features]
+    """
+
+    def forward(self, laplacian: Tensor, batch: Tensor, num_graphs: int) -> Tensor:  # type: ignore[override]
+        """Encode eigenvectors."""
+        laplacian = laplacian.to(self.weight.dtype)
+        if self.training:
+            signs = torch.rand(num_graphs, self.in_features, device=laplacian.device) < 0.5
+            laplacian = torch.where(signs[batch], laplacian, -laplacian)
+        return super().forward(laplacian)
 
 
 def make_encoder(in_channels: int | Sequence[int], out_channels: int) -> nn.Module:

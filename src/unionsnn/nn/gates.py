@@ -69,6 +69,16 @@ def shares(a: Tensor, node: Tensor, num_nodes: int) -> Tensor:
     return a / total[node].clamp(min=torch.finfo(total.dtype).tiny)
 
 
+def given_coefficient(edge_coefficient: Tensor | None) -> Tensor:
+    """Return what a gated network was given; raises ValueError if that is nothing."""
+    if edge_coefficient is None:
+        raise ValueError(
+            "A gated network needs edge_coefficient; load the data with "
+            "pre_transform=StructuralCoefficients() and pass data.edge_coefficient."
+        )
+    return edge_coefficient
+
+
 def _linear(linear: nn.Linear, rows: Tensor) -> Tensor:
     """Apply a linear map.
 

@@ -13,7 +13,7 @@ from torch import nn
 from unionsnn.data.datamodules import GraphDataModule, Progress
 from unionsnn.data.encodings import Encodings
 from unionsnn.data.sources import data_root
-from unionsnn.models.mpnn import GateFactory, gates
+from unionsnn.models.network import GateFactory, gates
 from unionsnn.nn.gates import StructuralGate
 from unionsnn.structure import CoefficientSpec
 from unionsnn.training.config import RequestError

@@ -12,7 +12,7 @@ from unionsnn.training.sections import (
     OptimizerSchema,
     PositiveInt,
     Section,
-    is_none,
+    absent_if_none,
 )
 
 if TYPE_CHECKING:
@@ -48,6 +48,11 @@ def metric_mode(key: str) -> Literal["min", "max"]:
     return METRICS[key.partition("_")[2]]
 
 
+def plain_model(name: str) -> str:
+    """Return the name of the model without the union plug-in; itself if it has none."""
+    return "graphormer" if name == "unionormer" else name.removeprefix("union_")
+
+
 class _OpenSection(Section):
     """Its further keys are those of the class that `_target_` names."""
 
@@ -72,7 +77,7 @@ class DataSchema(_OpenSection):
     mirror: str | None
     offline: bool
     # As long as it is not given, it is no part of what a run is named after.
-    max_pairs: PositiveInt | None = Field(None, exclude_if=is_none)
+    max_pairs: PositiveInt | None = absent_if_none()
 
     @model_validator(mode="after")
     def _names(self) -> Self:
@@ -173,10 +178,11 @@ class ModelSchema(_OpenSection):
     num_layers: PositiveInt
     dropout: Probability
     parameter_budget: PositiveInt | None = None
-    norm: Literal["auto", "batch", "layer", "none"] = "batch"
-    readout: Literal["sum", "mean", "max"] = "sum"
-    coefficient: LayerCoefficientSchema | None = Field(None, exclude_if=is_none)
-    encodings: EncodingsSchema | None = Field(None, exclude_if=is_none)
+    # A model that leaves one of these out has none, and is given none.
+    norm: Literal["auto", "batch", "layer", "none"] | None = absent_if_none()
+    readout: Literal["sum", "mean", "max"] | None = absent_if_none()
+    coefficient: LayerCoefficientSchema | None = absent_if_none()
+    encodings: EncodingsSchema | None = absent_if_none()
 
 
 class GateSchema(Section):
@@ -314,8 +320,8 @@ class ConfigSchema(Section):
 
     @model_validator(mode="after")
     def _union_has_a_gate(self) -> Self:
-        if self.model.name.startswith("union_") and self.gate.preset is None:
-            plain = self.model.name.removeprefix("union_")
+        plain = plain_model(self.model.name)
+        if plain != self.model.name and self.gate.preset is None:
             raise ValueError(
                 f"model.name is {self.model.name!r}, but gate=none leaves out what the name "
                 f"promises; type model={plain} for the plain model."

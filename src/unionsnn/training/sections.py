@@ -23,9 +23,9 @@ def nearest(word: str, allowed: Iterable[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
-def is_none(value: Any) -> bool:
-    """Whether a key was left open: one with `exclude_if` is then no part of a configuration."""
-    return value is None
+def absent_if_none() -> Any:
+    """Field of a key that may be left out, and is then no part of the configuration."""
+    return Field(None, exclude_if=lambda value: value is None)
 
 
 class Section(BaseModel):
@@ -69,9 +69,9 @@ class OptimizerSchema(Section):
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     # What has no effect is left out: it is no part of what a run is named after.
     schedule: Literal["none", "plateau", "cosine"] = Field("none", exclude_if=lambda v: v == "none")
-    factor: Annotated[float, Field(gt=0, lt=1)] | None = Field(None, exclude_if=is_none)
-    patience: PositiveInt | None = Field(None, exclude_if=is_none)
-    warmup: Annotated[int, Field(ge=0)] | None = Field(None, exclude_if=is_none)
+    factor: Annotated[float, Field(gt=0, lt=1)] | None = absent_if_none()
+    patience: PositiveInt | None = absent_if_none()
+    warmup: Annotated[int, Field(ge=0)] | None = absent_if_none()
 
     @model_validator(mode="after")
     def _of_the_schedule(self) -> Self:

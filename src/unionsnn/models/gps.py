@@ -1,0 +1,149 @@
+"""GPS: general, powerful, scalable graph transformer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal, Unpack
+
+from torch import Tensor, nn
+from torch_geometric.nn import GCNConv, GINConv
+
+from unionsnn.models.network import make_norm, two_layer_mlp
+from unionsnn.models.transformer import GraphTransformer, TransformerOptions
+from unionsnn.nn.attention import Attention, feedforward
+from unionsnn.nn.conv.gine import AlikeGINEConv
+from unionsnn.nn.padding import Padding
+
+LOCAL: Mapping[str, Callable[[int], nn.Module] | None] = {
+    "gine": lambda c: AlikeGINEConv(two_layer_mlp(c, "none"), c),
+    "gin": lambda c: GINConv(two_layer_mlp(c, "none")),
+    "gcn": lambda c: GCNConv(c, c),
+    "none": None,
+}
+"""Message passing beside the attention."""
+
+ATTENTION = ("graphormer", "plain", "none")
+"""Attention with the spatial encoding of Graphormer, without it, or none."""
+
+
+class GPSLayer(nn.Module):
+    r"""Message passing and attention side by side, then a feed-forward network.
+
+    .. math::
+        h_L = \mathrm{norm}(h + \mathrm{conv}(h)), \quad
+        h_A = \mathrm{norm}(h + \mathrm{attn}(h)), \quad
+        h \leftarrow \mathrm{norm}(h_L + h_A + \mathrm{FFN}(h_L + h_A))
+
+    "Recipe for a General, Powerful, Scalable Graph Transformer" (Rampášek et al., NeurIPS 2022),
+    equations 4 to 7; with dropout after conv, attn and in the FFN, which is twice as wide inside.
+
+    Args:
+        channels: Width.
+        conv: Message passing; None for none.
+        attention: Attention; None for none.
+        norm: ``batch``, ``layer`` or ``none``.
+        dropout: Probability of dropping a channel.
+
+    Shapes:
+        - h: [num_nodes, channels]
+        - edge_index: [2, num_edges]
+        - bias: as in `Attention`
+        - output: [num_nodes, channels]
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        conv: nn.Module | None,
+        attention: Attention | None,
+        *,
+        norm: Literal["batch", "layer", "none"] = "batch",
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.conv = conv
+        self.attention = attention
+        self.feedforward = feedforward(channels, 2, nn.ReLU, dropout)
+        self.conv_norm = None if conv is None else make_norm(norm, channels)
+        self.attention_norm = None if attention is None else make_norm(norm, channels)
+        self.norm = make_norm(norm, channels)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, h: Tensor, edge_index: Tensor, padding: Padding, bias: Tensor) -> Tensor:
+        """Apply both, add them up, transform."""
+        parts = []
+        if self.conv is not None and self.conv_norm is not None:
+            parts.append(self.conv_norm(h + self.dropout(self.conv(h, edge_index))))
+        if self.attention is not None and self.attention_norm is not None:
+            parts.append(self.attention_norm(h + self.dropout(self.attention(h, padding, bias))))
+        h = parts[0] + parts[1] if len(parts) == 2 else parts[0]
+        return self.norm(h + self.feedforward(h))
+
+
+class GPS(GraphTransformer):
+    r"""GPS: message passing and attention side by side in each layer.
+
+    "Recipe for a General, Powerful, Scalable Graph Transformer" (Rampášek et al., NeurIPS 2022);
+    see `GPSLayer`. With a gate it is UnionGPS, equation 6 of "Union Subgraph Neural Networks": the
+    attention is biased, the messages are left as they are.
+
+    Args:
+        local: Message passing: ``gine`` with one learned vector a layer for all edges, ``gin``,
+            ``gcn`` or ``none``.
+        attention: ``graphormer``, with the spatial encoding of distances, ``plain`` or ``none``.
+        norm: ``batch``, ``layer`` or ``none``.
+        readout: ``sum``, ``mean`` or ``max``; only for graphs.
+        options: Arguments of `GraphTransformer`; `encodings` must have distances where the
+            attention reads them, and nowhere else.
+
+    Raises:
+        ValueError: if a choice is not allowed, or two of them do not go together.
+    """
+
+    def __init__(
+        self,
+        *,
+        local: Literal["gine", "gin", "gcn", "none"] = "gine",
+        attention: Literal["graphormer", "plain", "none"] = "graphormer",
+        norm: Literal["batch", "layer", "none"] = "batch",
+        readout: Literal["sum", "mean", "max"] = "sum",
+        **options: Unpack[TransformerOptions],
+    ) -> None:
+        if local not in LOCAL:
+            raise ValueError(f"local is {local!r}; allowed are {', '.join(LOCAL)}.")
+        if attention not in ATTENTION:
+            raise ValueError(f"attention is {attention!r}; allowed are {', '.join(ATTENTION)}.")
+        if local == attention == "none":
+            raise ValueError("local and attention are both 'none', which leaves no layer to train.")
+        if attention == "none" and options.get("gate") is not None:
+            raise ValueError(
+                "attention is 'none', but the gate is a bias on attention: type gate=none, or "
+                "another model.attention."
+            )
+        reads = attention == "graphormer"
+        if bool((options.get("encodings") or {}).get("distance")) != reads:
+            raise ValueError(
+                f"attention is {attention!r}, which reads {'the' if reads else 'no'} distances "
+                f"within each graph: type model.encodings.distance={str(reads).lower()}."
+            )
+
+        def layer(
+            channels: int, *, heads: int, dropout: float, attention_dropout: float
+        ) -> GPSLayer:
+            make = LOCAL[local]
+            return GPSLayer(
+                channels,
+                None if make is None else make(channels),
+                None
+                if attention == "none"
+                else Attention(channels, heads, dropout=attention_dropout),
+                norm=norm,
+                dropout=dropout,
+            )
+
+        super().__init__(layer, readout=readout, **options)
+        self.attends = attention != "none"
+
+    def batch_bytes(self, num_graphs: int, largest: int) -> int:
+        """Estimate what attention needs for a batch; see the base class."""
+        return super().batch_bytes(num_graphs, largest) if self.attends else 0

@@ -1,0 +1,108 @@
+"""What all networks share: encoder, readout, head, and the gates inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import BatchNorm
+
+from unionsnn.nn.encoders import make_encoder
+from unionsnn.nn.gates import StructuralGate
+from unionsnn.nn.readout import READOUTS
+
+GateFactory = Callable[[int], StructuralGate]
+"""Makes a gate of a given number of channels."""
+
+
+class Network(nn.Module):
+    """Encoder, layers of a subclass, readout and head, for graphs or nodes.
+
+    Args:
+        in_channels: Width of the node features, or how many values each categorical one can take.
+        level: ``graph`` for one row per graph, ``node`` for one per node.
+        hidden_channels: Width of the network.
+        num_layers: Number of layers.
+        readout: ``sum``, ``mean`` or ``max``; only for graphs.
+
+    Raises:
+        ValueError: if a choice or size is not allowed.
+    """
+
+    def __init__(
+        self,
+        *,
+        in_channels: int | Sequence[int],
+        level: Literal["graph", "node"],
+        hidden_channels: int,
+        num_layers: int,
+        readout: Literal["sum", "mean", "max"],
+    ) -> None:
+        super().__init__()
+        for name, value in {"hidden_channels": hidden_channels, "num_layers": num_layers}.items():
+            if value < 1:
+                raise ValueError(f"{name} is {value}; it must be at least 1.")
+        if level not in ("graph", "node"):
+            raise ValueError(f"level is {level!r}; allowed are graph, node.")
+        if readout not in READOUTS:
+            raise ValueError(f"readout is {readout!r}; allowed are {', '.join(READOUTS)}.")
+        self.level = level
+        self.hidden_channels = hidden_channels
+        self.readout = readout
+        self.encoder = make_encoder(in_channels, hidden_channels)
+
+
+def graphs_of(x: Tensor, batch: Tensor | None, num_graphs: int | None) -> tuple[Tensor, int]:
+    """Graph of each node and number of graphs; without a batch, all nodes are one graph.
+
+    Raises:
+        ValueError: if the batch is given without its number of graphs.
+    """
+    if batch is None:
+        return x.new_zeros(x.size(0), dtype=torch.long), 1
+    if num_graphs is None:
+        raise ValueError("batch is given without num_graphs; pass data.num_graphs.")
+    return batch, num_graphs
+
+
+def make_head(hidden_channels: int, out_channels: int, dropout: float) -> nn.Sequential:
+    """Linear, ReLU, dropout, linear: from embeddings of graphs or nodes to classes or targets."""
+    return nn.Sequential(
+        nn.Linear(hidden_channels, hidden_channels),
+        nn.ReLU(),
+        nn.Dropout(dropout),
+        nn.Linear(hidden_channels, out_channels),
+    )
+
+
+def gates(module: nn.Module) -> list[StructuralGate]:
+    """All gates of a network."""
+    return [m for m in module.modules() if isinstance(m, StructuralGate)]
+
+
+def two_layer_mlp(channels: int, norm: str = "batch") -> nn.Sequential:
+    """Linear, norm, ReLU, linear: the MLP inside GIN, GraphSNN and UnionSNN layers."""
+    return nn.Sequential(
+        nn.Linear(channels, channels),
+        make_norm(norm, channels),
+        nn.ReLU(),
+        nn.Linear(channels, channels),
+    )
+
+
+def make_norm(kind: str, channels: int) -> nn.Module:
+    """Make a normalisation of node features.
+
+    Raises:
+        ValueError: if `kind` is unknown.
+    """
+    if kind == "batch":
+        # A training batch may consist of a single node.
+        return BatchNorm(channels, allow_single_element=True)
+    if kind == "layer":
+        return nn.LayerNorm(channels)
+    if kind == "none":
+        return nn.Identity()
+    raise ValueError(f"norm is {kind!r}; allowed are batch, layer, none.")

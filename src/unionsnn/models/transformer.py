@@ -1,0 +1,237 @@
+"""The stack that all graph transformers share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, Required, TypedDict
+
+from torch import Tensor, nn
+
+from unionsnn.models.network import GateFactory, Network, graphs_of, make_head
+from unionsnn.nn.attention import AttentionBias, attention_bytes
+from unionsnn.nn.encoders import LaplacianEncoder, RandomWalkEncoder
+from unionsnn.nn.padding import Padding
+from unionsnn.nn.readout import readout
+
+
+class Encodings(TypedDict, total=False):
+    """Encodings of position and structure that a network reads; what is left out it does not."""
+
+    random_walk: int
+    """Steps of the random walk whose landing probabilities are added to the node features."""
+    laplacian: int
+    """Number of the Laplacian's eigenvectors that are added to the node features."""
+    distance: bool
+    """Whether attention knows the distance between two nodes."""
+
+
+class TransformerOptions(TypedDict, total=False):
+    """Arguments of `GraphTransformer` that every network passes on."""
+
+    in_channels: Required[int | Sequence[int]]
+    out_channels: Required[int]
+    level: Literal["graph", "node"]
+    gate: GateFactory | None
+    hidden_channels: int
+    num_layers: int
+    heads: int
+    dropout: float
+    attention_dropout: float
+    encodings: Encodings | None
+    max_distance: int
+
+
+class GraphTransformer(Network):
+    r"""Encoders, layers with attention, readout and head, for graphs or nodes.
+
+    .. math::
+        h^{(0)}_v = E x_v + W_{RW} \mathrm{BN}(r_v) + W_L \lambda_v, \qquad
+        h^{(l+1)} = \mathrm{layer}_l(h^{(l)}, b)
+
+    r are the landing probabilities of a random walk, λ eigenvectors of the Laplacian, where the
+    network reads them. GraphGPS puts such encodings beside the node features; they are added here,
+    which contains the other and leaves each width open. b is the bias of `AttentionBias`, made
+    once and the same in all layers; with a gate it is equation 6 of "Union Subgraph Neural
+    Networks" (Xu et al., AAAI 2024), on attention alone: no message is gated.
+
+    Args:
+        layer: Makes one layer of a width; its keyword arguments are `heads`, `dropout` and
+            `attention_dropout`.
+        in_channels: Width of the node features, or how many values each categorical one can take.
+        out_channels: Number of classes or targets.
+        level: ``graph`` for one row per graph, ``node`` for one per node.
+        gate: Makes Trans for a number of heads; one for all layers. None for the plain network.
+        hidden_channels: Width of the network, a multiple of `heads`.
+        num_layers: Number of layers.
+        heads: Number of attention heads.
+        dropout: Probability of dropping a channel in the layers and the head.
+        attention_dropout: Probability of dropping an attention weight.
+        encodings: What the batches carry for it; None for nothing.
+        max_distance: The largest distance that is told from larger ones; only with distances.
+        token: Whether each graph has a token that is its representation; not for nodes.
+        readout: ``sum``, ``mean`` or ``max``; only for graphs.
+
+    Shapes:
+        - x: [num_nodes, in_channels], or [num_nodes, len(in_channels)] of whole numbers
+        - edge_index: [2, num_edges]
+        - batch: [num_nodes], the graph of each node; needs num_graphs beside it
+        - edge_coefficient: [num_edges, C], needed with a gate
+        - random_walk: [num_nodes, encodings["random_walk"]]
+        - laplacian: [num_nodes, encodings["laplacian"]]
+        - distance: [number of pairs], as in `AttentionBias`
+        - output: [num_graphs or num_nodes, out_channels]
+
+    Raises:
+        ValueError: if a choice or size is not allowed, or an encoding is not given.
+    """
+
+    def __init__(
+        self,
+        layer: Callable[..., nn.Module],
+        *,
+        in_channels: int | Sequence[int],
+        out_channels: int,
+        level: Literal["graph", "node"] = "graph",
+        gate: GateFactory | None = None,
+        hidden_channels: int = 64,
+        num_layers: int = 4,
+        heads: int = 8,
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        encodings: Encodings | None = None,
+        max_distance: int = 20,
+        token: bool = False,
+        readout: Literal["sum", "mean", "max"] = "sum",
+    ) -> None:
+        super().__init__(
+            in_channels=in_channels,
+            level=level,
+            hidden_channels=hidden_channels,
+            num_layers=num_layers,
+            readout=readout,
+        )
+        self.encodings = checked(encodings)
+        self.token = token and level == "graph"
+        steps, eigenvectors = self.encodings["random_walk"], self.encodings["laplacian"]
+        self.random_walk = RandomWalkEncoder(steps, hidden_channels) if steps else None
+        self.laplacian = LaplacianEncoder(eigenvectors, hidden_channels) if eigenvectors else None
+        self.bias = AttentionBias(
+            heads,
+            gate=None if gate is None else gate(heads),
+            max_distance=max_distance if self.encodings["distance"] else None,
+            token=self.token,
+        )
+        self.attention_dropout = attention_dropout
+        self.layers = nn.ModuleList(
+            layer(
+                hidden_channels, heads=heads, dropout=dropout, attention_dropout=attention_dropout
+            )
+            for _ in range(num_layers)
+        )
+        self.head = make_head(hidden_channels, out_channels, dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        *,
+        edge_coefficient: Tensor | None = None,
+        layer_coefficient: Tensor | None = None,
+        random_walk: Tensor | None = None,
+        laplacian: Tensor | None = None,
+        distance: Tensor | None = None,
+        batch: Tensor | None = None,
+        num_graphs: int | None = None,
+    ) -> Tensor:
+        """Logits or targets, one row per graph (or node).
+
+        All networks are called alike; no layer here reads `layer_coefficient`.
+        """
+        batch, num_graphs = graphs_of(x, batch, num_graphs)
+        h = self.encoder(x)
+        if self.random_walk is not None:
+            h = h + self.random_walk(self._given("random_walk", random_walk, h))
+        if self.laplacian is not None:
+            eigenvectors = self._given("laplacian", laplacian, h)
+            h = h + self.laplacian(eigenvectors, batch, num_graphs)
+        padding = Padding(batch, num_graphs, token=self.token)
+        bias = self.bias(padding, edge_index, edge_coefficient=edge_coefficient, distance=distance)
+        h = self.start(h, edge_index, padding)
+        for layer in self.layers:
+            h = self.step(layer, h, edge_index, padding, bias)
+        return self.head(self.finish(h, batch, num_graphs))
+
+    def start(self, h: Tensor, edge_index: Tensor, padding: Padding) -> Tensor:
+        """Rows that the first layer is given, from the encoded nodes."""
+        return h
+
+    def step(
+        self, layer: nn.Module, h: Tensor, edge_index: Tensor, padding: Padding, bias: Tensor
+    ) -> Tensor:
+        """One layer."""
+        return layer(h, edge_index, padding, bias)
+
+    def finish(self, h: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
+        """Rows that the head is given, from those of the last layer."""
+        return readout(h, batch, num_graphs, self.readout) if self.level == "graph" else h
+
+    def _given(
+        self, name: Literal["random_walk", "laplacian"], encoding: Tensor | None, h: Tensor
+    ) -> Tensor:
+        """Return an encoding; raises ValueError if there is not one row of its size a node."""
+        size = self.encodings[name]
+        shape = [h.size(0), size]
+        if encoding is None or list(encoding.shape) != shape:
+            given = None if encoding is None else list(encoding.shape)
+            raise ValueError(
+                f"{type(self).__name__} needs {name} of the shape {shape}, it was given {given}: "
+                f"data loaded with model.encodings.{name}={size} have it; pass {name}=data.{name}, "
+                f"or build the network with model.encodings.{name}=0."
+            )
+        return encoding
+
+    def batch_bytes(self, num_graphs: int, largest: int) -> int:
+        """Estimate what attention needs for a batch, as far as it grows with pairs of nodes.
+
+        Args:
+            num_graphs: Graphs of the batch.
+            largest: Nodes of its largest graph.
+        """
+        dropout = self.training and self.attention_dropout > 0
+        if not (self.bias.learned or dropout):
+            return 0
+        return attention_bytes(
+            num_graphs,
+            largest,
+            heads=self.bias.heads,
+            num_layers=len(self.layers),
+            tokens=int(self.token),
+            training=self.training,
+            dropout=dropout,
+            element_size=next(self.head.parameters()).element_size(),
+        )
+
+
+def checked(encodings: Encodings | None) -> Encodings:
+    """Return the encodings with none left out; raises ValueError if one is not allowed."""
+    known: Encodings = {"random_walk": 0, "laplacian": 0, "distance": False}
+    faults = [
+        f"encodings.{name} is {value!r}; "
+        + (
+            f"it must be {'true or false' if name == 'distance' else 'a number from 0'}."
+            if name in known
+            else f"allowed are {', '.join(known)}."
+        )
+        for name, value in (encodings or {}).items()
+        if not _allowed(name, value)
+    ]
+    if faults:
+        raise ValueError(" ".join(faults))
+    return {**known, **(encodings or {})}
+
+
+def _allowed(name: str, value: object) -> bool:
+    if name == "distance":
+        return isinstance(value, bool)
+    counts = name in ("random_walk", "laplacian")
+    return counts and isinstance(value, int) and not isinstance(value, bool) and value >= 0

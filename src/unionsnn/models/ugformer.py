@@ -1,0 +1,74 @@
+"""UGformer."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Literal, Unpack
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import GCNConv
+
+from unionsnn.models.transformer import GraphTransformer, TransformerOptions
+from unionsnn.nn.attention import TransformerBlock
+from unionsnn.nn.padding import Padding
+
+
+class UGformerLayer(nn.Module):
+    r"""A transformer block among all nodes of a graph, then a graph convolution.
+
+    .. math::
+        h \leftarrow \mathrm{LN}(h + \mathrm{MHA}(h)), \quad
+        h \leftarrow \mathrm{LN}(h + \mathrm{FFN}(h)), \quad
+        h \leftarrow \mathrm{dropout}(\mathrm{ReLU}(\mathrm{GCN}(h)))
+
+    Args:
+        channels: Width.
+        block: Arguments of `TransformerBlock`.
+
+    Shapes:
+        - h: [num_nodes, channels]
+        - edge_index: [2, num_edges]
+        - bias: as in `Attention`
+        - output: [num_nodes, channels]
+    """
+
+    def __init__(self, channels: int, *, dropout: float = 0.0, **block: Any) -> None:
+        super().__init__()
+        self.block = TransformerBlock(
+            channels, activation=nn.ReLU, norm_first=False, dropout=dropout, **block
+        )
+        self.conv = GCNConv(channels, channels)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, h: Tensor, edge_index: Tensor, padding: Padding, bias: Tensor) -> Tensor:
+        """Apply the block, then the convolution."""
+        h = self.block(h, padding, bias)
+        return self.dropout(torch.relu(self.conv(h, edge_index)))
+
+
+class UGformer(GraphTransformer):
+    r"""UGformer: transformer blocks and graph convolutions in turn.
+
+    "Universal Graph Transformer Self-Attention Networks" (Nguyen et al., WWW 2022), variant 2: each
+    layer lets all nodes of a graph attend to each other, then aggregates over the edges with GCN;
+    see `UGformerLayer`. The published code adds up a prediction from each layer's readout; here the
+    last layer is read out, as in all networks of this package. With a gate it has the bias of
+    equation 6 of "Union Subgraph Neural Networks"; the convolution is left as it is.
+
+    Args:
+        feedforward_ratio: Width inside the feed-forward network by that of the network.
+        readout: ``sum``, ``mean`` or ``max``; only for graphs.
+        options: Arguments of `GraphTransformer`; with distances among the `encodings`, the
+            attention has the spatial encoding of Graphormer.
+    """
+
+    def __init__(
+        self,
+        *,
+        feedforward_ratio: int = 2,
+        readout: Literal["sum", "mean", "max"] = "sum",
+        **options: Unpack[TransformerOptions],
+    ) -> None:
+        layer = functools.partial(UGformerLayer, feedforward_ratio=feedforward_ratio)
+        super().__init__(layer, readout=readout, **options)

@@ -1,0 +1,250 @@
+"""Graph transformers against their formulas, written out for one graph after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch
+from networks import build, read_by
+from torch import Tensor, nn
+from torch.nn.functional import gelu
+from torch_geometric.data import Batch, Data
+
+from graphs import cycle, graph, random_graphs, star
+from positions import adjacency, distances
+
+State = Mapping[str, Tensor]
+EXACT: dict[str, Any] = {"rtol": 0, "atol": 1e-10}
+NETWORKS = ["graphormer", "gps", "ugformer"]
+both_gates = pytest.mark.parametrize("gate", ["none", "default", "paper"])
+
+
+def graphs_of_all_sizes() -> list[Data]:
+    """Random graphs, one of 1 node, one of 2, a star with a node apart, and one without edges."""
+    channels = 3
+    made = [
+        *random_graphs(6, torch.Generator().manual_seed(3), channels),
+        graph([], 1, channels),
+        graph([(0, 1)], 2, channels),
+        graph(star(5), 7, channels),
+        graph([], 4, channels),
+    ]
+    generator = torch.Generator().manual_seed(4)
+    for data in made:
+        data.x = torch.randn(data.num_nodes, channels, generator=generator)
+    return [data.apply(lambda value: value.double(), "x", "edge_coefficient") for data in made]
+
+
+def shaken(network: nn.Module) -> nn.Module:
+    """Move all parameters away from the values that they start with, such as biases of 0."""
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter += 0.2 * torch.randn(parameter.shape, generator=generator).double()
+        for name, buffer in network.named_buffers():
+            if "running" in name:
+                buffer += 0.2 * torch.rand(buffer.shape, generator=generator).double()
+    return network
+
+
+# The formulas. `p` is the state of a network, `at` the name of a part of it.
+
+
+def linear(p: State, at: str, x: Tensor) -> Tensor:
+    bias = p.get(f"{at}.bias")
+    return x @ p[f"{at}.weight"].T + (0 if bias is None else bias)
+
+
+def layer_norm(p: State, at: str, x: Tensor) -> Tensor:
+    centred = x - x.mean(dim=1, keepdim=True)
+    scale = (centred.square().mean(dim=1, keepdim=True) + 1e-5).sqrt()
+    return centred / scale * p[f"{at}.weight"] + p[f"{at}.bias"]
+
+
+def batch_norm(p: State, at: str, x: Tensor) -> Tensor:
+    """With the statistics that are stored."""
+    mean, var = p[f"{at}.module.running_mean"], p[f"{at}.module.running_var"]
+    scale = (var + 1e-5).sqrt()
+    return (x - mean) / scale * p[f"{at}.module.weight"] + p[f"{at}.module.bias"]
+
+
+def two_linear(p: State, at: str, x: Tensor, act: Callable[[Tensor], Tensor], last: int) -> Tensor:
+    return linear(p, f"{at}.{last}", act(linear(p, f"{at}.0", x)))
+
+
+def attention(p: State, at: str, h: Tensor, bias: Tensor) -> Tensor:
+    """Softmax of q_v . k_u / sqrt(d / heads) + bias_vu over all u of the graph, head by head."""
+    heads = len(bias)
+    q, k, values = linear(p, f"{at}.project", h).chunk(3, dim=1)
+    d = h.size(1) // heads
+    mixed = []
+    for head in range(heads):
+        part = slice(head * d, (head + 1) * d)
+        scores = torch.stack(
+            [
+                torch.stack([q[v, part] @ k[u, part] / d**0.5 for u in range(len(h))])
+                for v in range(len(h))
+            ]
+        )
+        scores = scores + bias[head]
+        weight = scores.exp() / scores.exp().sum(dim=1, keepdim=True)
+        mixed.append(weight @ values[:, part])
+    return linear(p, f"{at}.combine", torch.cat(mixed, dim=1))
+
+
+def bias_of(
+    p: State, A: Tensor, trans: Mapping[tuple[int, int], Tensor], heads: int, *, token: bool
+) -> Tensor:
+    """Equation 6: a number of the distance, and Trans where there is an edge; the token last."""
+    n = len(A)
+    size = n + int(token)
+    bias = torch.zeros(heads, size, size, dtype=torch.float64)
+    spatial = p.get("bias.spatial")
+    if spatial is not None:
+        length = distances(A.numpy())
+        largest = len(spatial) - 2 - int(token)
+        for v in range(size):
+            for u in range(size):
+                if n in (v, u):
+                    row = largest + 2
+                else:
+                    row = largest + 1 if length[v, u] == 255 else min(int(length[v, u]), largest)
+                bias[:, v, u] += spatial[row]
+    for (v, u), weight in trans.items():
+        bias[:, v, u] += weight
+    return bias
+
+
+def reference(name: str, network: nn.Module, data: Batch, given: Mapping[str, Tensor]) -> Tensor:
+    """Output of a whole network, graph by graph, without padding."""
+    p = dict(network.named_parameters()) | dict(network.named_buffers())
+    heads = network.bias.heads
+    trans = None
+    if network.bias.gate is not None:
+        trans = network.bias.gate(given["edge_coefficient"], data.edge_index, data.num_nodes)
+    rows = []
+    for index in range(data.num_graphs):
+        nodes, A = adjacency(data, index)
+        A, place = torch.from_numpy(A), {int(node): i for i, node in enumerate(nodes)}
+        of_edge = {
+            (place[int(v)], place[int(u)]): trans[e]
+            for e, (u, v) in enumerate(data.edge_index.t().tolist())
+            if trans is not None and v in place and u != v
+        }
+        token = name == "graphormer" and network.level == "graph"
+        bias = bias_of(p, A, of_edge, heads, token=token)
+        h = linear(p, "encoder", data.x[nodes])
+        if "random_walk" in given:
+            walk = batch_norm(p, "random_walk.norm", given["random_walk"][nodes])
+            h = h + linear(p, "random_walk.linear", walk)
+        if "laplacian" in given:
+            h = h + linear(p, "laplacian", given["laplacian"][nodes])
+        h = BODIES[name](p, h, A, bias, len(network.layers))
+        if network.level == "graph":
+            h = h[-1:] if token else h.sum(dim=0, keepdim=True)
+        rows.append(linear(p, "head.3", torch.relu(linear(p, "head.0", h))))
+    return torch.cat(rows)
+
+
+def graphormer(p: State, h: Tensor, A: Tensor, bias: Tensor, layers: int) -> Tensor:
+    degree = A.sum(dim=0).long().clamp(max=len(p["degree.weight"]) - 1)
+    h = h + p["degree.weight"][degree]
+    if "first" in p:
+        h = torch.cat([h, p["first"]])
+    for at in (f"layers.{i}" for i in range(layers)):
+        h = h + attention(p, f"{at}.attention", layer_norm(p, f"{at}.attention_norm", h), bias)
+        inner = layer_norm(p, f"{at}.feedforward_norm", h)
+        h = h + two_linear(p, f"{at}.feedforward", inner, gelu, 3)
+    return layer_norm(p, "norm", h)
+
+
+def gps(p: State, h: Tensor, A: Tensor, bias: Tensor, layers: int) -> Tensor:
+    for at in (f"layers.{i}" for i in range(layers)):
+        sent = [torch.relu(row + p[f"{at}.conv.edge"]) for row in h]
+        rows = [h[v] + sum(A[u, v] * sent[u] for u in range(len(h))) for v in range(len(h))]
+        conv = two_linear(p, f"{at}.conv.conv.nn", torch.stack(rows), torch.relu, 3)
+        local = batch_norm(p, f"{at}.conv_norm", h + conv)
+        mixed = attention(p, f"{at}.attention", h, bias)
+        both = local + batch_norm(p, f"{at}.attention_norm", h + mixed)
+        inner = two_linear(p, f"{at}.feedforward", both, torch.relu, 3)
+        h = batch_norm(p, f"{at}.norm", both + inner)
+    return h
+
+
+def ugformer(p: State, h: Tensor, A: Tensor, bias: Tensor, layers: int) -> Tensor:
+    looped = A + torch.eye(len(A), dtype=torch.float64)
+    scale = looped.sum(dim=1) ** -0.5
+    for at in (f"layers.{i}" for i in range(layers)):
+        block = f"{at}.block"
+        mixed = h + attention(p, f"{block}.attention", h, bias)
+        h = layer_norm(p, f"{block}.attention_norm", mixed)
+        inner = two_linear(p, f"{block}.feedforward", h, torch.relu, 3)
+        h = layer_norm(p, f"{block}.feedforward_norm", h + inner)
+        sent = h @ p[f"{at}.conv.lin.weight"].T
+        h = torch.relu((scale[:, None] * looped * scale) @ sent + p[f"{at}.conv.bias"])
+    return h
+
+
+BODIES = {"graphormer": graphormer, "gps": gps, "ugformer": ugformer}
+
+
+def outputs(name: str, gate: str, **model: Any) -> tuple[nn.Module, Batch, Tensor, Tensor]:
+    network = shaken(build(name, gate, num_layers=2, **model).double()).eval()
+    data = Batch.from_data_list(graphs_of_all_sizes())
+    data.x.requires_grad_()
+    given = read_by(network, data)
+    out = network(data.x, data.edge_index, batch=data.batch, num_graphs=data.num_graphs, **given)
+    return network, data, out, reference(name, network, data, given)
+
+
+def gradients(network: nn.Module, data: Batch, out: Tensor) -> list[Tensor]:
+    weight = torch.linspace(-1, 1, out.numel(), dtype=torch.float64).view_as(out)
+    inputs = [data.x, *network.parameters()]
+    return list(torch.autograd.grad((weight * out).sum(), inputs, retain_graph=True))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("level", ["graph", "node"])
+@both_gates
+def test_a_network_is_its_formula(name: str, level: str, gate: str) -> None:
+    """Outputs and gradients of graphs of many sizes, padded to the largest: padding is unseen."""
+    network, data, out, expected = outputs(name, gate, level=level)
+    torch.testing.assert_close(out, expected, **EXACT)
+    pairs = zip(gradients(network, data, out), gradients(network, data, expected), strict=True)
+    for one, other in pairs:
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network_with_all_encodings_is_its_formula(name: str) -> None:
+    encodings = {"random_walk": 3, "laplacian": 8, "distance": True}
+    choices = {"max_degree": 2} if name == "graphormer" else {}
+    _, _, out, expected = outputs(name, "default", encodings=encodings, max_distance=2, **choices)
+    torch.testing.assert_close(out, expected, **EXACT)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_padding_changes_nothing(name: str) -> None:
+    """Beside a far larger graph, outputs and gradients of the others are what they were."""
+    small = graphs_of_all_sizes()
+    large = graph(cycle(40), 40, 3).apply(lambda value: value.double(), "x", "edge_coefficient")
+    network = shaken(build(name, "default").double()).eval()
+    results = []
+    for graphs in (small, [*small, large]):
+        data = Batch.from_data_list(graphs)
+        data.x.requires_grad_()
+        out = network(
+            data.x,
+            data.edge_index,
+            batch=data.batch,
+            num_graphs=len(graphs),
+            **read_by(network, data),
+        )[: len(small)]
+        nodes = sum(one.num_nodes for one in small)
+        found = gradients(network, data, out)
+        assert torch.equal(found[0][nodes:], torch.zeros_like(found[0][nodes:]))
+        results.append([out, found[0][:nodes], *found[1:]])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
