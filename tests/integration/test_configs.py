@@ -21,7 +21,9 @@ CYCLES = ["data.num_train=16", "data.num_validation=8", "data.num_test=8"]
 
 
 def options(group: str) -> list[str]:
-    return sorted(p.stem for p in (config_folder() / group).glob("*.yaml"))
+    folder = config_folder() / group
+    found = (p.relative_to(folder).with_suffix("") for p in folder.rglob("*.yaml"))
+    return sorted(path.as_posix() for path in found if path.parts[0] != "base")
 
 
 def trains(tmp_path: Path, *overrides: str) -> None:
@@ -63,8 +65,11 @@ def test_sets_with_their_own_split_or_nodes_under_their_protocols(
 
 
 @pytest.mark.parametrize("experiment", options("experiment"))
-def test_every_experiment(tmp_path: Path, experiment: str) -> None:
-    trains(tmp_path, f"experiment={experiment}", *CYCLES)
+def test_every_experiment(tmp_path: Path, experiment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = compose_config([f"experiment={experiment}"])
+    found = fabricate(config["data"], tmp_path / "mirror", monkeypatch)
+    small = ["protocol.seeds=2"] if config["protocol"]["seeds"] else []
+    trains(tmp_path, f"experiment={experiment}", *small, *found)
 
 
 @pytest.mark.parametrize("option", [f"{g}={o}" for g in ("logger", "trainer", "optimizer",

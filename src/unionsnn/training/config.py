@@ -161,13 +161,21 @@ def _is_group(override: Override, loader: ConfigLoader) -> bool:
     return "." not in key and bool(loader.get_group_options(key))
 
 
+def _options(group: str, loader: ConfigLoader) -> list[str]:
+    """What a group may be set to; folders named base hold parts of options."""
+    folders = [f for f in loader.get_group_options(group, ObjectType.GROUP) if f != "base"]
+    inner = (f"{f}/{name}" for f in folders for name in loader.get_group_options(f"{group}/{f}"))
+    return [*loader.get_group_options(group), *inner]
+
+
 def _group_fault(
     override: Override, loader: ConfigLoader, config_dir: str | Path | None
 ) -> str | None:
     group = override.key_or_group
-    options = set(loader.get_group_options(group))
+    options = set(_options(group, loader))
     if config_dir is not None:
-        options |= {p.stem for p in (Path(config_dir) / group).glob("*.yaml")}
+        own = Path(config_dir) / group
+        options |= {p.relative_to(own).with_suffix("").as_posix() for p in own.rglob("*.yaml")}
     if override.is_delete() and group != "experiment":
         return (
             f"{override.input_line}: an experiment needs its {group}; type {group}=..., one of "
@@ -279,6 +287,6 @@ def completions(incomplete: str) -> list[str]:
     with initialize_config_dir(str(config_folder()), version_base="1.3"):
         loader = GlobalHydra.instance().config_loader()
         groups = loader.get_group_options("", ObjectType.GROUP)
-        words = [f"{g}={o}" for g in groups for o in loader.get_group_options(g)]
+        words = [f"{g}={o}" for g in groups for o in _options(g, loader)]
         words += [f"{key}=" for key, _ in _flatten(OmegaConf.to_container(compose("train")))]
     return sorted(word for word in words if word.startswith(incomplete))
