@@ -63,8 +63,12 @@ def test_sets_with_their_own_split_or_nodes_under_their_protocols(
 
 
 @pytest.mark.parametrize("experiment", options("experiment"))
-def test_every_experiment(tmp_path: Path, experiment: str) -> None:
-    trains(tmp_path, f"experiment={experiment}", *CYCLES)
+def test_every_experiment(tmp_path: Path, experiment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = compose_config([f"experiment={experiment}"])
+    found = fabricate(config["data"], tmp_path / "mirror", monkeypatch)
+    few = "folds=3" if config["protocol"]["folds"] else "seeds=2"
+    small = ["model.parameter_budget=null", f"protocol.{few}"]
+    trains(tmp_path, f"experiment={experiment}", *small, *found)
 
 
 @pytest.mark.parametrize("option", [f"{g}={o}" for g in ("logger", "trainer", "optimizer",
