@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from unionsnn.data.sources import DataUnavailableError
 from unionsnn.reports.paper import PaperValue, paper_names, table_values
 from unionsnn.training.config import (
     RequestError,
@@ -181,11 +182,13 @@ class Outcome:
         cell: The cell.
         record: The merged record of its runs; None where there is none.
         error: Why it failed; empty where it did not.
+        absent: Why it cannot be had, and what to do; empty where it can.
     """
 
     cell: Cell
     record: dict[str, Any] | None = None
     error: str = ""
+    absent: str = ""
 
 
 def run_cells(
@@ -203,22 +206,47 @@ def run_cells(
     held: dict[str, Outcome] = {}
     for number, cell in enumerate(cells, 1):
         if cell.config is None:
-            yield Outcome(cell)
+            yield Outcome(cell, absent=cell.absent)
             continue
         if cell.key in held:
             same = held[cell.key]
-            yield Outcome(cell, same.record, same.error)
+            yield replace(same, cell=cell)
             continue
-        done, wanted = cell.state()
         if cell.config["trainer"]["progress"] != "none":
-            words = "finished" if done == wanted else f"{done} of {wanted} repetitions finished"
-            logger.info("[%d/%d] %s: %s", number, len(cells), cell.label, words)
+            logger.info("[%d/%d] %s", number, len(cells), cell.label)
         try:
             outcome = Outcome(cell, run(cell.config, progress))
+        except DataUnavailableError as error:
+            outcome = Outcome(cell, absent=_one_line(error))
+            logger.error("%s is not available: %s", cell.label, outcome.absent)
         except Exception as error:  # The others go on, whatever it was.
             logger.debug("%s failed", cell.label, exc_info=True)
-            text = "; ".join(error.faults) if isinstance(error, RequestError) else str(error)
-            outcome = Outcome(cell, error=text or type(error).__name__)
+            outcome = Outcome(cell, error=_one_line(error) or type(error).__name__)
             logger.error("%s FAILED: %s", cell.label, outcome.error)
         held[cell.key] = outcome
         yield outcome
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def estimates(cells: Sequence[Cell], progress: Progress | None = None) -> dict[str, float]:
+    """Estimate the seconds of what is left, by the key of a cell; a few steps of each are timed.
+
+    A cell that cannot be timed, as when its data cannot be had, is left out with a message.
+    """
+    from unionsnn.training.dry_run import describe
+
+    found: dict[str, float] = {}
+    for cell in cells:
+        if cell.config is None or cell.key in found:
+            continue
+        done, wanted = cell.state()
+        if done == wanted:
+            continue
+        try:
+            found[cell.key] = float(describe(cell.config, progress)["seconds_at_most"])
+        except Exception as error:  # The others are of use without it.
+            logger.error("%s cannot be estimated: %s", cell.label, error)
+    return found

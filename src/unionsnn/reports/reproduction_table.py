@@ -15,6 +15,7 @@ from unionsnn.reports.tables import (
     signed,
     spread,
 )
+from unionsnn.training.records import RunFolder
 
 HEADER = ("row", "paper", "ours", "difference", "95 % interval", "", "n", "parameters")
 
@@ -39,8 +40,8 @@ def _sheet(dataset: str, outcomes: Sequence[Outcome]) -> Sheet:
     notes += [f"protocol: {line}" for line in dict.fromkeys(protocols)]
     splits = {f"{r['dataset']}, split {(r['protocol']['split_hash'] or '')[:12]}" for r in records}
     notes += [f"data: {line}" for line in sorted(splits)]
-    notes += [f"NOT AVAILABLE {o.cell.paper.model}: {o.cell.absent}" for o in outcomes if
-              o.cell.absent]  # fmt: skip
+    notes += [f"NOT AVAILABLE {o.cell.paper.model}: {o.absent}" for o in outcomes if
+              o.absent]  # fmt: skip
     notes += [f"FAILED {o.cell.paper.model}: {o.error}" for o in outcomes if o.error]
     notes += [f"INCOMPLETE {o.cell.paper.model}: {_count(o)} repetitions" for o in outcomes if
               o.record is not None and o.record["missing"]]  # fmt: skip
@@ -58,7 +59,7 @@ def _cells(outcome: Outcome) -> list[str]:
     key = f"test_{paper.metric}"
     shown = [paper.model, spread(key, paper.mean, paper.std)]
     if record is None or record["result"] is None:
-        state = "not available" if outcome.cell.absent else "failed" if outcome.error else "–"
+        state = "not available" if outcome.absent else "failed" if outcome.error else "–"
         return [*shown, state, *["–"] * 2, "", "–", "–"]
     result = record["result"]
     return [
@@ -105,7 +106,7 @@ def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
                 "seconds": None if record is None else record["seconds"],
                 "protocol": None if record is None else record["protocol"]["name"],
                 "config_hash": None if record is None else record["config_hash"],
-                "why": outcome.cell.absent or outcome.error or None,
+                "why": outcome.absent or outcome.error or None,
             }
         )
     return found
@@ -113,7 +114,7 @@ def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
 
 def state_of(outcome: Outcome) -> str:
     """Return ``not available``, ``failed``, or the state of the record."""
-    if outcome.cell.absent:
+    if outcome.absent:
         return "not available"
     return "failed" if outcome.record is None else str(outcome.record["state"])
 
@@ -149,3 +150,24 @@ def plan_sheet(cells: Sequence[Cell], seconds: Mapping[str, float] | None = None
         notes[0] += f", at most about {format_seconds(total)} of training on one process"
     notes += list(dict.fromkeys(f"{c.paper.model}: {c.absent}" for c in cells if c.absent))
     return Sheet(f"{cells[0].paper.table} of the paper", header, lines, words=3, notes=notes)
+
+
+def plan_rows(cells: Sequence[Cell], seconds: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Return what is done and what is left, as plain types."""
+    found = []
+    for cell in cells:
+        done, wanted = cell.state() if cell.config is not None else (None, None)
+        found.append(
+            {
+                "table": cell.paper.table,
+                "model": cell.paper.model,
+                "dataset": cell.paper.dataset,
+                "finished": done,
+                "repetitions": wanted,
+                "seconds_at_most": seconds.get(cell.key),
+                "config_hash": cell.key or None,
+                "run_dir": None if cell.config is None else str(RunFolder.of(cell.config).path),
+                "why": cell.absent or None,
+            }
+        )
+    return found

@@ -33,6 +33,7 @@ from unionsnn.training.callbacks import (
     StopOnNonFinite,
     progress_callbacks,
 )
+from unionsnn.training.predictions import TestPredictions
 from unionsnn.training.protocols import Protocol
 from unionsnn.training.records import environment, set_aside
 from unionsnn.training.schema import metric_mode
@@ -71,7 +72,8 @@ def train_repetition(
         if protocol.stop_on is not None:
             mode = metric_mode(protocol.stop_on)
             callbacks.append(EarlyStopping(protocol.stop_on, mode=mode, patience=protocol.patience))
-        trainer = make_trainer(config, index, [*callbacks, resume])
+        kept = [TestPredictions(folder / "predictions" / f"{index:02d}.npz")] if best else []
+        trainer = make_trainer(config, index, [*callbacks, *kept, resume])
         data.device = trainer.strategy.root_device
         validation: Any = data.val_dataloader()
         if protocol.keeps_test_curve:
