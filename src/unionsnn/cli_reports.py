@@ -138,3 +138,60 @@ def _plan(cells: Sequence[Cell], as_json: bool, options: dict[str, bool]) -> Non
         click.echo(f"{len(cells)} coefficients of whole data sets are timed; nothing is trained.")
     else:
         print_sheets([plan_sheet(cells, seconds)])
+
+
+@click.command()
+@click.argument("folders", nargs=-1, metavar="DIR...", type=click.Path(path_type=Path))
+@click.option("--claims", is_flag=True, help="The paper's claims: holds, fails or not run.")
+@click.option("--json", "as_json", is_flag=True, help="Print full numbers as JSON.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="File to write: .md, .csv, .tex, or .html for a page with figures.",
+)
+@click.pass_obj
+def report(
+    options: dict[str, bool],
+    folders: tuple[Path, ...],
+    claims: bool,
+    as_json: bool,
+    out: Path | None,
+) -> None:
+    """Collect the records below folders into a table for each data set.
+
+    With --claims the paper's claims stand in their place, judged by its own tables, and by the
+    records where folders are given.
+    """
+    from unionsnn.reports import claims as claims_module
+    from unionsnn.reports import records_table
+    from unionsnn.reports.collection import collect
+    from unionsnn.reports.formats import print_sheets
+
+    if not folders and not claims:
+        refuse(["report was given no folder; type unionsnn report runs, or --claims."])
+    missing = [str(folder) for folder in folders if not folder.is_dir()]
+    if missing:
+        refuse([f"{name} is no folder; name one with runs in it, such as runs" for name in missing])
+    _check_out(out, (".md", ".csv", ".tex", ".html"))
+    found, faults = collect(folders)
+    for fault in faults:
+        click.echo(f"skipped {fault}", err=True)
+    if claims:
+        ours = claims_module.from_records(found)
+        sheets = [claims_module.claims_sheet(ours)]
+        rows: list[dict[str, Any]] = [*claims_module.claim_rows(ours)]
+    else:
+        sheets, rows = records_table.sheets(found), records_table.rows(found)
+    if out is not None:
+        with failures(options):
+            if out.suffix.lower() == ".html":
+                from unionsnn.reports.page import write_page
+
+                write_page(out, found, faults, sheets[0] if claims else None)
+            else:
+                _write(out, sheets, rows)
+    if as_json:
+        click.echo(json.dumps(rows, indent=1))
+    else:
+        print_sheets(sheets)
+    sys.exit(1 if faults else 0)
