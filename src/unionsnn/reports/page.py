@@ -5,14 +5,14 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unionsnn.reports import record_plots
 from unionsnn.reports.collection import Found
 from unionsnn.reports.formats import Sheet, write_text
-from unionsnn.reports.records_table import by_dataset, coefficient_text, gate_text, labels, sheets
+from unionsnn.reports.records_table import by_dataset, labels, sheets
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -83,8 +83,9 @@ def page(found: Sequence[Found], faults: Sequence[str] = (), claims: Sheet | Non
 
 
 def _section(group: Sequence[Found], sheet: Sheet) -> Section:
-    names = [_name(each, label) for each, label in zip(group, labels(group), strict=True)]
-    section = Section(str(group[0].record["data"]), sheet)
+    # Figures have no room for what the table says of a record: they name it by its number.
+    names = [f"{number} {label}" for number, label in enumerate(labels(group), 1)]
+    section = Section(str(group[0].record["data"]), _numbered(sheet))
     reports = dict.fromkeys(each.record["protocol"]["report"] for each in group)
     for report in reports:
         # Values of one metric share an axis.
@@ -141,11 +142,14 @@ def _section(group: Sequence[Found], sheet: Sheet) -> Section:
     return section
 
 
-def _name(found: Found, label: str) -> str:
-    parts = [label]
-    if found.record["gate"] is not None:
-        parts += [f"gate {gate_text(found.record)}", coefficient_text(found.record)]
-    return ", ".join(parts)
+def _numbered(sheet: Sheet) -> Sheet:
+    return replace(
+        sheet,
+        header=["#", *sheet.header],
+        rows=[[str(number), *row] for number, row in enumerate(sheet.rows, 1)],
+        words=sheet.words + 1,
+        marks={(i, j + 1): mark for (i, j), mark in sheet.marks.items()},
+    )
 
 
 def _picture(figure: Figure, alt: str, caption: str) -> Picture:
