@@ -27,6 +27,17 @@ class Overrides(click.types.StringParamType):
         return [CompletionItem(word) for word in completions(incomplete)]
 
 
+class CommonAfterDashes(click.Command):
+    """A command that reads what follows ``--`` as values of ``--with``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put ``--with`` before each word after ``--``."""
+        if "--" in args:
+            at = args.index("--")
+            args = args[:at] + [w for word in args[at + 1 :] for w in ("--with", word)]
+        return super().parse_args(ctx, args)
+
+
 def refuse(faults: Sequence[str]) -> NoReturn:
     """Say what is wrong with a request and end with its status."""
     for fault in faults:

@@ -8,18 +8,7 @@ from typing import Any
 
 import click
 
-from unionsnn.cli_common import failures, refuse
-
-
-class CommonAfterDashes(click.Command):
-    """A command that reads what follows ``--`` as values of ``--with``."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put ``--with`` before each word after ``--``."""
-        if "--" in args:
-            at = args.index("--")
-            args = args[:at] + [w for word in args[at + 1 :] for w in ("--with", word)]
-        return super().parse_args(ctx, args)
+from unionsnn.cli_common import CommonAfterDashes, failures, refuse
 
 
 @click.command(cls=CommonAfterDashes)

@@ -68,7 +68,8 @@ def test_sets_with_their_own_split_or_nodes_under_their_protocols(
 def test_every_experiment(tmp_path: Path, experiment: str, monkeypatch: pytest.MonkeyPatch) -> None:
     config = compose_config([f"experiment={experiment}"])
     found = fabricate(config["data"], tmp_path / "mirror", monkeypatch)
-    small = ["protocol.seeds=2"] if config["protocol"]["seeds"] else []
+    few = "folds=3" if config["protocol"]["folds"] else "seeds=2"
+    small = [f"protocol.{few}", "model.parameter_budget=null"]
     trains(tmp_path, f"experiment={experiment}", *small, *found)
 
 

@@ -15,8 +15,8 @@ from unionsnn.reports.comparison_table import (
     letter,
     notes,
     print_comparison,
-    signed,
 )
+from unionsnn.reports.tables import signed
 
 DIFFERENCE = {
     "label": "model=b_1 gate.features=[raw]",

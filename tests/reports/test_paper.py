@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from unionsnn.reports.paper import DATASETS, MODELS, PaperValue, _rows, paper_value
+from unionsnn.reports.paper import (
+    PaperValue,
+    paper_names,
+    paper_value,
+    paper_values,
+    table_values,
+)
 from unionsnn.reports.tables import print_results, summary_line
 from unionsnn.training.config import compose_config, config_folder
 
@@ -18,7 +24,15 @@ def record(model: str, data: str, gate: str | None, **data_keys: Any) -> dict[st
         "data": data,
         "gate": gate,
         "control": "none",
-        "config": {"data": data_keys, "model": {"parameter_budget": None}},
+        "config": {
+            "data": data_keys,
+            "model": {"parameter_budget": None},
+            "coefficient": {
+                "substructure": "union",
+                "descriptor": "path",
+                "encoding": "singular_value_sum",
+            },
+        },
         "config_hash": "0" * 8,
         "dataset": f"{data}-abc",
         "parameters": 12345,
@@ -73,7 +87,7 @@ def test_values_are_those_that_the_paper_prints() -> None:
 def test_matched_cycles_are_not_compared_with_the_paper_s_graphs() -> None:
     assert paper_value(record("gin", "4cycles", None, variant="matched")) is None
     value = paper_value(record("gin", "4cycles", None, variant="plain"))
-    assert value == PaperValue("table6", "GIN", "accuracy", pytest.approx(0.9661), None)
+    assert value == PaperValue("table6", "GIN", "4-CYCLES", "accuracy", pytest.approx(0.9661), None)
 
 
 def test_what_the_paper_does_not_have_has_no_value() -> None:
@@ -83,14 +97,72 @@ def test_what_the_paper_does_not_have_has_no_value() -> None:
     assert paper_value(control) is None
 
 
-def test_every_name_of_the_mapping_is_ours_and_the_paper_s() -> None:
-    shipped = {p.stem for p in (config_folder() / "data").glob("*.yaml")}
-    assert set(DATASETS) <= shipped
-    assert set(MODELS) <= {p.stem for p in (config_folder() / "model").glob("*.yaml")}
-    papers = {dataset for _, dataset in _rows()}
-    assert set(DATASETS.values()) <= papers
-    for name in DATASETS:
-        assert compose_config([f"data={name}"])["data"]["name"] == name
+def test_another_coefficient_has_no_value_in_the_main_tables() -> None:
+    other = record("unionsnn", "mutag", "paper")
+    other["config"]["coefficient"]["substructure"] = "overlap"
+    assert paper_value(other) is None
+
+
+def test_every_row_of_the_paper_is_mapped_or_says_why_not() -> None:
+    names = paper_names()
+    for value in paper_values():
+        assert (value.model in names.models) != (value.model in names.absent), value
+        assert value.dataset in names.datasets
+        assert value.table in names.tables
+    used = {value.model for value in paper_values()}
+    assert {*names.models, *names.absent} == used
+    assert set(names.datasets) == {value.dataset for value in paper_values()}
+    assert len(paper_values()) == 347
+
+
+def test_every_name_of_the_mapping_is_ours() -> None:
+    names = paper_names()
+    assert set(names.datasets.values()) <= options("data")
+    assert set(names.tables.values()) - {"costs"} <= options("experiment")
+    for words in names.models.values():
+        for word in words:
+            group, _, option = word.partition("=")
+            if group in ("gate", "coefficient"):
+                assert option in options(group)
+            elif group != "model":
+                assert group.startswith(("gate.", "coefficient."))
+
+
+def options(group: str) -> set[str]:
+    return {p.stem for p in (config_folder() / group).glob("*.yaml")}
+
+
+def crossed() -> list[PaperValue]:
+    """Of each table the first row on every set, and every row on the first set."""
+    found = []
+    for table in paper_names().tables:
+        there = [v for v in table_values(table) if is_available(v)]
+        first = there[0]
+        found += [v for v in there if v.model == first.model or v.dataset == first.dataset]
+    return found
+
+
+def is_available(value: PaperValue) -> bool:
+    words = paper_names().models.get(value.model, ())
+    models = [w.removeprefix("model=") for w in words if w.startswith("model=")]
+    return bool(words) and set(models) <= options("model")
+
+
+@pytest.mark.parametrize("value", crossed(), ids=lambda v: f"{v.table}-{v.model}-{v.dataset}")
+def test_every_row_and_set_composes_in_the_setting_of_its_table(value: PaperValue) -> None:
+    config = compose_config(paper_names().words(value))
+    assert config["data"]["name"] == paper_names().datasets[value.dataset]
+    if value.table == "table11":
+        return
+    metric = "accuracy" if value.table == "table12" else value.metric
+    assert config["protocol"]["report"] == f"test_{metric}"
+    assert config["gate"]["preset"] == ("paper" if paper_names().gated(value.model) else None)
+
+
+@pytest.mark.slow
+def test_every_cell_composes() -> None:
+    for value in filter(is_available, paper_values()):
+        compose_config(paper_names().words(value))
 
 
 def test_the_table_says_number_protocol_paper_and_what_is_missing() -> None:

@@ -41,6 +41,7 @@ REFUSALS = [
         "gate.features names 'excess'",
         "type gate.features=[raw,cyclomatic].",
     ),
+    (["experiment=zinc", "protocol=holdout"], "protocol=holdout has no seeds", "~protocol.seeds"),
     (["coefficient=curvature", "gate=paper"], "can be 0 or negative", "type gate.features=[raw]."),
     (["coefficient.control=shufled"], "coefficient.control is 'shufled'; it must be 'none', "),
     (

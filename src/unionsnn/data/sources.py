@@ -225,11 +225,15 @@ def _get(
         finally:
             part.unlink(missing_ok=True)
     tried = "\n".join(failures) or "  no mirror is set, and there is no upstream address"
-    raise DataError(
+    raise DataUnavailableError(
         f"{relative_path} could not be had. Tried:\n{tried}\n"
         "Name a folder or an address that has it with data.mirror=... or UNIONSNN_MIRROR, or put "
         f"the file at {target}"
     )
+
+
+class DataUnavailableError(DataError):
+    """No place has the file; the user can name another one."""
 
 
 class _UnavailableError(Exception):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,35 @@ def format_value(key: str, value: float | None) -> str:
 def is_percent(key: str) -> bool:
     """Whether a metric is printed in percent."""
     return key.endswith(_PERCENT)
+
+
+def spread(key: str, mean: float, std: float | None) -> str:
+    """Write a mean with its standard deviation, and their unit once."""
+    if std is None:
+        return format_value(key, mean)
+    return f"{format_value(key, mean).partition(' ')[0]} ± {format_value(key, std)}"
+
+
+def signed(key: str, value: float) -> str:
+    """Write a difference: percentage points where the metric is in percent."""
+    return f"{100 * value:+.2f} points" if is_percent(key) else f"{value:+.4f}"
+
+
+def interval_text(
+    key: str,
+    interval: Sequence[float] | None,
+    form: Callable[[str, float], str] = format_value,
+) -> str:
+    """Write both bounds of an interval, and their unit once."""
+    if interval is None:
+        return "–"
+    low, high = (form(key, bound) for bound in interval)
+    return f"{low.partition(' ')[0]} to {high}"
+
+
+def count_text(value: Any) -> str:
+    """Write a count; a list of several as it is."""
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def results_table(record: Mapping[str, Any], *, narrow: bool = False) -> Table:
@@ -97,8 +126,7 @@ def provenance(record: Mapping[str, Any]) -> str:
     shown = ("unionsnn", "torch", "torch-geometric")
     packages = ", ".join(f"{name} {one[name]}" for name in shown if name in one)
     devices = sorted({r["device"] for r in record["repetitions"]})
-    parameters = record["parameters"]
-    count = f"{parameters:,}" if isinstance(parameters, int) else str(parameters)
+    count = count_text(record["parameters"])
     gate = record["gate"] or "none"
     if record["control"] != "none":
         gate += f", control {record['control']} (not the real coefficient)"

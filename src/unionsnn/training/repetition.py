@@ -34,6 +34,7 @@ from unionsnn.training.callbacks import (
     progress_callbacks,
 )
 from unionsnn.training.memory import memory_errors, require_memory
+from unionsnn.training.predictions import TestPredictions
 from unionsnn.training.protocols import Protocol
 from unionsnn.training.records import environment, set_aside
 from unionsnn.training.schedules import schedule_callbacks
@@ -79,6 +80,8 @@ def train_repetition(
             mode = metric_mode(protocol.stop_on)
             callbacks.append(EarlyStopping(protocol.stop_on, mode=mode, patience=protocol.patience))
         callbacks += schedule_callbacks(config)
+        if best:
+            callbacks.append(TestPredictions(folder / "predictions" / f"{index:02d}.npz"))
         trainer = make_trainer(config, index, [*callbacks, resume])
         data.device = trainer.strategy.root_device
         require_memory(task.model, data, data.device)

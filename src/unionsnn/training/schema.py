@@ -217,6 +217,18 @@ class ProtocolSchema(Section):
     only: list[Annotated[int, Field(ge=0)]] | None
     workers: PositiveInt
 
+    @model_validator(mode="after")
+    def _repeats(self) -> Self:
+        """Refuse a count that another protocol has: an experiment may bring it along."""
+        own = {"folds": self.name.startswith("cross"), "seeds": self.name == "repeated_seeds"}
+        for key, belongs in own.items():
+            if getattr(self, key) is not None and not belongs:
+                raise ValueError(
+                    f"protocol.{key} is {getattr(self, key)}, but protocol={self.name} has no "
+                    f"{key}; type ~protocol.{key} to leave it out."
+                )
+        return self
+
 
 class TrainerSchema(Section):
     """Keys that go to Lightning's Trainer."""

@@ -75,11 +75,12 @@ class Task(pl.LightningModule):
         """Add a batch to the validation metrics; a second loader's to the test metrics."""
         self._evaluate(batch, "val" if dataloader_idx == 0 else "test")
 
-    def test_step(self, batch: Data, batch_idx: int) -> None:
-        """Add a batch to the test metrics."""
-        self._evaluate(batch, "test")
+    def test_step(self, batch: Data, batch_idx: int) -> dict[str, Tensor]:
+        """Add a batch to the test metrics; return its rows of ``output`` and ``target``."""
+        output, target = self._evaluate(batch, "test")
+        return {"output": output, "target": target}
 
-    def _evaluate(self, batch: Data, part: str) -> None:
+    def _evaluate(self, batch: Data, part: str) -> tuple[Tensor, Tensor]:
         output, target = self.select(self(batch), batch, part)
         metric = self.metrics[part]
         metric.update(output, target)
@@ -92,6 +93,7 @@ class Task(pl.LightningModule):
             add_dataloader_idx=False,
             sync_dist=True,
         )
+        return output, target
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Adam, fused where the device has it."""

@@ -1,0 +1,240 @@
+"""Claims of the paper: what its own tables say of them, and what our records say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from unionsnn.reports.collection import Found
+from unionsnn.reports.formats import Sheet
+from unionsnn.reports.paper import paper_value, paper_values
+
+# (table, row, data set) -> mean and standard deviation
+Values = Mapping[tuple[str, str, str], tuple[float, float | None]]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a claim holds, and the numbers that say so."""
+
+    state: str
+    evidence: str
+
+
+NOT_RUN = "not run"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of the paper.
+
+    Args:
+        text: The claim.
+        tables: Tables whose values decide it; empty where none do.
+        command: What runs it.
+        judge: Decides it from values; None where no table does.
+    """
+
+    text: str
+    tables: tuple[str, ...]
+    command: str
+    judge: Callable[[Values], Verdict | None] | None = None
+
+
+def from_paper() -> Values:
+    """Return the paper's own values."""
+    return {(v.table, v.model, v.dataset): (v.mean, v.std) for v in paper_values()}
+
+
+def from_records(found: Sequence[Found]) -> Values:
+    """Return our values of the main tables; of several runs of a cell, the finished ones' last."""
+    values: dict[tuple[str, str, str], tuple[float, float | None]] = {}
+    for each in found:
+        paper = paper_value(each.record)
+        same = paper is not None and each.record["protocol"]["report"] == f"test_{paper.metric}"
+        if paper is not None and same and not each.record["missing"]:
+            result = each.record["result"]
+            values[paper.table, paper.model, paper.dataset] = (result["mean"], result["std"])
+    return values
+
+
+def _sets(tables: Sequence[str]) -> list[tuple[str, str]]:
+    return list(dict.fromkeys((v.table, v.dataset) for v in paper_values() if v.table in tables))
+
+
+def _rows(table: str) -> list[str]:
+    return list(dict.fromkeys(v.model for v in paper_values() if v.table == table))
+
+
+def _larger(table: str) -> bool:
+    return next(v.larger_is_better for v in paper_values() if v.table == table)
+
+
+def wins(values: Values, tables: Sequence[str], row: str, wanted: int) -> Verdict | None:
+    """Whether a row is best on so many sets, among rows that are not union variants.
+
+    None where the row, or all that it is held against, are missing on some set.
+    """
+    won, of, held = [], _sets(tables), set()
+    for table, dataset in of:
+        own = values.get((table, row, dataset))
+        others = {
+            name: values[table, name, dataset][0]
+            for name in _rows(table)
+            if name != row and not name.startswith("Union") and (table, name, dataset) in values
+        }
+        if own is None or not others:
+            return None
+        held |= set(others)
+        best = max(others.values()) if _larger(table) else min(others.values())
+        if own[0] >= best if _larger(table) else own[0] <= best:
+            won.append(dataset)
+    lost = [dataset for _, dataset in of if dataset not in won]
+    but = f" (all but {', '.join(lost)})" if lost else ""
+    text = f"{len(won)} of {len(of)} sets{but}"
+    return Verdict(
+        "holds" if len(won) >= wanted else "fails", f"{text}; against {len(held)} other rows"
+    )
+
+
+def plug_in_gain(values: Values) -> Verdict | None:
+    """The largest relative gain of a union variant over its plain model in table 3."""
+    gains = {}
+    for (table, model, dataset), (mean, _) in values.items():
+        plain = values.get((table, model.removeprefix("Union"), dataset))
+        if table == "table3" and model.startswith("Union") and plain is not None:
+            gains[model, dataset] = mean / plain[0] - 1
+    if ("UnionGraphSAGE", "ENZYMES") not in gains:
+        return None
+    (model, dataset), gain = max(gains.items(), key=lambda item: item[1])
+    sage = gains["UnionGraphSAGE", "ENZYMES"]
+    up = sum(value > 0 for value in gains.values())
+    return Verdict(
+        "holds" if sage >= 0.11085 else "fails",
+        f"GraphSAGE on ENZYMES {100 * sage:+.2f} %; largest {100 * gain:+.2f} % ({model} on "
+        f"{dataset}); up in {up} of {len(gains)} pairs",
+    )
+
+
+def steadier(values: Values) -> Verdict | None:
+    """Whether the plug-in lowers the spread of GCN on Cora."""
+    try:
+        before, after = (values["table7", m, "Cora"][1] for m in ("GCN", "UnionGCN"))
+    except KeyError:
+        return None
+    if before is None or after is None:
+        return None
+    pairs = []
+    for (table, model, dataset), (_, std) in values.items():
+        plain = values.get((table, model.removeprefix("Union"), dataset), (0.0, None))[1]
+        if table == "table7" and model != "UnionSNN" and model.startswith("Union"):
+            pairs += [std < plain] if std is not None and plain is not None else []
+    text = f"GCN on Cora {100 * before:.2f} to {100 * after:.2f} points"
+    return Verdict(
+        "holds" if after < before else "fails",
+        f"{text}; lower in {sum(pairs)} of {len(pairs)} pairs of table7",
+    )
+
+
+def faster(values: Values) -> Verdict | None:
+    """How many times longer 3WL-GNN trains than UnionSNN, at the least."""
+    ratios = {}
+    for _, dataset in _sets(["table12"]):
+        try:
+            slow, fast = (values["table12", m, dataset][0] for m in ("3WL-GNN", "UnionSNN"))
+        except KeyError:
+            return None
+        ratios[dataset] = slow / fast
+    return Verdict(
+        "holds" if min(ratios.values()) > 4.56 else "fails",
+        ", ".join(f"{name} {ratio:.2f} ×" for name, ratio in ratios.items()),
+    )
+
+
+def _ablation(table: str, row: str, wanted: int) -> Callable[[Values], Verdict | None]:
+    return lambda values: wins(values, [table], row, wanted)
+
+
+_TESTS = "python -m pytest tests/models/test_expressivity.py"
+
+CLAIMS = (
+    Claim("Theorem 1: isomorphic union subgraphs have isomorphic overlap subgraphs", (),
+          "false as worded: docs/differences.md has the counterexample"),
+    Claim("Theorems 2 and 3: UnionSNN is more expressive than 1-WL", (), _TESTS),
+    Claim("UnionSNN tells the 4×4 Rook's graph from the Shrikhande graph", (), _TESTS),
+    Claim("The descriptor is aware of size and of connectivity", (),
+          "unionsnn coefficients FILE; docs/coefficients.md has what each choice tells apart"),
+    Claim("Pairs of graphs that only the union subgraph separates (figures)", (),
+          "python benchmarks/what_it_tells_apart.py"),
+    Claim("Deleting an edge raises a, deleting a node lowers it; E1 < E2 < E3 < E4", (),
+          "unionsnn case-study"),
+    Claim("Power at most 4-WL, cycles longer than 6 out of reach", (), "no command runs it"),
+    Claim("UnionSNN wins 7 of 10 graph classification sets", ("table3", "table4"),
+          "unionsnn reproduce table3 and table4",
+          lambda values: wins(values, ["table3", "table4"], "UnionSNN", 7)),
+    Claim("The plug-in gains up to 11.09 % relative (GraphSAGE, ENZYMES)", ("table3",),
+          "unionsnn reproduce table3", plug_in_gain),
+    Claim("UnionSNN wins all 5 node classification sets", ("table7",),
+          "unionsnn reproduce table7",
+          lambda values: wins(values, ["table7"], "UnionSNN", 5)),
+    Claim("The plug-in lowers the spread (GCN on Cora, 4.41 to 0.42)", ("table7",),
+          "unionsnn reproduce table7", steadier),
+    Claim("The union subgraph is the best substructure on 6 of 6 sets", ("table8",),
+          "unionsnn reproduce table8", _ablation("table8", "union", 6)),
+    Claim("The path matrix is the best descriptor on 5 of 6 sets", ("table9",),
+          "unionsnn reproduce table9", _ablation("table9", "UnionSNN", 5)),
+    Claim("The sum of singular values is the best encoding on 5 of 6 sets", ("table10",),
+          "unionsnn reproduce table10", _ablation("table10", "svd sum", 5)),
+    Claim("Training is more than 4.56 times faster than 3WL-GNN's", ("table12",),
+          "unionsnn reproduce table12", faster),
+    Claim("Preprocessing costs O(n³M)", (), "unionsnn reproduce table11"),
+)  # fmt: skip
+
+
+def judged(ours: Values | None = None) -> list[tuple[Claim, Verdict, Verdict]]:
+    """Return each claim with the verdict of the paper's own tables and that of our values."""
+    paper, found = from_paper(), []
+    for claim in CLAIMS:
+        verdicts = []
+        for values in (paper, ours or {}):
+            verdict = claim.judge(values) if claim.judge else None
+            verdicts.append(verdict or Verdict(NOT_RUN, claim.command))
+        found.append((claim, verdicts[0], verdicts[1]))
+    return found
+
+
+def claims_sheet(ours: Values | None = None) -> Sheet:
+    """Return the claims as a table."""
+    rows = []
+    for claim, paper, own in judged(ours):
+        texts = [
+            v.state if v.state == NOT_RUN else f"{v.state}: {v.evidence}" for v in (paper, own)
+        ]
+        rows.append([claim.text, *texts, claim.command if own.state == NOT_RUN else "–"])
+    return Sheet(
+        "Claims of the paper",
+        ("claim", "by the paper's own tables", "by our records", "what runs it"),
+        rows,
+        words=4,
+        notes=[
+            "means alone decide, without their intervals; a win is held against rows that are no "
+            "union variants",
+            "our records decide where UnionSNN and a plain model are there on every set",
+        ],
+    )
+
+
+def claim_rows(ours: Values | None = None) -> list[dict[str, str]]:
+    """Return the claims as plain types."""
+    return [
+        {
+            "claim": claim.text,
+            "tables": " ".join(claim.tables),
+            "paper": paper.state,
+            "paper_evidence": paper.evidence if paper.state != NOT_RUN else "",
+            "ours": own.state,
+            "ours_evidence": own.evidence if own.state != NOT_RUN else "",
+            "command": claim.command,
+        }
+        for claim, paper, own in judged(ours)
+    ]

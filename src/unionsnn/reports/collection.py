@@ -1,0 +1,101 @@
+"""Records on disk: found below folders, and what lies beside them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_NEEDED = (
+    *("state", "missing", "data", "task", "model", "gate", "control", "protocol", "result"),
+    *("seconds", "parameters", "repetitions", "config", "config_hash", "dataset"),
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A record and the run folder that it lies in."""
+
+    folder: Path
+    record: dict[str, Any]
+
+    def curves(self) -> list[list[dict[str, float]]]:
+        """Metrics of each epoch, of each repetition; empty where they are not on disk."""
+        found = []
+        for row in self.record["repetitions"]:
+            try:
+                path = self.folder / "repetitions" / f"{row['index']:02d}.json"
+                found.append(json.loads(path.read_bytes())["curves"])
+            except (OSError, ValueError, KeyError, TypeError):
+                return []
+        return found
+
+    def predictions(self) -> tuple[NDArray[Any], NDArray[Any]] | None:
+        """Outputs and targets of the test parts of all repetitions; None where there are none."""
+        outputs, targets = [], []
+        for row in self.record["repetitions"]:
+            try:
+                path = self.folder / "predictions" / f"{row['index']:02d}.npz"
+                with np.load(path, allow_pickle=False) as content:
+                    outputs.append(content["output"])
+                    targets.append(content["target"])
+            except (OSError, ValueError, KeyError):
+                return None
+        return (np.concatenate(outputs), np.concatenate(targets)) if outputs else None
+
+
+def collect(folders: Sequence[Path]) -> tuple[list[Found], list[str]]:
+    """Find all records below folders.
+
+    Runs that ``force=true`` set aside (``NAME.old-N``) are left out.
+
+    Returns:
+        The records in the order of their paths, each once, and a line for each file that is no
+        record and for each folder that has none.
+    """
+    found: dict[Path, Found] = {}
+    faults = []
+    for folder in folders:
+        paths = sorted(folder.rglob("results.json"))
+        kept = [path for path in paths if not _is_old(path)]
+        if not kept:
+            faults.append(f"{folder}: no results.json in it or below")
+        for path in kept:
+            try:
+                record = json.loads(path.read_bytes())
+                fault = _fault(record)
+            except (OSError, ValueError) as error:
+                fault = f"cannot be read ({error})"
+            if fault:
+                faults.append(f"{path}: {fault}")
+            else:
+                found.setdefault(path.resolve(), Found(path.parent, record))
+    return list(found.values()), faults
+
+
+def _is_old(path: Path) -> bool:
+    return any(".old-" in part for part in path.parts)
+
+
+def _fault(record: Any) -> str:
+    if not isinstance(record, dict):
+        return "is not a record of this package"
+    lacking = [key for key in _NEEDED if key not in record]
+    if lacking:
+        return f"is not a record of this package: it lacks {', '.join(lacking)}"
+    config, protocol = record["config"], record["protocol"]
+    sections = ("data", "model", "gate", "coefficient", "protocol")
+    whole = isinstance(config, dict) and all(isinstance(config.get(s), dict) for s in sections)
+    if not whole or not isinstance(protocol, dict) or "report" not in protocol:
+        return "is damaged: its configuration is not whole"
+    result = record["result"]
+    if result is None:
+        return "holds no finished repetition"
+    if not isinstance(result, dict) or not {"mean", "std", "interval", "values"} <= result.keys():
+        return "is damaged: its result is not whole"
+    return ""

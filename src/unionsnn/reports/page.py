@@ -1,0 +1,163 @@
+"""One HTML page of records that opens without a network."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from unionsnn.reports import record_plots
+from unionsnn.reports.collection import Found
+from unionsnn.reports.formats import Sheet, write_text
+from unionsnn.reports.records_table import by_dataset, labels, sheets
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MAX_PREDICTIONS = 6
+"""Most confusion matrices or scatters of a data set: those of the best records."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure inside the page.
+
+    Args:
+        source: A data URI.
+        alt: What it shows, for those who do not see it.
+        caption: Its line below.
+    """
+
+    source: str
+    alt: str
+    caption: str
+
+
+@dataclass
+class Section:
+    """A data set of the page."""
+
+    name: str
+    sheet: Sheet
+    figures: list[Picture] = field(default_factory=list)
+    details: list[Picture] = field(default_factory=list)
+    details_title: str = "Learning curves"
+    left_out: list[str] = field(default_factory=list)
+
+
+def write_page(
+    path: Path,
+    found: Sequence[Found],
+    faults: Sequence[str] = (),
+    claims: Sheet | None = None,
+) -> None:
+    """Write the page, all of it or nothing."""
+    write_text(path, page(found, faults, claims))
+
+
+def page(found: Sequence[Found], faults: Sequence[str] = (), claims: Sheet | None = None) -> str:
+    """Return the page: tables and figures of each data set, nothing that is loaded from elsewhere.
+
+    Args:
+        found: The records.
+        faults: Files that were not read, a line each.
+        claims: The table of claims, if it is asked for.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("unionsnn", "reports"), autoescape=True, undefined=StrictUndefined
+    )
+    groups = by_dataset(found).values()
+    sections = [_section(group, sheet) for group, sheet in zip(groups, sheets(found), strict=True)]
+    return environment.get_template("page.html.j2").render(
+        title="unionsnn: results",
+        summary=f"{len(found)} experiments on {len(sections)} data sets",
+        sections=sections,
+        claims=claims,
+        faults=faults,
+    )
+
+
+def _section(group: Sequence[Found], sheet: Sheet) -> Section:
+    # Figures have no room for what the table says of a record: they name it by its number.
+    names = [f"{number} {label}" for number, label in enumerate(labels(group), 1)]
+    section = Section(str(group[0].record["data"]), _numbered(sheet))
+    reports = dict.fromkeys(each.record["protocol"]["report"] for each in group)
+    for report in reports:
+        # Values of one metric share an axis.
+        there = [
+            (each, name)
+            for each, name in zip(group, names, strict=True)
+            if each.record["protocol"]["report"] == report
+        ]
+        section.figures.append(
+            _picture(
+                record_plots.draw_boxes([each for each, _ in there], [name for _, name in there]),
+                f"Box plot of {report} for {len(there)} experiments; the table has the numbers",
+                f"{report} of each repetition (points), with quartiles",
+            )
+        )
+    shown = 0
+    without_curves, without_predictions = [], []
+    for each, name in zip(group, names, strict=True):
+        curves = each.curves()
+        if curves and max(map(len, curves)):
+            section.details.append(
+                _picture(
+                    record_plots.draw_curves(curves, name),
+                    f"Loss and metric by epoch of {name}",
+                    f"{name}: mean over {len(curves)} repetition(s), band of one standard "
+                    "deviation",
+                )
+            )
+        else:
+            without_curves.append(name)
+        predictions = each.predictions()
+        if predictions is None:
+            without_predictions.append(name)
+        elif shown < MAX_PREDICTIONS:
+            shown += 1
+            section.figures.append(
+                _picture(
+                    record_plots.draw_predictions(*predictions, each.record["task"], name),
+                    f"Test predictions against targets of {name}",
+                    f"{name}: test parts of all repetitions",
+                )
+            )
+    section.details_title = f"Learning curves of {len(section.details)} experiments"
+    if without_curves:
+        section.left_out.append(f"no curves on disk: {len(without_curves)} experiments")
+    if without_predictions:
+        section.left_out.append(
+            f"no predictions on disk: {len(without_predictions)} of {len(group)} experiments "
+            "(runs of cross_validation_paper keep none: no weights belong to its number)"
+        )
+    section.left_out.append(
+        "histograms of coefficients are left out: unionsnn coefficients FILE --plot draws them"
+    )
+    return section
+
+
+def _numbered(sheet: Sheet) -> Sheet:
+    return replace(
+        sheet,
+        header=["#", *sheet.header],
+        rows=[[str(number), *row] for number, row in enumerate(sheet.rows, 1)],
+        words=sheet.words + 1,
+        marks={(i, j + 1): mark for (i, j), mark in sheet.marks.items()},
+    )
+
+
+def _picture(figure: Figure, alt: str, caption: str) -> Picture:
+    import matplotlib
+
+    buffer = io.BytesIO()
+    # Transparent: the page's own ground shows through, also where it is dark.
+    with matplotlib.rc_context({"svg.hashsalt": "unionsnn"}):
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    text = base64.b64encode(buffer.getvalue()).decode()
+    return Picture(f"data:image/svg+xml;base64,{text}", alt, caption)

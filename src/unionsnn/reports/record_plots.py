@@ -1,0 +1,120 @@
+"""Figures of records: learning curves, values of the repetitions, predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unionsnn.reports.collection import Found
+from unionsnn.reports.tables import is_percent
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_LINES = ("-", "--", ":", "-.")
+
+
+def draw_boxes(group: Sequence[Found], names: Sequence[str]) -> Figure:
+    """Draw the values of all repetitions, a box and its points for each record."""
+    from matplotlib.figure import Figure
+
+    report = group[0].record["protocol"]["report"]
+    scale = 100 if is_percent(report) else 1
+    values = [[scale * v for v in each.record["result"]["values"]] for each in group]
+    figure = Figure(figsize=(7.5, 0.9 + 0.32 * len(group)), layout="constrained")
+    axes = figure.add_subplot()
+    axes.boxplot(values, orientation="horizontal", widths=0.6, showfliers=False)
+    for place, points in enumerate(values, 1):
+        axes.plot(points, [place] * len(points), "o", markersize=3.5, alpha=0.6, color="#4477aa")
+    axes.set_yticks(range(1, len(names) + 1), [_short(name) for name in names])
+    axes.invert_yaxis()
+    axes.set_xlabel(f"{report}{' (%)' if scale == 100 else ''}")
+    axes.grid(axis="x", alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def draw_curves(curves: Sequence[Sequence[dict[str, float]]], title: str) -> Figure:
+    """Draw loss and metric by epoch: the mean over repetitions, a band of one std around it.
+
+    An epoch's mean is over the repetitions that reached it.
+    """
+    from matplotlib.figure import Figure
+
+    keys = sorted({key for repetition in curves for epoch in repetition for key in epoch})
+    losses = [key for key in keys if key.endswith("_loss")]
+    metrics = [key for key in keys if not key.endswith("_loss")]
+    figure = Figure(figsize=(7.5, 2.6), layout="constrained")
+    panels = [panel for panel in (losses, metrics) if panel]
+    for axes, shown in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        for key, line in zip(shown, _LINES, strict=False):
+            mean, std = _mean_curve(curves, key)
+            epochs = np.arange(1, len(mean) + 1)
+            (drawn,) = axes.plot(epochs, mean, line, label=key, linewidth=1.3)
+            axes.fill_between(epochs, mean - std, mean + std, alpha=0.2, color=drawn.get_color())
+        axes.set_xlabel("epoch")
+        axes.legend(frameon=False, fontsize=8)
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(_short(title, 80), fontsize=10)
+    return figure
+
+
+def _mean_curve(
+    curves: Sequence[Sequence[dict[str, float]]], key: str
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    columns = []
+    for epoch in range(max(len(repetition) for repetition in curves)):
+        there = [r[epoch][key] for r in curves if epoch < len(r) and key in r[epoch]]
+        columns.append((np.mean(there), np.std(there)) if there else (np.nan, np.nan))
+    mean, std = np.array(columns).T
+    return mean, std
+
+
+def draw_predictions(output: NDArray[Any], target: NDArray[Any], task: str, title: str) -> Figure:
+    """Draw a confusion matrix; of a regression, predictions over targets.
+
+    Args:
+        output: Outputs of the network, a row for each item.
+        target: Targets.
+        task: Name of the task, as in the configuration.
+        title: Title of the figure.
+
+    Shapes:
+        output [N, C], target [N] or [N, 1].
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.6, 3.8), layout="constrained")
+    axes = figure.add_subplot()
+    truth = target.reshape(-1)
+    if task == "graph_regression":
+        chosen = np.random.default_rng(0).permutation(len(truth))[:3000]
+        axes.plot(truth[chosen], output.reshape(-1)[chosen], ".", markersize=3, alpha=0.4)
+        ends = [float(truth.min()), float(truth.max())]
+        axes.plot(ends, ends, "-", color="#888888", linewidth=1)
+        axes.set(xlabel="target", ylabel="prediction")
+    else:
+        guess = (output[:, 0] > 0).astype(int) if output.shape[1] == 1 else output.argmax(axis=1)
+        count = int(max(truth.max(), guess.max())) + 1
+        matrix = np.zeros((count, count), dtype=int)
+        np.add.at(matrix, (truth.astype(int), guess), 1)
+        share = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
+        axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
+        for i, j in np.ndindex(*matrix.shape):
+            color = "white" if share[i, j] > 0.5 else "black"
+            axes.text(j, i, f"{matrix[i, j]:,}", ha="center", va="center", color=color, fontsize=8)
+        axes.set(xlabel="predicted class", ylabel="class")
+        axes.set_xticks(range(count))
+        axes.set_yticks(range(count))
+    axes.set_title(_short(title, 50), fontsize=9)
+    return figure
+
+
+def _short(text: str, length: int = 60) -> str:
+    # A dollar would begin a formula.
+    shown = text if len(text) <= length else f"{text[: length - 1]}…"
+    return shown.replace("$", r"\$")

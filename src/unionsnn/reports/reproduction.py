@@ -1,0 +1,252 @@
+"""The runs behind one of the paper's tables: which they are, what is done, and running the rest.
+
+Planning imports no torch; running does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from unionsnn.data.sources import DataUnavailableError
+from unionsnn.reports.paper import PaperValue, paper_names, table_values
+from unionsnn.training.config import (
+    RequestError,
+    compose_config,
+    config_folder,
+    config_hash,
+    nearest,
+)
+from unionsnn.training.records import RunFolder
+
+if TYPE_CHECKING:
+    from unionsnn.data.datamodules import Progress
+
+logger = logging.getLogger(__name__)
+
+# What they say is for models with a gate; it would put one into the plain models.
+_FOR_GATES = ("gate", "coefficient")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value of the paper and the experiment behind it.
+
+    Args:
+        paper: The paper's value.
+        config: The checked configuration; None where the experiment cannot be had.
+        absent: Why it cannot, and what to do.
+    """
+
+    paper: PaperValue
+    config: dict[str, Any] | None
+    absent: str = ""
+
+    @property
+    def label(self) -> str:
+        """The row and the data set."""
+        return f"{self.paper.model} on {self.paper.dataset}"
+
+    @property
+    def key(self) -> str:
+        """What two cells have in common that are the same experiment."""
+        return "" if self.config is None else config_hash(self.config)
+
+    def state(self) -> tuple[int, int]:
+        """Repetitions that are finished, and that are wanted."""
+        assert self.config is not None
+        protocol = self.config["protocol"]
+        count = protocol["folds"] or protocol["seeds"] or 1
+        wanted = range(count) if protocol["only"] is None else sorted(set(protocol["only"]))
+        done = {} if self.config["force"] else RunFolder.of(self.config).finished()
+        return sum(i in done for i in wanted), len(wanted)
+
+
+def plan_table(
+    table: str,
+    *,
+    datasets: Sequence[str] = (),
+    models: Sequence[str] = (),
+    common: Sequence[str] = (),
+    config_dir: str | None = None,
+) -> list[Cell]:
+    """Compose the experiment of each value of a table.
+
+    Args:
+        table: Its name, such as table3.
+        datasets: Names of the data sets, the paper's or ours; all by default.
+        models: Names of the rows, the paper's or ours; all by default.
+        common: Overrides that hold for all cells; those of gate and coefficient only for models
+            that have a gate.
+        config_dir: A folder of the user's own configuration.
+
+    Raises:
+        RequestError: with every fault that was found.
+    """
+    values = _chosen(table, datasets, models)
+    names = paper_names()
+    cells, faults = [], []
+    for value in values:
+        absent = _absence(value)
+        if absent:
+            cells.append(Cell(value, None, absent))
+            continue
+        gated = names.gated(value.model) or table == "table11"
+        kept = [word for word in common if gated or not _is_for_gates(word)]
+        try:
+            cells.append(Cell(value, compose_config([*names.words(value), *kept], config_dir)))
+        except RequestError as error:
+            # What holds for all is said once.
+            faults += [fault for fault in error.faults if fault not in faults]
+    if faults:
+        raise RequestError(faults)
+    return cells
+
+
+def _is_for_gates(word: str) -> bool:
+    return word.lstrip("+~").partition("=")[0].partition(".")[0] in _FOR_GATES
+
+
+def _chosen(table: str, datasets: Sequence[str], models: Sequence[str]) -> list[PaperValue]:
+    tables = paper_names().tables
+    if table not in tables:
+        raise RequestError(
+            [
+                f"TABLE is {table!r}; allowed are {', '.join(tables)}, as the paper numbers them."
+                f"{nearest(table, tables)}"
+            ]
+        )
+    values = table_values(table)
+    faults: list[str] = []
+    kept_sets = _matching("--datasets", datasets, {v.dataset: _our_set(v) for v in values}, faults)
+    kept_rows = _matching("--models", models, {v.model: _our_row(v) for v in values}, faults)
+    if faults:
+        raise RequestError([f"{fault} (of {table})" for fault in faults])
+    return [v for v in values if v.dataset in kept_sets and v.model in kept_rows]
+
+
+def _our_set(value: PaperValue) -> set[str]:
+    return {paper_names().datasets[value.dataset]}
+
+
+def _our_row(value: PaperValue) -> set[str]:
+    """Our names of a row: that of its model, or what an ablation puts in place of the paper's."""
+    words = dict(w.split("=", 1) for w in paper_names().models.get(value.model, ()))
+    varied = words.get("coefficient", "union" if value.table in _ABLATIONS else "")
+    return {varied or words.get("model", "")} - {""}
+
+
+_ABLATIONS = ("table8", "table9", "table10", "table11")
+
+
+def _matching(
+    option: str, asked: Sequence[str], there: Mapping[str, set[str]], faults: list[str]
+) -> set[str]:
+    """The paper's names that are asked for, by its own or by ours, whatever their case."""
+    if not asked:
+        return set(there)
+    known: dict[str, set[str]] = {}
+    for paper, ours in there.items():
+        for name in {paper, *ours}:
+            known.setdefault(name.casefold(), set()).add(paper)
+    found: set[str] = set()
+    for name in asked:
+        if name.casefold() not in known:
+            faults.append(
+                f"{option} names {name!r}; allowed are {', '.join(there)}, or our names of them."
+                f"{nearest(name.casefold(), known)}"
+            )
+        found |= known.get(name.casefold(), set())
+    return found
+
+
+def _absence(value: PaperValue) -> str:
+    """Why a row cannot be had, and what to do; empty where it can."""
+    names = paper_names()
+    if value.model in names.absent:
+        return f"{names.absent[value.model]}; to add a model, see docs/add_a_model.md"
+    for word in names.models[value.model]:
+        group, _, option = word.partition("=")
+        if group == "model" and not (config_folder() / group / f"{option}.yaml").exists():
+            return f"there is no {word} in this version; to add a model, see docs/add_a_model.md"
+    return ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a cell.
+
+    Args:
+        cell: The cell.
+        record: The merged record of its runs; None where there is none.
+        error: Why it failed; empty where it did not.
+        absent: Why it cannot be had, and what to do; empty where it can.
+    """
+
+    cell: Cell
+    record: dict[str, Any] | None = None
+    error: str = ""
+    absent: str = ""
+
+
+def run_cells(
+    cells: Sequence[Cell],
+    run: Callable[[Mapping[str, Any], Progress | None], dict[str, Any]],
+    progress: Progress | None = None,
+) -> Iterator[Outcome]:
+    """Run what is not finished, cell by cell; one that fails does not stop the others.
+
+    Args:
+        cells: As `plan_table` makes them.
+        run: `unionsnn.training.experiment.run_experiment`, or another that takes its place.
+        progress: Called during long work on data.
+    """
+    held: dict[str, Outcome] = {}
+    for number, cell in enumerate(cells, 1):
+        if cell.config is None:
+            yield Outcome(cell, absent=cell.absent)
+            continue
+        if cell.key in held:
+            same = held[cell.key]
+            yield replace(same, cell=cell)
+            continue
+        if cell.config["trainer"]["progress"] != "none":
+            logger.info("[%d/%d] %s", number, len(cells), cell.label)
+        try:
+            outcome = Outcome(cell, run(cell.config, progress))
+        except DataUnavailableError as error:
+            outcome = Outcome(cell, absent=_one_line(error))
+            logger.error("%s is not available: %s", cell.label, outcome.absent)
+        except Exception as error:  # The others go on, whatever it was.
+            logger.debug("%s failed", cell.label, exc_info=True)
+            outcome = Outcome(cell, error=_one_line(error) or type(error).__name__)
+            logger.error("%s FAILED: %s", cell.label, outcome.error)
+        held[cell.key] = outcome
+        yield outcome
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def estimates(cells: Sequence[Cell], progress: Progress | None = None) -> dict[str, float]:
+    """Estimate the seconds of what is left, by the key of a cell; a few steps of each are timed.
+
+    A cell that cannot be timed, as when its data cannot be had, is left out with a message.
+    """
+    from unionsnn.training.dry_run import describe
+
+    found: dict[str, float] = {}
+    for cell in cells:
+        if cell.config is None or cell.key in found:
+            continue
+        done, wanted = cell.state()
+        if done == wanted:
+            continue
+        try:
+            found[cell.key] = float(describe(cell.config, progress)["seconds_at_most"])
+        except Exception as error:  # The others are of use without it.
+            logger.error("%s cannot be estimated: %s", cell.label, error)
+    return found

@@ -1,0 +1,160 @@
+"""Reports of records on disk: tables, the page, claims."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from click.testing import CliRunner, Result
+from test_paper import record
+
+from unionsnn.cli import command_line
+from unionsnn.reports.claims import claims_sheet, from_paper, from_records, judged, wins
+from unionsnn.reports.collection import collect
+from unionsnn.reports.formats import latex, markdown
+from unionsnn.reports.page import page
+from unionsnn.reports.records_table import sheets
+
+HOSTILE = "<script>alert('x')</script>|a_b & 50% $x$ {y} \\z"
+
+
+def saved(root: Path, model: str, mean: float, **changes: Any) -> Path:
+    made = record(model, "mutag", None)
+    made |= {"state": "finished", "missing": [], "task": "graph_classification", **changes}
+    made["result"] = {**made["result"], "mean": mean}
+    made["config"] = {**made["config"], "gate": {"preset": None}, "protocol": {}}
+    made["config"]["model"] = {"name": model, "parameter_budget": None}
+    folder = root / model.replace("/", "") / str(mean)
+    (folder / "repetitions").mkdir(parents=True)
+    (folder / "predictions").mkdir()
+    (folder / "results.json").write_text(json.dumps(made))
+    for row in made["repetitions"]:
+        curves = [{"val_loss": 1 / (e + 1), "val_accuracy": 0.5} for e in range(3)]
+        path = folder / "repetitions" / f"{row['index']:02d}.json"
+        path.write_text(json.dumps({"curves": curves}))
+        path = folder / "predictions" / f"{row['index']:02d}.npz"
+        np.savez(path, output=np.eye(2, dtype=np.float32), target=np.array([0, 1]))
+    return folder
+
+
+def report(*words: str) -> Result:
+    return CliRunner().invoke(command_line, ["report", *words], catch_exceptions=False)
+
+
+def test_best_and_second_best_are_marked(tmp_path: Path) -> None:
+    for model, mean in (("gin", 0.7), ("gcn", 0.9), ("sage", 0.8)):
+        saved(tmp_path, model, mean)
+    saved(tmp_path, "gat", 0.99, control="random")
+    (sheet,) = sheets(collect([tmp_path])[0])
+    assert [row[0] for row in sheet.rows] == ["gat", "gcn", "sage", "gin"]
+    assert {row: mark for (row, _), mark in sheet.marks.items()} == {1: "best", 2: "second"}
+    assert r"\textbf{90.00 $\pm$ 5.00 \%}" in latex(sheet)
+    assert r"\underline{80.00" in latex(sheet)
+    assert "**90.00 ± 5.00 %**" in markdown(sheet)
+
+
+def test_damaged_and_foreign_files_are_named_and_skipped(tmp_path: Path) -> None:
+    saved(tmp_path, "gin", 0.7)
+    for name, text in (("cut", '{"a": 1'), ("foreign", '{"a": 1}'), ("list", "[]")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "results.json").write_text(text)
+    (tmp_path / "x.old-1").mkdir()
+    (tmp_path / "x.old-1" / "results.json").write_text("kept aside")
+    done = report(str(tmp_path), "--json")
+    assert done.exit_code == 1
+    assert [row["model"] for row in json.loads(done.stdout)] == ["gin"]
+    for name in ("cut", "foreign", "list"):
+        assert f"{name}/results.json" in done.stderr
+    assert "old-1" not in done.stderr
+
+
+def test_exit_status(tmp_path: Path) -> None:
+    assert report().exit_code == 2
+    assert report(str(tmp_path / "none")).exit_code == 2
+    assert report(str(tmp_path), "--out", "x.docx").exit_code == 2
+    saved(tmp_path, "gin", 0.7)
+    assert report(str(tmp_path)).exit_code == 0
+    assert report("--claims").exit_code == 0
+
+
+class Checker(HTMLParser):
+    """Well-formed tags; what is loaded; texts of figures."""
+
+    VOID = ("meta", "img", "br")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.sources: list[str] = []
+        self.alts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        given = dict(attrs)
+        self.sources += [str(given[k]) for k in ("src", "href") if k in given]
+        if tag == "img":
+            self.alts.append(given["alt"] or "")
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_escaped_and_loads_nothing(tmp_path: Path) -> None:
+    saved(tmp_path, HOSTILE, 0.7)
+    saved(tmp_path, "gin", 0.8)
+    text = page(collect([tmp_path])[0], ["<b>fault</b>"], claims_sheet())
+    checker = Checker()
+    checker.feed(text)
+    checker.close()
+    assert checker.open == []
+    assert "script" not in checker.tags
+    assert "b" not in checker.tags
+    assert all(s.startswith(("data:image/svg+xml;base64,", "#")) for s in checker.sources)
+    # Box plots, and of each record curves and a confusion matrix.
+    assert len(checker.alts) == 5
+    assert all(checker.alts)
+    assert "http" not in text
+
+
+def test_hostile_names_are_escaped_in_latex_and_markdown(tmp_path: Path) -> None:
+    saved(tmp_path, HOSTILE, 0.7)
+    (sheet,) = sheets(collect([tmp_path])[0])
+    assert r"a\_b \& 50\% \$x\$ \{y\} \textbackslash{}z" in latex(sheet)
+    assert r"\|a_b" in markdown(sheet)
+    assert "<script" not in markdown(sheet)
+
+
+def test_claims_by_the_paper_s_own_tables() -> None:
+    verdicts = {claim.text: paper for claim, paper, _ in judged()}
+    found = {text: v.evidence for text, v in verdicts.items() if v.state == "holds"}
+    assert not [v for v in verdicts.values() if v.state == "fails"]
+    for start, evidence in (
+        ("UnionSNN wins 7", "7 of 10 sets (all but MUTAG, PROTEINS, Tox21)"),
+        ("The plug-in gains", "GraphSAGE on ENZYMES +11.09 %"),
+        ("UnionSNN wins all 5", "5 of 5 sets"),
+        ("The plug-in lowers", "4.41 to 0.42"),
+        ("The union subgraph", "6 of 6"),
+        ("The path matrix", "5 of 6 sets (all but MUTAG)"),
+        ("The sum of singular", "5 of 6 sets (all but MUTAG)"),
+        ("Training is more", "PROTEINS 4.63 ×"),
+    ):
+        (text,) = (text for text in found if text.startswith(start))
+        assert evidence in found[text]
+
+
+def test_a_claim_can_fail_and_ours_is_not_run_without_records(tmp_path: Path) -> None:
+    values = dict(from_paper())
+    values["table7", "GIN", "Cora"] = (0.99, 0.0)
+    verdict = wins(values, ["table7"], "UnionSNN", 5)
+    assert verdict is not None
+    assert verdict.state == "fails"
+    saved(tmp_path, "gin", 0.7)
+    ours = from_records(collect([tmp_path])[0])
+    assert ours == {("table3", "GIN", "MUTAG"): (0.7, 0.05)}
+    assert {own.state for _, _, own in judged(ours)} == {"not run"}
