@@ -15,6 +15,7 @@ from unionsnn import __version__
 from unionsnn.cli_common import REQUEST_WAS_WRONG, Overrides, composed, failures
 from unionsnn.cli_compare import compare
 from unionsnn.cli_data import clean, datasets
+from unionsnn.cli_expressivity import expressivity
 from unionsnn.cli_structure import cache, case_study, coefficients, precompute
 
 INTERRUPTED = 130
@@ -140,5 +141,14 @@ def completion(shell: str) -> None:
     click.echo(maker(command_line, {}, "unionsnn", "_UNIONSNN_COMPLETE").source())
 
 
-for command in (compare, precompute, coefficients, case_study, cache, datasets, clean):
+for command in (
+    compare,
+    precompute,
+    coefficients,
+    expressivity,
+    case_study,
+    cache,
+    datasets,
+    clean,
+):
     command_line.add_command(command)
