@@ -26,9 +26,9 @@ FORMS = ("excess", "cyclomatic", "spectrum", "rooted")
 
 DEFAULT = (
     "1wl", "a~", "a", "a@2", "a@3", "a@1+2+3", "excess", "cyclomatic",
-    "spectrum", "spectrum@2", "spectrum@1+2", "rooted", "rooted@2", "rooted@5",
+    "spectrum", "spectrum@2", "spectrum@1+2", "rooted", "rooted@2",
 )  # fmt: skip
-"""Choices that are measured where none are named."""
+"""Choices that are measured where none are named: none takes minutes on the 400 pairs of BREC."""
 
 
 @dataclass(frozen=True)
