@@ -15,6 +15,7 @@ from unionsnn import __version__
 from unionsnn.cli_common import REQUEST_WAS_WRONG, Overrides, composed, failures
 from unionsnn.cli_compare import compare
 from unionsnn.cli_data import clean, datasets
+from unionsnn.cli_expressivity import expressivity
 from unionsnn.cli_reports import report, reproduce
 from unionsnn.cli_structure import cache, case_study, coefficients, precompute
 
@@ -147,6 +148,7 @@ _COMMANDS = (
     report,
     precompute,
     coefficients,
+    expressivity,
     case_study,
     cache,
     datasets,

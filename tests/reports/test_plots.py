@@ -38,7 +38,7 @@ def test_each_edge_is_one_line_of_its_value() -> None:
 
 def test_no_two_nodes_share_a_place() -> None:
     edges = np.array([[0, 1, 3, 4, 5], [1, 2, 4, 5, 3]])
-    place = plots._layout(edges.T, 9)
+    place = plots.place_nodes(edges.T, 9)
     gaps = np.linalg.norm(place[:, None] - place[None], axis=-1)[np.triu_indices(9, 1)]
     assert gaps.min() > 0.1
 

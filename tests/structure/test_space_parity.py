@@ -262,3 +262,13 @@ def test_an_exponent_that_overflows_says_so():
     edge_index = directed(nx.complete_graph(12))
     with pytest.raises(RuntimeError, match=r"edge 0 - 1 is not finite: .* exponent is too large"):
         structural_coefficients(edge_index, 12, descriptor="node_edge_count", exponent=1000)
+
+
+def test_a_disjoint_union_of_dense_graphs_is_planned_by_its_components():
+    """Walks overestimate balls: many dense graphs once asked for billions of chunks."""
+    dense = directed(nx.complete_graph(12))
+    copies = [dense + 12 * i for i in range(400)]
+    values = structural_coefficients(
+        np.concatenate(copies, axis=1), 12 * len(copies), radius=3, quantities=["nodes"]
+    )
+    assert (values == 12).all()

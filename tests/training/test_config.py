@@ -66,7 +66,7 @@ REFUSALS = [
     ),
     (
         ["model.hidden_channels=8", "model.parameter_budget=1000"],
-        "model.hidden_channels and model.parameter_budget are both given",
+        "model.hidden_channels is given and model.parameter_budget is 1000",
     ),
     (["trainer.devices=2"], "not available yet: type trainer.devices=1"),
     (["data.name=../../evil"], "data.name is '../../evil'"),

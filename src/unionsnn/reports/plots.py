@@ -80,7 +80,7 @@ def draw_coefficients(
     check_drawable(len(names))
     first = {tuple(sorted(pair)): i for i, pair in enumerate(edges.T.tolist()) if len({*pair}) == 2}
     pairs = np.array(list(first), dtype=np.int64).reshape(-1, 2)
-    place = _layout(pairs, len(names))
+    place = place_nodes(pairs, len(names))
     figure = Figure(figsize=(8, 6), layout="constrained")
     axes = figure.add_subplot()
     lines = LineCollection(
@@ -119,7 +119,7 @@ def draw_coefficients(
     return figure
 
 
-def _layout(pairs: NDArray[np.int64], num_nodes: int) -> NDArray[np.float64]:
+def place_nodes(pairs: NDArray[np.int64], num_nodes: int) -> NDArray[np.float64]:
     """Place each component by its distances, then set the components side by side, [N, 2]."""
     import networkx
 

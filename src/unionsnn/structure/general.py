@@ -228,19 +228,27 @@ def _plan(
     """Cut the open edges into chunks of about equal estimated cost; also the cost of all.
 
     A ball is taken to have as many nodes as there are walks from its centre, which is too many
-    where there are cycles: good enough to balance chunks.
+    where there are cycles: good enough to balance chunks. It has no more than its component.
     """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    ones = np.ones(len(graph.indices), np.int8)
+    adjacency = csr_array((ones, graph.indices, graph.indptr), shape=(graph.num_nodes,) * 2)
+    _, component = connected_components(adjacency, directed=False)
+    most = np.bincount(component)[component[graph.edges[0]]]
     degree = np.diff(graph.indptr).astype(np.float64)
     owner = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
     walks: FloatArray = degree + 1.0
     for _ in range(radius - 1):
         walks = np.bincount(owner, walks[graph.indices], graph.num_nodes).astype(np.float64) + 1.0
-    size = np.minimum(walks[graph.edges[0]] + walks[graph.edges[1]], graph.num_nodes)
+    size = np.minimum(walks[graph.edges[0]] + walks[graph.edges[1]], most)
     cost = np.cumsum((200.0 + 20.0 * size**2 + 0.1 * size**3) * open_edges)
     work = float(cost[-1])
     per_chunk = work / (_CHUNKS_PER_THREAD * (threads or available_threads()))
-    per_chunk = min(max(per_chunk, _MIN_CHUNK_WORK), _MAX_CHUNK_WORK)
     num_edges = graph.num_undirected_edges
+    # A chunk has an edge at least, so no more chunks are cut than there are edges.
+    per_chunk = max(min(per_chunk, _MAX_CHUNK_WORK), _MIN_CHUNK_WORK, work / num_edges)
     by_cost = np.searchsorted(cost, np.arange(per_chunk, work, per_chunk)) + 1
     by_count = np.arange(0, num_edges, block_size or num_edges)
     by_state = np.flatnonzero(np.diff(open_edges)) + 1

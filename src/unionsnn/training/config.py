@@ -249,13 +249,13 @@ def _validated(config: DictConfig, given: set[str]) -> dict[str, Any]:
     faults = argument_faults(checked.data)
     if faults:
         raise RequestError([_sentence(fault) for fault in faults])
-    if {"model.hidden_channels", "model.parameter_budget"} <= given and (
-        checked.model.parameter_budget is not None
-    ):
+    budget = checked.model.parameter_budget
+    if "model.hidden_channels" in given and budget is not None:
         raise RequestError(
             [
-                "model.hidden_channels and model.parameter_budget are both given; the budget finds "
-                "the width itself, so give one of them."
+                f"model.hidden_channels is given and model.parameter_budget is {budget}; the budget "
+                "finds the width itself, so give one of them and type model.parameter_budget=null "
+                "to be rid of an experiment's budget."
             ]
         )
     return checked.model_dump(by_alias=True)

@@ -1,0 +1,164 @@
+"""``unionsnn expressivity`` as a user types it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import networkx as nx
+import pytest
+from click.testing import CliRunner, Result
+
+from unionsnn.cli import command_line
+from unionsnn.reports.expressivity import PUBLISHED, as_csv, as_markdown, notes
+from unionsnn.reports.theorems import APPENDIX_PAIR, appendix_verdicts, graph_of
+from unionsnn.structure.theorems import four_cycles
+
+Command = Callable[..., Result]
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    monkeypatch.setenv("UNIONSNN_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("COLUMNS", "240")
+
+    def call(*arguments: object) -> Result:
+        words = ["-q", "expressivity", *map(str, arguments)]
+        return CliRunner().invoke(command_line, words, catch_exceptions=False)
+
+    return call
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    path = tmp_path / "own.g6"
+    graphs = [nx.cycle_graph(6), nx.disjoint_union(nx.cycle_graph(3), nx.cycle_graph(3))] * 2
+    path.write_bytes(b"".join(nx.to_graph6_bytes(g, header=False) for g in graphs))
+    return path
+
+
+def test_golden_pairs_as_json(command: Command) -> None:
+    done = command("golden", "--choices", "1wl, a, a~,a@2, rooted@2", "--json")
+    assert done.exit_code == 0, done.stderr
+    (part,) = json.loads(done.stdout)["sets"]
+    told = {
+        each["choice"]: [name for name, found in each["categories"].items() if found["told"]]
+        for each in part["choices"]
+    }
+    degrees = ["K1,2 / K1,3", "C4 / K5"]
+    assert told["1wl"] == told["a~"] == degrees
+    assert set(told["a"]) - set(degrees) == {"C6 / 2 C3", "Rook / Shrikhande"}
+    assert set(told["a@2"]) - set(degrees) == {"C6 / 2 C3", "decalin / bicyclopentyl"}
+    assert len(told["rooted@2"]) == 5
+    assert all(each["at_fault"] == each["unstable"] == 0 for each in part["choices"])
+
+
+def test_csl_by_radius(command: Command) -> None:
+    done = command("csl", "--choices", "a,a@2,a@3", "--json")
+    (part,) = json.loads(done.stdout)["sets"]
+    assert [each["categories"]["CSL"]["classes"] for each in part["choices"]] == [3, 6, 10]
+
+
+def test_own_pairs_and_written_tables(command: Command, own: Path, tmp_path: Path) -> None:
+    markdown, table = tmp_path / "table.md", tmp_path / "table.csv"
+    assert command(own, "--choices", "a,a~", "--out", markdown).exit_code == 0
+    done = command(own, "--choices", "a,a~", "--out", table)
+    assert "Told apart in" in done.stdout
+    rows = list(csv.DictReader(io.StringIO(table.read_text())))
+    assert [(row["choice"], row["told"], row["families"]) for row in rows] == [
+        ("a", "2", "2"),
+        ("a~", "0", "2"),
+    ]
+    assert "| a~ | 0 |" in markdown.read_text()
+
+
+def test_seed_relabels_and_verdicts_stay(command: Command, own: Path) -> None:
+    results = []
+    for seed in (0, 1, 2):
+        done = command(own, "--choices", "a,spectrum", "--seed", seed, "--json")
+        (part,) = json.loads(done.stdout)["sets"]
+        results.append([each["categories"] for each in part["choices"]])
+    assert results[0] == results[1] == results[2]
+
+
+def test_theorems_and_their_pictures(command: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "pictures"
+    done = command("--theorems", "--max-nodes", "6", "--plot", folder)
+    assert done.exit_code == 0, done.stderr
+    assert "holds without exception" in done.stdout
+    assert "fails in 1 classes" in done.stdout
+    assert {path.name for path in folder.iterdir()} >= {"appendix_a.svg", "theorem_1.svg"}
+    result = json.loads(command("--theorems", "--max-nodes", "4", "--json").stdout)
+    assert result["graphs"] == 9
+    assert result["smallest_failures"]["a"] == {"classes": 0, "pair": None}
+
+
+def test_the_pair_of_appendix_a() -> None:
+    assert [four_cycles(graph_of(text)) for text in APPENDIX_PAIR] == [2, 0]
+    assert appendix_verdicts() == {
+        "1-WL": False,
+        "overlap": False,
+        "union_minus": False,
+        "union": True,
+    }
+
+
+def test_golden_pairs_are_drawn(command: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "pictures"
+    assert command("golden", "--choices", "1wl", "--plot", folder).exit_code == 0
+    assert len(list(folder.glob("*.svg"))) == 5
+
+
+def test_brec_is_beside_what_others_printed() -> None:
+    part = {"set": "brec", "categories": {"CFI": {"families": 1, "graphs": 2}}, "choices": []}
+    text = " ".join(notes(part))
+    assert all(f"{name} {count}" in text for name, (count, _) in PUBLISHED.items())
+    assert "brec" in as_markdown({"sets": [part]})
+    assert as_csv({"sets": [part]}).count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "parts"),
+    [
+        (
+            ["golden", "--choices", "spectrm,b@x"],
+            2,
+            ["Did you mean 'spectrum'", "'x' is no radius"],
+        ),
+        (["golden", "--choices", ","], 2, ["--choices is empty"]),
+        (["golden", "--out", "table.html"], 2, ["must end in .md or .csv"]),
+        (["brce"], 1, ["neither a set nor a file", "golden, csl, sr25, brec"]),
+        (["sr25", "--offline", "--choices", "1wl"], 1, ["could not be had", "UNIONSNN_MIRROR"]),
+        (["golden", "--theorems"], 2, ["--theorems takes"]),
+        (["--theorems", "--max-nodes", "9"], 2, ["--max-nodes"]),
+    ],
+)
+def test_requests_that_cannot_be_met(
+    command: Command, words: list[str], status: int, parts: list[str]
+) -> None:
+    done = CliRunner().invoke(command_line, ["-q", "expressivity", *words])
+    assert done.exit_code == status
+    assert done.stdout == ""
+    for part in parts:
+        assert part in done.stderr
+
+
+def test_a_file_where_pictures_should_go(command: Command, own: Path) -> None:
+    done = command("golden", "--choices", "1wl", "--plot", own)
+    assert done.exit_code == 1
+    assert "which is a file; name a folder" in done.stderr
+
+
+@pytest.mark.slow
+def test_brec_training_free(command: Command, mirror: Path) -> None:
+    """The figures of docs/expressivity.md."""
+    expected = {"a": 293, "a~": 292, "spectrum": 298, "rooted@2": 299, "spectrum@1+2": 299}
+    done = command(
+        "brec", "--mirror", mirror, "--offline", "--choices", ",".join(expected), "--json"
+    )
+    (part,) = json.loads(done.stdout)["sets"]
+    assert {each["choice"]: each["told"] for each in part["choices"]} == expected
+    assert all(each["at_fault"] == 0 for each in part["choices"])
