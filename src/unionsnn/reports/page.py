@@ -105,7 +105,7 @@ def _section(group: Sequence[Found], sheet: Sheet) -> Section:
     without_curves, without_predictions = [], []
     for each, name in zip(group, names, strict=True):
         curves = each.curves()
-        if curves and max(map(len, curves)):
+        if any(curves):
             section.details.append(
                 _picture(
                     record_plots.draw_curves(curves, name),

@@ -17,9 +17,9 @@ from unionsnn.training.config import (
     compose_config,
     config_folder,
     config_hash,
-    nearest,
 )
 from unionsnn.training.records import RunFolder
+from unionsnn.training.sections import nearest
 
 if TYPE_CHECKING:
     from unionsnn.data.datamodules import Progress

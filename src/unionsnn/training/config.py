@@ -253,8 +253,8 @@ def _validated(config: DictConfig, given: set[str]) -> dict[str, Any]:
     if "model.hidden_channels" in given and budget is not None:
         raise RequestError(
             [
-                f"model.hidden_channels is given and model.parameter_budget is {budget}; the budget "
-                "finds the width itself, so give one of them and type model.parameter_budget=null "
+                f"model.hidden_channels is given and model.parameter_budget is {budget}, which "
+                "finds the width itself: give one of them, or type model.parameter_budget=null "
                 "to be rid of an experiment's budget."
             ]
         )
