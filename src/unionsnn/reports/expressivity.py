@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 from unionsnn.data.arrays import DataError, atomic_write
@@ -214,16 +215,39 @@ def notes(part: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def as_line(part: Mapping[str, Any], each: Mapping[str, Any]) -> str:
+    """Write what a choice told apart on one line, for narrow terminals."""
+    sizes, cells = part["categories"], _cells(part["categories"], each)
+    counts = []
+    for (category, size), cell in zip(sizes.items(), cells[1:], strict=False):
+        number = size["graphs"] if size["graphs"] > 2 else size["families"]
+        told, *rest = cell.split(" ", 1)
+        counts.append(" ".join([f"{category} {told}/{number}", *rest]))
+    total = f"{each['told']}/{sum(s['families'] for s in sizes.values())} in all: "
+    equal, different, faults, seconds = cells[-4:]
+    margin = "exact" if each["exact"] else f"equal up to {equal}, different from {different}"
+    return (
+        f"{each['choice']}: {total if len(sizes) > 1 else ''}{', '.join(counts)}; {margin}; "
+        f"faults {faults}; {seconds}"
+    )
+
+
 def print_result(result: Mapping[str, Any], console: Console | None = None) -> None:
     """Print a table for each set."""
     console = console or Console()
     for part in result["sets"]:
-        table = Table(title=f"Told apart in {part['set']}", title_justify="left")
+        title = f"Told apart in {part['set']}"
+        table = Table(title=title, title_justify="left")
         for i, name in enumerate(header(part)):
             table.add_column(name, justify="right" if i else "left", no_wrap=i == 0)
         for row in rows(part):
             table.add_row(*row)
-        console.print(table)
+        unbounded = console.options.update(width=1000)
+        if Measurement.get(console, unbounded, table).maximum > console.width:
+            text = "\n".join([title, *(as_line(part, each) for each in part["choices"])])
+            console.print(text, soft_wrap=True, highlight=False, markup=False)
+        else:
+            console.print(table)
         for line in notes(part):
             console.print(line, soft_wrap=True, highlight=False, markup=False)
 
