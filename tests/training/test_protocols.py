@@ -12,6 +12,8 @@ import pytest
 
 from tu_files import write_tu
 from unionsnn.data.arrays import DataError
+from unionsnn.data.batching import BatchLoader
+from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.splits import load_splits, read_index_files
 from unionsnn.training import repetition
 from unionsnn.training.build import build_data
@@ -72,16 +74,19 @@ def test_test_part_is_touched_once_after_selection(
     tiny: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
-    module = "unionsnn.data.datamodules.GraphDataModule"
-    from unionsnn.data.datamodules import GraphDataModule
+    make, go_through = GraphDataModule._evaluation_loader, BatchLoader.__iter__
 
-    original = GraphDataModule._evaluation_loader
+    def named(self: GraphDataModule, part: str) -> Any:
+        loader = make(self, part)
+        loader.part = part
+        return loader
 
-    def counted(self: GraphDataModule, part: str) -> Any:
-        calls.append(part)
-        return original(self, part)
+    def counted(self: BatchLoader) -> Any:
+        calls.append(getattr(self, "part", "train"))
+        yield from go_through(self)
 
-    monkeypatch.setattr(f"{module}._evaluation_loader", counted)
+    monkeypatch.setattr(GraphDataModule, "_evaluation_loader", named)
+    monkeypatch.setattr(BatchLoader, "__iter__", counted)
     fit_done: list[int] = []
     evaluate = repetition.evaluate
 

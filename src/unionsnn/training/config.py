@@ -210,8 +210,8 @@ def _value_fault(override: Override, base: DictConfig, loader: ConfigLoader) -> 
 
 
 def _type_fault(key: str, value: Any, default: Any) -> str | None:
-    """Compare with the shipped value's type; other types are the schema's business."""
-    if not isinstance(default, bool | int | float) or "$" in str(value):
+    """Compare with the shipped value's type; other types and null are the schema's business."""
+    if value is None or not isinstance(default, bool | int | float) or "$" in str(value):
         return None
     wanted = (int, float) if isinstance(default, float) else (type(default),)
     if isinstance(value, wanted) and isinstance(value, bool) == isinstance(default, bool):
