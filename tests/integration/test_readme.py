@@ -59,9 +59,22 @@ def test_commands_are_found() -> None:
     assert len(train_commands()) >= 5
 
 
-def test_the_comparison_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def comparisons() -> list[list[str]]:
+    """Words of each ``unionsnn compare`` of the README."""
     lines = [line for block in blocks(ROOT / "README.md", "sh") for line in block.splitlines()]
-    (command,) = (shlex.split(line) for line in lines if line.startswith("unionsnn compare"))
+    commands = [shlex.split(line, comments=True) for line in lines]
+    return [command for command in commands if command[:2] == ["unionsnn", "compare"]]
+
+
+def test_every_comparison_composes() -> None:
+    for command in comparisons():
+        dashes = command.index("--")
+        for configuration in command[2:dashes]:
+            compose_config([*configuration.split(), *command[dashes + 1 :]])
+
+
+def test_the_first_comparison_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = comparisons()[0]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("UNIONSNN_DATA", str(tmp_path / "data"))
     small = ["data.num_train=16", "data.num_validation=8", "data.num_test=8"]
