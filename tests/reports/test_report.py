@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from html.parser import HTMLParser
 from pathlib import Path
@@ -9,12 +10,13 @@ from typing import Any
 
 import numpy as np
 from click.testing import CliRunner, Result
+from rich.console import Console
 from test_paper import record
 
 from unionsnn.cli import command_line
 from unionsnn.reports.claims import claims_sheet, from_paper, from_records, judged, wins
 from unionsnn.reports.collection import collect
-from unionsnn.reports.formats import latex, markdown
+from unionsnn.reports.formats import latex, markdown, print_sheets
 from unionsnn.reports.page import page
 from unionsnn.reports.records_table import sheets
 
@@ -54,6 +56,19 @@ def test_best_and_second_best_are_marked(tmp_path: Path) -> None:
     assert r"\textbf{90.00 $\pm$ 5.00 \%}" in latex(sheet)
     assert r"\underline{80.00" in latex(sheet)
     assert "**90.00 ± 5.00 %**" in markdown(sheet)
+
+
+def test_a_narrow_terminal_keeps_every_figure(tmp_path: Path) -> None:
+    saved(tmp_path, "gin", 0.7)
+    saved(tmp_path, "gcn", 0.9)
+    for width in (40, 80, 200):
+        console = Console(width=width, file=io.StringIO())
+        print_sheets(sheets(collect([tmp_path])[0]), console)
+        text = console.file.getvalue()  # type: ignore[attr-defined]
+        assert ("┃" in text) == (width == 200)
+        for figure in ("90.00 ± 5.00 %", "70.00 ± 5.00 %", "70.00 to 80.00 %", "12,345"):
+            assert figure in text
+    assert "(best)" not in text
 
 
 def test_damaged_and_foreign_files_are_named_and_skipped(tmp_path: Path) -> None:

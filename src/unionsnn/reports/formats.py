@@ -19,6 +19,9 @@ from unionsnn.data.arrays import atomic_write
 
 Mark = Literal["best", "second"]
 
+# Narrower, a column of folded words is hard to read.
+_FOLDED = 10
+
 
 @dataclass(frozen=True)
 class Sheet:
@@ -72,11 +75,36 @@ def terminal_table(sheet: Sheet) -> Table:
 
 
 def print_sheets(sheets: Sequence[Sheet], console: Console | None = None) -> None:
-    """Print tables, each with its notes below."""
+    """Print tables, each with its notes below; row by row where a number would be cut."""
     console = console or Console()
     for sheet in sheets:
-        console.print(terminal_table(sheet))
+        if _least_width(sheet) <= console.width:
+            console.print(terminal_table(sheet))
+        else:
+            print_lines([sheet.title, *_as_lines(sheet)], console)
         print_lines(sheet.notes, console)
+
+
+def _least_width(sheet: Sheet) -> int:
+    """Width of a table whose numbers are whole and whose words are folded."""
+    lines = [sheet.header, *sheet.rows]
+    widest = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    words, numbers = widest[: sheet.words], widest[sheet.words :]
+    return sum(min(w, _FOLDED) for w in words) + sum(numbers) + 3 * len(widest) + 1
+
+
+def _as_lines(sheet: Sheet) -> list[str]:
+    """Return each row as one line: its first cell, then names and values of the others."""
+    marks = {"best": " (best)", "second": " (second best)"}
+    lines = []
+    for i, row in enumerate(sheet.rows):
+        named = [
+            f"{name} {cell}{marks.get(sheet.marks.get((i, j), ''), '')}".strip()
+            for j, (name, cell) in enumerate(zip(sheet.header, row, strict=True))
+            if j and cell not in ("", "–")
+        ]
+        lines.append(f"{row[0]}: {'; '.join(named)}")
+    return lines
 
 
 def print_lines(lines: Sequence[str], console: Console | None = None) -> None:
