@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import click
 
 from unionsnn import __version__
-from unionsnn.cli_common import REQUEST_WAS_WRONG, Overrides, composed, failures
+from unionsnn.cli_common import OVERRIDE, REQUEST_WAS_WRONG, composed, failures
 from unionsnn.cli_compare import compare
 from unionsnn.cli_data import clean, datasets
 from unionsnn.cli_expressivity import expressivity
@@ -73,7 +73,7 @@ def command_line(ctx: click.Context, verbose: bool, quiet: bool) -> None:
 
 
 @command_line.command()
-@click.argument("overrides", nargs=-1, type=Overrides())
+@click.argument("overrides", nargs=-1, type=OVERRIDE)
 @click.option("--config-dir", type=click.Path(), help="A folder of your own configuration.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, with an estimate of time.")
 @click.option("--json", "as_json", is_flag=True, help="Print the record as JSON.")

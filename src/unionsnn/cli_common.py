@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -13,18 +13,33 @@ from click.shell_completion import CompletionItem
 REQUEST_WAS_WRONG = 2
 
 
-class Overrides(click.types.StringParamType):
-    """Hydra overrides, with completion of groups, their options and keys."""
+class Completed(click.types.StringParamType):
+    """Any text; a shell offers some words for it.
 
-    name = "override"
+    Args:
+        name: What the text is.
+        words: Called for the words, so that what knows them is imported by a shell's question only.
+    """
+
+    def __init__(self, name: str, words: Callable[[], Iterable[str]]) -> None:
+        self.name = name
+        self.words = words
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Offer group=option, or keys."""
-        from unionsnn.training.config import completions
+        """Offer the words that begin as what is typed."""
+        return [CompletionItem(word) for word in self.words() if word.startswith(incomplete)]
 
-        return [CompletionItem(word) for word in completions(incomplete)]
+
+def _override_words() -> Iterable[str]:
+    from unionsnn.training.config import completions
+
+    return completions("")
+
+
+OVERRIDE = Completed("override", _override_words)
+"""A Hydra override: group=option, or key=value."""
 
 
 class CommonAfterDashes(click.Command):
@@ -49,6 +64,17 @@ def fail(message: object) -> NoReturn:
     """Say why the work failed and end with its status."""
     click.echo(f"error: {message}", err=True)
     sys.exit(1)
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Turn what is found wrong before any work into a refusal, a line each."""
+    from unionsnn.data.arrays import DataError
+
+    try:
+        yield
+    except DataError as error:
+        refuse(str(error).split("\n"))
 
 
 @contextmanager

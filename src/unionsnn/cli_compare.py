@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from unionsnn.cli_common import CommonAfterDashes, failures, refuse
+from unionsnn.cli_common import CommonAfterDashes, failures, refusals
 
 
 @click.command(cls=CommonAfterDashes)
@@ -37,16 +37,13 @@ def compare(
     protocol=cross_validation. Runs that are not finished are trained; then each is compared with
     A, repetition by repetition.
     """
-    from unionsnn.data.arrays import DataError
     from unionsnn.reports import comparison_table
     from unionsnn.training.comparison import read_candidates, refuse_incomparable, run_comparison
     from unionsnn.training.config import compose_config
 
     if out is not None:
-        try:
+        with refusals():
             comparison_table.check_out(out)
-        except DataError as error:
-            refuse([str(error)])
     with failures(options):
         candidates = read_candidates(configurations, common, config_dir)
         refuse_incomparable(candidates)

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
-from unionsnn.cli_common import failures, refuse
+from unionsnn.cli_common import Completed, failures, refusals
 
 _ROOT = "paths.data="
 
 
-class DataName(click.types.StringParamType):
-    """Names of the catalog, with completion."""
+def _names() -> Iterable[str]:
+    from unionsnn.data.catalog import CATALOG
 
-    name = "name"
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Offer names."""
-        from unionsnn.data.catalog import CATALOG
-
-        return [CompletionItem(name) for name in CATALOG if name.startswith(incomplete)]
+    return CATALOG
 
 
 def _root(words: Sequence[str]) -> tuple[Path, list[str]]:
@@ -38,7 +29,9 @@ def _root(words: Sequence[str]) -> tuple[Path, list[str]]:
 
 
 @click.command()
-@click.argument("words", nargs=-1, type=DataName(), metavar="[NAME] [paths.data=FOLDER]")
+@click.argument(
+    "words", nargs=-1, type=Completed("name", _names), metavar="[NAME] [paths.data=FOLDER]"
+)
 @click.option("--plot", type=click.Path(path_type=Path), help="Histograms: .png, .svg or .pdf.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.pass_obj
@@ -51,7 +44,6 @@ def datasets(
     With NAME also citations and split; --plot then draws its degrees and coefficients, which loads
     the data and computes what is not cached.
     """
-    from unionsnn.data.arrays import DataError
     from unionsnn.data.catalog import CATALOG, find
     from unionsnn.data.inventory import on_disk
     from unionsnn.reports import datasets as report
@@ -61,10 +53,8 @@ def datasets(
         raise click.UsageError(f"one NAME at a time, not {', '.join(names)}.")
     if plot is not None and not names:
         raise click.UsageError("--plot needs the NAME of a data set.")
-    try:
+    with refusals():
         entries = [find(name) for name in names] or list(CATALOG.values())
-    except DataError as error:
-        refuse([str(error)])
     if plot is not None:
         with failures(options):
             _plot(entries[0].name, root, plot, "none" if options["quiet"] or as_json else "auto")

@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
-from click.shell_completion import CompletionItem
 
-from unionsnn.cli_common import failures, refuse
+from unionsnn.cli_common import Completed, failures, refusals, refuse
 
 _FILE = click.Path(path_type=Path)
 
 
-class SetName(click.types.StringParamType):
-    """Names of sets of pairs, or a file, with completion."""
+def _sets() -> Iterable[str]:
+    from unionsnn.data.pairs import SETS
 
-    name = "set"
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Offer the sets."""
-        from unionsnn.data.pairs import SETS
-
-        return [CompletionItem(name) for name in SETS if name.startswith(incomplete)]
+    return SETS
 
 
 @click.command()
-@click.argument("sets", nargs=-1, type=SetName(), metavar="[SET|FILE ...]")
+@click.argument("sets", nargs=-1, type=Completed("set", _sets), metavar="[SET|FILE ...]")
 @click.option("--choices", help="Such as 1wl,a,a~@2,overlap@1+2,rooted@5, or all.")
 @click.option("--theorems", is_flag=True, help="Check the paper's theorems on all small graphs.")
 @click.option("--max-nodes", type=click.IntRange(3, 8), default=7, help="For --theorems.")
@@ -61,7 +53,6 @@ def expressivity(
     refinement (1-WL) in which every edge carries the coefficient bounds what a message-passing
     network can make of it. Without a set: golden, csl and sr25.
     """
-    from unionsnn.data.arrays import DataError
     from unionsnn.data.sources import data_root
     from unionsnn.reports import expressivity as report
     from unionsnn.reports.progress import data_progress
@@ -74,12 +65,10 @@ def expressivity(
         with failures(options):
             theorem_report.run(max_nodes, plot, as_json=as_json)
         return
-    try:
+    with refusals():
         chosen = report.parse_choices(choices)
         if out is not None:
             report.check_out(out)
-    except DataError as error:
-        refuse(str(error).split("\n"))
     kind = "none" if options["quiet"] or as_json else "auto"
     with failures(options), data_progress(kind) as progress:
         result = report.measure(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unionsnn.cli_common import CommonAfterDashes, failures, refuse
+from unionsnn.cli_common import CommonAfterDashes, failures, refusals, refuse
 
 if TYPE_CHECKING:
     from unionsnn.reports.formats import Sheet
@@ -84,14 +84,11 @@ def reproduce(
 
 
 def _check_out(out: Path | None, endings: Sequence[str]) -> None:
-    from unionsnn.data.arrays import DataError
-    from unionsnn.reports.edge_table import check_output
+    from unionsnn.reports.formats import check_output
 
     if out is not None:
-        try:
+        with refusals():
             check_output("--out", out, endings)
-        except DataError as error:
-            refuse([str(error)])
 
 
 def _write(out: Path, sheets: Sequence[Sheet], rows: Sequence[dict[str, Any]]) -> None:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unionsnn.cli_common import Overrides, composed, failures, refuse
+from unionsnn.cli_common import OVERRIDE, composed, failures, refuse
 
 if TYPE_CHECKING:
     from unionsnn.structure.upkeep import CacheItem
 
 
 @click.command()
-@click.argument("overrides", nargs=-1, type=Overrides())
+@click.argument("overrides", nargs=-1, type=OVERRIDE)
 @click.option("--config-dir", type=click.Path(), help="A folder of your own configuration.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @click.pass_obj
@@ -108,7 +108,7 @@ def coefficients(
 
 
 @click.command("case-study")
-@click.argument("overrides", nargs=-1, type=Overrides())
+@click.argument("overrides", nargs=-1, type=OVERRIDE)
 @click.option("--graphs", type=click.IntRange(1), default=3000, help="How many union subgraphs.")
 @click.option("--max-nodes", type=click.IntRange(4, 200), default=24, help="Nodes, at the most.")
 @click.option("--seed", type=click.IntRange(0), default=0, help="Seed of all draws.")
@@ -177,7 +177,7 @@ def _survey(root: Path, *, checksums: bool = False) -> list[CacheItem]:
 
 
 @cache.command("list")
-@click.argument("overrides", nargs=-1, type=Overrides())
+@click.argument("overrides", nargs=-1, type=OVERRIDE)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.pass_obj
 def cache_list(options: dict[str, bool], overrides: tuple[str, ...], as_json: bool) -> None:
@@ -194,7 +194,7 @@ def cache_list(options: dict[str, bool], overrides: tuple[str, ...], as_json: bo
 
 
 @cache.command("verify")
-@click.argument("overrides", nargs=-1, type=Overrides())
+@click.argument("overrides", nargs=-1, type=OVERRIDE)
 @click.pass_obj
 def cache_verify(options: dict[str, bool], overrides: tuple[str, ...]) -> None:
     """Read every entry and check its checksum; status 1 if one is damaged."""
@@ -218,7 +218,7 @@ def cache_verify(options: dict[str, bool], overrides: tuple[str, ...]) -> None:
 
 
 @cache.command("prune")
-@click.argument("overrides", nargs=-1, type=Overrides())
+@click.argument("overrides", nargs=-1, type=OVERRIDE)
 @click.option("--all", "everything", is_flag=True, help="Delete intact entries as well.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj

@@ -99,16 +99,6 @@ def test_each_graph_comes_once_in_new_orders_from_the_generator_alone() -> None:
         BatchLoader(store, [0], batch_size=0)
 
 
-@pytest.fixture
-def as_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
-    def become(rank: int, world: int) -> None:
-        monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
-        monkeypatch.setattr(torch.distributed, "get_rank", lambda: rank)
-        monkeypatch.setattr(torch.distributed, "get_world_size", lambda: world)
-
-    return become
-
-
 @pytest.mark.parametrize(("count", "world"), [(7, 2), (2, 4), (1, 3), (8, 4)])
 def test_processes_share_the_work(
     as_process: Callable[[int, int], None], count: int, world: int

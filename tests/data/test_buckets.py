@@ -149,16 +149,6 @@ def test_without_a_bound_nothing_changes() -> None:
     assert BatchLoader(store, range(3), batch_size=8).extents[0][0] == 3
 
 
-@pytest.fixture
-def as_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
-    def become(rank: int, world: int) -> None:
-        monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
-        monkeypatch.setattr(torch.distributed, "get_rank", lambda: rank)
-        monkeypatch.setattr(torch.distributed, "get_world_size", lambda: world)
-
-    return become
-
-
 @pytest.mark.parametrize(("count", "world"), [(100, 2), (101, 3), (2, 4), (1, 2), (60, 8)])
 def test_processes_share_the_batches(
     as_process: Callable[[int, int], None], count: int, world: int

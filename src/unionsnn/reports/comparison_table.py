@@ -9,9 +9,9 @@ from typing import Any
 
 from rich.console import Console
 
-from unionsnn.reports.edge_table import check_output
 from unionsnn.reports.formats import (
     Sheet,
+    check_output,
     csv_text,
     flat,
     latex,

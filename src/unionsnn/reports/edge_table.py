@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from unionsnn.data.arrays import DataError, atomic_write
+from unionsnn.data.arrays import atomic_write
 from unionsnn.data.graph_files import GraphFile
+from unionsnn.reports.formats import check_output
 from unionsnn.reports.tables import format_seconds
 
 if TYPE_CHECKING:
@@ -52,23 +53,6 @@ def check_writable(path: Path) -> None:
         DataError: The ending or the folder will not do.
     """
     check_output("--out", path, tuple(WRITERS))
-
-
-def check_output(option: str, path: Path, endings: Sequence[str]) -> None:
-    """Check before any work that a file can be written under a name whose ending is its format.
-
-    Raises:
-        DataError: The ending is another, there is no such folder, or a folder has the name.
-    """
-    if path.suffix.lower() not in endings:
-        allowed = (" or " if len(endings) == 2 else ", ").join(endings)
-        raise DataError(
-            f"{option} is {str(path)!r}; the name must end in {allowed}, which decides the format."
-        )
-    if path.is_dir():
-        raise DataError(f"{option} is {str(path)!r}, which is a folder; name a file.")
-    if not path.parent.is_dir():
-        raise DataError(f"{option} is {str(path)!r}, but there is no folder {path.parent}.")
 
 
 def write_table(table: pyarrow.Table, path: Path) -> None:

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from unionsnn.data.arrays import DataError, atomic_write
 from unionsnn.data.pairs import load_set
-from unionsnn.reports.edge_table import check_output
+from unionsnn.reports.formats import check_output
 from unionsnn.reports.progress import Callback
 from unionsnn.reports.tables import format_seconds
 from unionsnn.structure.choices import DEFAULT, Choice, every_choice

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from unionsnn.data.arrays import atomic_write
+from unionsnn.data.arrays import DataError, atomic_write
 
 Mark = Literal["best", "second"]
 
@@ -192,6 +192,23 @@ def flat(numbers: Mapping[str, Any]) -> dict[str, Any]:
         else:
             flat[key] = value
     return flat
+
+
+def check_output(option: str, path: Path, endings: Sequence[str]) -> None:
+    """Check before any work that a file can be written under a name whose ending is its format.
+
+    Raises:
+        DataError: The ending is another, there is no such folder, or a folder has the name.
+    """
+    if path.suffix.lower() not in endings:
+        allowed = (" or " if len(endings) == 2 else ", ").join(endings)
+        raise DataError(
+            f"{option} is {str(path)!r}; the name must end in {allowed}, which decides the format."
+        )
+    if path.is_dir():
+        raise DataError(f"{option} is {str(path)!r}, which is a folder; name a file.")
+    if not path.parent.is_dir():
+        raise DataError(f"{option} is {str(path)!r}, but there is no folder {path.parent}.")
 
 
 def write_text(path: Path, text: str) -> None:

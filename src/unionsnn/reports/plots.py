@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unionsnn.data.arrays import DataError, atomic_write
-from unionsnn.reports.edge_table import check_output
+from unionsnn.reports.formats import check_output
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

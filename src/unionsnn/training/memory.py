@@ -64,13 +64,9 @@ def batch_memory(model: nn.Module, data: GraphDataModule, device: torch.device) 
     estimate = getattr(model, "batch_bytes", None)
     candidates: list[tuple[int, int, int]] = []
     was_training = model.training
-    for loader, training in (
-        (data.train_dataloader(), True),
-        (data.val_dataloader(), False),
-        (data.test_dataloader(), False),
-    ):
+    for training, extents in _extents(data):
         model.train(training)
-        candidates += [(estimate(b, n) if estimate else b * n**2, b, n) for b, n in loader.extents]
+        candidates += [(estimate(b, n) if estimate else b * n**2, b, n) for b, n in extents]
     model.train(was_training)
     needed, num_graphs, largest = max(candidates, default=(0, 0, 0))
     return BatchMemory(num_graphs, largest, needed if estimate else None, free_bytes(device))
@@ -87,6 +83,13 @@ def require_memory(model: nn.Module, data: GraphDataModule, device: torch.device
         advice = _advice(model, data, memory)
         raise RequestError([f"The largest batch has {memory}: {advice}."])
     return memory
+
+
+def _extents(data: GraphDataModule) -> Iterator[tuple[bool, list[tuple[int, int]]]]:
+    """Whether for training, and the extents of the batches, of each part of the split."""
+    yield True, data.train_dataloader().extents
+    yield False, data.val_dataloader().extents
+    yield False, data.test_dataloader().extents
 
 
 def _advice(model: nn.Module, data: GraphDataModule, memory: BatchMemory) -> str:
@@ -130,9 +133,8 @@ def memory_errors(data: GraphDataModule) -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if not _ran_out(error):
             raise
-        loaders = (data.train_dataloader(), data.val_dataloader(), data.test_dataloader())
-        extents = [extent for loader in loaders for extent in loader.extents]
-        num_graphs, largest = max(extents, key=lambda e: e[0] * e[1] ** 2)
+        everywhere = [extent for _, extents in _extents(data) for extent in extents]
+        num_graphs, largest = max(everywhere, key=lambda e: e[0] * e[1] ** 2)
         if num_graphs == 1:
             advice = f"choose {_SMALLER}"
         else:
