@@ -1,4 +1,4 @@
-"""The message-passing family on real data: the runs behind the README's table, in their order.
+"""The models on real data: the runs behind the README's table, in their order.
 
     python benchmarks/family.py --output DIR [--workers 2] [--dry-run] [--only NAME ...]
 
@@ -24,6 +24,7 @@ _ZINC = (
     "data=zinc10k data.batch_size=128 model.parameter_budget=100000 protocol=repeated_seeds "
     "protocol.seeds=4 trainer.max_epochs=30"
 )
+_SHORT = "protocol.seeds=1 trainer.max_epochs=25"
 _SEEDS = "protocol=repeated_seeds protocol.seeds=4 trainer.max_epochs=60"
 
 
@@ -48,6 +49,8 @@ COMMANDS = {
     "PROTEINS GCN": f"model=gcn model=union_gcn -- data=proteins {_FOLDS}",
     "PROTEINS SAGE": f"model=sage model=union_sage -- data=proteins {_FOLDS}",
     "ENZYMES SAGE": f"model=sage model=union_sage -- data=enzymes {_FOLDS}",
+    "zinc10k GPS": f"experiment=zinc/gps experiment=zinc/union_gps -- {_SHORT}",
+    "zinc10k Graphormer": f"experiment=zinc/graphormer experiment=zinc/unionormer -- {_SHORT}",
 }
 """Arguments of `unionsnn compare`, by what is compared."""
 
