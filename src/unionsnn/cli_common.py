@@ -46,9 +46,17 @@ class CommonAfterDashes(click.Command):
     """A command that reads what follows ``--`` as values of ``--with``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put ``--with`` before each word after ``--``."""
+        """Put ``--with`` before each word after ``--``; refuse an option there."""
         if "--" in args:
             at = args.index("--")
+            known = {name for each in self.get_params(ctx) for name in each.opts}
+            for word in args[at + 1 :]:
+                if word.partition("=")[0] in known:
+                    raise click.UsageError(
+                        f"{word} stands after --, where only KEY=VALUE may be; type "
+                        f"unionsnn {ctx.info_name} {word} ...",
+                        ctx,
+                    )
             args = args[:at] + [w for word in args[at + 1 :] for w in ("--with", word)]
         return super().parse_args(ctx, args)
 

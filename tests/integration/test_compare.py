@@ -138,7 +138,8 @@ REFUSALS = [
     (["model=gin", "model=gin"], "the same experiment"),
     (["model=gin", "model=gin coefficient.control=random"], "gate=default"),
     (["model=gin", "model=gcn", "--out", "table.docx"], "must end in .md, .csv, .tex"),
-    (["model=gin", "model=gcn", "--", "--json"], "--json"),
+    (["model=gin", "model=gcn", "--", "--json"], "type unionsnn compare --json ..."),
+    (["model=gin", "model=gcn", "--", "--out=a.md"], "--out=a.md stands after --"),
 ]
 
 

@@ -143,7 +143,3 @@ class GPS(GraphTransformer):
 
         super().__init__(layer, readout=readout, **options)
         self.attends = attention != "none"
-
-    def batch_bytes(self, num_graphs: int, largest: int) -> int:
-        """Estimate what attention needs for a batch; see the base class."""
-        return super().batch_bytes(num_graphs, largest) if self.attends else 0

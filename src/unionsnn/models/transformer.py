@@ -13,6 +13,9 @@ from unionsnn.nn.encoders import LaplacianEncoder, RandomWalkEncoder
 from unionsnn.nn.padding import Padding
 from unionsnn.nn.readout import readout
 
+# Quarters: norms, activations and gathered rows come to about a fourth of what linear maps keep.
+_MORE = 5
+
 
 class Encodings(TypedDict, total=False):
     """Encodings of position and structure that a network reads; what is left out it does not."""
@@ -84,6 +87,9 @@ class GraphTransformer(Network):
     Raises:
         ValueError: if a choice or size is not allowed, or an encoding is not given.
     """
+
+    attends = True
+    """Whether the layers have attention."""
 
     def __init__(
         self,
@@ -191,16 +197,23 @@ class GraphTransformer(Network):
         return encoding
 
     def batch_bytes(self, num_graphs: int, largest: int) -> int:
-        """Estimate what attention needs for a batch, as far as it grows with pairs of nodes.
+        """Estimate what a batch needs: what attention keeps of pairs, and the layers of nodes.
+
+        What grows with edges is not counted beyond a few for each node.
 
         Args:
             num_graphs: Graphs of the batch.
             largest: Nodes of its largest graph.
         """
+        element_size = next(self.head.parameters()).element_size()
+        # A linear map keeps what it is given, and what follows keeps what it gives.
+        widths = [sum(p.shape) for p in self.layers.parameters() if p.dim() == 2]
+        width = sum(widths) if self.training else max(widths)
+        nodes = num_graphs * (largest + int(self.token)) * width * element_size * _MORE // 4
         dropout = self.training and self.attention_dropout > 0
-        if not (self.bias.learned or dropout):
-            return 0
-        return attention_bytes(
+        if not (self.attends and (self.bias.learned or dropout)):
+            return nodes
+        return nodes + attention_bytes(
             num_graphs,
             largest,
             heads=self.bias.heads,
@@ -208,7 +221,7 @@ class GraphTransformer(Network):
             tokens=int(self.token),
             training=self.training,
             dropout=dropout,
-            element_size=next(self.head.parameters()).element_size(),
+            element_size=element_size,
         )
 
 
