@@ -3,7 +3,8 @@
 Usage: python benchmarks/attention.py [DATA]. Random graphs with the sizes of molecules, unless DATA
 names a data set of conf/data whose batches carry the encodings (such as zinc10k). Training steps on
 batches of 32 and 128, the networks in turn, one thread; the median, and the peak of memory that
-tensors take beyond weights and batch. Outputs and losses are compared first.
+tensors take beyond weights and batch. Outputs and losses are compared first. Of DATA also how much
+of the pairs of an epoch is padding, by data.max_pairs.
 
 GPS: GPSLayer beside torch_geometric.nn.GPSConv, both with plain attention and GINE on one vector
 for all edges. Graphormer: this package's beside the published formula, written as GraphGPS does:
@@ -27,6 +28,7 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GINEConv, GPSConv
 from torch_geometric.utils import degree, to_dense_batch, to_undirected
 
+from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.models.gps import LOCAL, GPSLayer
 from unionsnn.models.graphormer import Graphormer
 from unionsnn.models.network import two_layer_mlp
@@ -169,16 +171,42 @@ def batches(size: int, name: str | None) -> tuple[list[Batch], int | Sequence[in
         graphs = molecules(4 * size, generator)
         made = [Batch.from_data_list(graphs[i::4]) for i in range(4)]
     else:
-        config = compose_config([f"data={name}", "model=graphormer", f"data.batch_size={size}"])
-        source = build_data(config)
-        source.split = make_protocol(config["protocol"]).splits(source, 0)[0]
-        source.generator = torch.Generator().manual_seed(0)
+        source = training_data(name, f"data.batch_size={size}")
         made = list(itertools.islice(source.train_dataloader(), 4))
         features = source.num_features
     for batch in made:
         generator = torch.Generator().manual_seed(1)
         batch.rows = torch.randn(batch.num_nodes, CHANNELS, generator=generator)
     return made, features
+
+
+def training_data(name: str, *overrides: str) -> GraphDataModule:
+    """A data set with its training part in batches that Graphormer can read."""
+    config = compose_config([f"data={name}", "model=graphormer", *overrides])
+    source = build_data(config)
+    source.split = make_protocol(config["protocol"]).splits(source, 0)[0]
+    source.generator = torch.Generator().manual_seed(0)
+    return source
+
+
+def padding_table(name: str) -> Table:
+    """Pairs of nodes in the batches of an epoch, of which only those inside a graph count."""
+    table = Table(title=f"an epoch of {name}, data.batch_size={BATCH_SIZES[-1]}")
+    for column in ("data.max_pairs", "batches", "pairs of the largest", "pairs", "padding"):
+        table.add_column(column, justify="right")
+    for bound in ("null", 160_000, 80_000, 40_000):
+        source = training_data(
+            name, f"data.batch_size={BATCH_SIZES[-1]}", f"data.max_pairs={bound}"
+        )
+        real = whole = most = count = 0
+        for batch in source.train_dataloader():
+            nodes = torch.bincount(batch.batch)
+            pairs = batch.num_graphs * int(nodes.max()) ** 2
+            real, whole = real + int(nodes.square().sum()), whole + pairs
+            most, count = max(most, pairs), count + 1
+        share = f"{100 * (1 - real / whole):.0f} %"
+        table.add_row(str(bound), str(count), f"{most:,}", f"{whole:,}", share)
+    return table
 
 
 Networks = dict[str, tuple[nn.Module, Callable[[Batch], Tensor]]]
@@ -267,7 +295,10 @@ def main() -> None:
                     cells = f"{1e3 * seconds:.1f} ms", ratio, f"{most / 2**20:.1f} MiB"
                     table.add_row(label, str(size), str(heads), *cells)
                 table.add_section()
-    Console(width=100).print(table)
+    console = Console(width=100)
+    console.print(table)
+    if name is not None:
+        console.print(padding_table(name))
 
 
 if __name__ == "__main__":

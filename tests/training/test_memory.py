@@ -219,5 +219,39 @@ def test_free_memory_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert free_bytes(CPU) == 1_024_000
     (tmp_path / "meminfo").write_text("nonsense")
     assert (free_bytes() or 0) > 0
+    monkeypatch.setattr(data_memory, "_OWN_GROUPS", tmp_path / "absent")
     monkeypatch.delattr("os.sysconf")
     assert free_bytes() is None
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_bound_of_a_container_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """The tightest of the groups around the process; files that can be read again are free."""
+    own, base, bound, use = {
+        1: ("4:memory:/jobs/7", "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+        2: ("0::/jobs/7", "", "memory.max", "memory.current"),
+    }[version]
+    (tmp_path / "cgroup").write_text(f"3:cpuset:/\n{own}\n")
+    monkeypatch.setattr(data_memory, "_OWN_GROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(data_memory, "_GROUPS", tmp_path)
+
+    def group(path: str, limit: str) -> None:
+        folder = tmp_path / base / path
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / bound).write_text(f"{limit}\n")
+        (folder / use).write_text("1000\n")
+        (folder / "memory.stat").write_text("anon 900\ninactive_file 300\nactive_file 5\n")
+
+    machine = free_bytes()
+    assert machine is not None
+    assert machine > 10_000
+    group("jobs/7", "5000")
+    assert free_bytes() == 4300
+    group("jobs", "2000")
+    assert free_bytes() == 1300
+    group("jobs", "500")
+    assert free_bytes() == 0
+    group("jobs", "max")
+    assert free_bytes() == 4300
