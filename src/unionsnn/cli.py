@@ -40,7 +40,13 @@ def main() -> NoReturn:
         sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()
-        if isinstance(error, click.NoSuchOption) and error.ctx and error.ctx.parent:
+        if isinstance(error, click.NoSuchOption) and error.option_name in ("-m", "--multirun"):
+            click.echo(
+                "unionsnn runs one experiment a command; for several, type one command after "
+                "another, each with its own overrides.",
+                err=True,
+            )
+        elif isinstance(error, click.NoSuchOption) and error.ctx and error.ctx.parent:
             _say_where_it_belongs(error.option_name, error.ctx)
         sys.exit(REQUEST_WAS_WRONG)
     except (KeyboardInterrupt, click.Abort):
