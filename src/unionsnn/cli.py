@@ -118,6 +118,9 @@ def _run(config: dict[str, Any], options: dict[str, bool], *, dry_run: bool, as_
     from unionsnn.training.experiment import run_experiment
     from unionsnn.training.records import RunFolder
 
+    launch = started_by_torchrun()
+    if dry_run and launch and launch.number > 0:
+        return
     folder = RunFolder.of(config)
     with failures(options):
         before = {} if config["force"] or dry_run or as_json else folder.finished()

@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 
+from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.ranks import agreed, rank, world_size
 from unionsnn.data.splits import Split
 from unionsnn.training.build import build_data
@@ -119,7 +120,9 @@ def group(
         number: Which one this is; from the same variables, unless given.
     """
     on_gpu = config["trainer"]["accelerator"] in ("auto", "gpu") and torch.cuda.is_available()
-    place = {} if number is None else {"rank": number, "world_size": num_processes(config)}
+    place: dict[str, Any] = {}
+    if number is not None:
+        place = {"rank": number, "world_size": num_processes(config)}
     if on_gpu:
         local = int(os.environ["LOCAL_RANK"]) if number is None else number
         torch.cuda.set_device(local)
@@ -132,11 +135,12 @@ def group(
         torch.distributed.destroy_process_group()
 
 
-def follow(config: dict[str, Any]) -> None:
+def follow(config: Mapping[str, Any]) -> None:
     """Train what process 0 trains, until it has nothing left."""
     torch.set_num_threads(config["trainer"]["threads"])
-    config["trainer"]["progress"] = "none"
-    protocol, data = make_protocol(config["protocol"]), None
+    config = {**config, "trainer": {**config["trainer"], "progress": "none"}}
+    protocol = make_protocol(config["protocol"])
+    data: GraphDataModule | None = None
     while (told := agreed(None)) is not None:
         # Not before process 0 has filled the caches.
         data = data or build_data(config)
@@ -179,7 +183,7 @@ def joined_by_torchrun(config: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _other(
-    config: dict[str, Any], number: int, address: str, parent: int, connection: Connection
+    config: Mapping[str, Any], number: int, address: str, parent: int, connection: Connection
 ) -> None:
     """Be one of the other processes."""
     end_with_parent(parent)
@@ -211,19 +215,21 @@ def _from_collective(error: RuntimeError) -> bool:
 def _death(others: list[tuple[BaseProcess, Connection]]) -> RankDiedError | None:
     """Why one of the others has ended, if one has, or is about to."""
     wait([process.sentinel for process, _ in others], timeout=5.0)
-    for number, (process, connection) in enumerate(others, 1):
-        if process.exitcode is None:
-            continue
-        reason = f"exit status {process.exitcode}"
-        if process.exitcode < 0:
-            reason = f"killed by {signal.Signals(-process.exitcode).name}"
-        with suppress(EOFError, OSError):
-            while connection.poll():
-                said = connection.recv()
-                reason = reason if said == "ready" else said
-        return RankDiedError(
-            f"Process {number} of {len(others) + 1} that train together ended ({reason}). If "
-            "memory ran out, set data.batch_size or trainer.devices lower; finished repetitions "
-            "are kept, the same command goes on."
-        )
-    return None
+    # A kill (a negative status) comes before the errors that it leads to.
+    ended = [(p.exitcode, i) for i, (p, _) in enumerate(others, 1) if p.exitcode is not None]
+    if not ended:
+        return None
+    status, number = min(ended)
+    reason = f"exit status {status}"
+    if status < 0:
+        reason = f"killed by {signal.Signals(-status).name}"
+    connection = others[number - 1][1]
+    with suppress(EOFError, OSError):
+        while connection.poll():
+            said = connection.recv()
+            reason = reason if said == "ready" else said
+    return RankDiedError(
+        f"Process {number} of {len(others) + 1} that train together ended ({reason}). If memory "
+        "ran out, set data.batch_size or trainer.devices lower; finished repetitions are kept, "
+        "the same command goes on."
+    )
