@@ -117,7 +117,7 @@ def test_torchrun_s_processes_give_the_same_record_every_time(tiny: Maker, tmp_p
         *overrides(there),
     ]  # fmt: skip
     common = {
-        "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
+        "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0", "TORCHELASTIC_RUN_ID": "t",
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
     }  # fmt: skip
     processes = [start(arguments, RANK=str(i), LOCAL_RANK=str(i), **common) for i in range(2)]

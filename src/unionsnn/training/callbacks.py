@@ -182,7 +182,7 @@ class ResumePoint(Callback):
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps of it."""
         own = torch.get_rng_state()
-        state = {"global": own, "order": self.generator.get_state()}
+        state: dict[str, Any] = {"global": own, "order": self.generator.get_state()}
         return state if world_size() == 1 else {**state, "processes": gathered(own)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
