@@ -12,12 +12,13 @@ from typing import Any, NoReturn
 import click
 
 from unionsnn import __version__
-from unionsnn.cli_common import OVERRIDE, REQUEST_WAS_WRONG, composed, failures
+from unionsnn.cli_common import OVERRIDE, REQUEST_WAS_WRONG, composed, failures, refuse
 from unionsnn.cli_compare import compare
 from unionsnn.cli_data import clean, datasets
 from unionsnn.cli_expressivity import expressivity
 from unionsnn.cli_reports import report, reproduce
 from unionsnn.cli_structure import cache, case_study, coefficients, precompute
+from unionsnn.training.launch import started_by_torchrun
 
 INTERRUPTED = 130
 TERMINATED = 143
@@ -39,7 +40,13 @@ def main() -> NoReturn:
         sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()
-        if isinstance(error, click.NoSuchOption) and error.ctx and error.ctx.parent:
+        if isinstance(error, click.NoSuchOption) and error.option_name in ("-m", "--multirun"):
+            click.echo(
+                "unionsnn runs one experiment a command; for several, type one command after "
+                "another, each with its own overrides.",
+                err=True,
+            )
+        elif isinstance(error, click.NoSuchOption) and error.ctx and error.ctx.parent:
             _say_where_it_belongs(error.option_name, error.ctx)
         sys.exit(REQUEST_WAS_WRONG)
     except (KeyboardInterrupt, click.Abort):
@@ -66,6 +73,14 @@ def _terminate(signum: int, frame: Any) -> NoReturn:
 @click.pass_context
 def command_line(ctx: click.Context, verbose: bool, quiet: bool) -> None:
     """Graph neural networks that see union subgraphs."""
+    launch = started_by_torchrun()
+    if launch and ctx.invoked_subcommand != "train":
+        refuse(
+            [
+                f"torchrun starts {launch.processes} times what is to run once: type unionsnn "
+                f"{ctx.invoked_subcommand} ... without it."
+            ]
+        )
     ctx.obj = {"verbose": verbose, "quiet": quiet}
     level = logging.DEBUG if verbose else logging.ERROR if quiet else logging.INFO
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
@@ -103,11 +118,17 @@ def _run(config: dict[str, Any], options: dict[str, bool], *, dry_run: bool, as_
     from unionsnn.training.experiment import run_experiment
     from unionsnn.training.records import RunFolder
 
+    launch = started_by_torchrun()
+    if dry_run and launch and launch.number > 0:
+        return
     folder = RunFolder.of(config)
     with failures(options):
         before = {} if config["force"] or dry_run or as_json else folder.finished()
     with failures(options), data_progress(config["trainer"]["progress"]) as progress:
         record = describe(config, progress) if dry_run else run_experiment(config, progress)
+    if not record:
+        # One of the processes that torchrun started, and not the first.
+        return
     if as_json:
         click.echo(json.dumps(record, indent=1))
     elif dry_run:

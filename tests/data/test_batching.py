@@ -99,27 +99,32 @@ def test_each_graph_comes_once_in_new_orders_from_the_generator_alone() -> None:
         BatchLoader(store, [0], batch_size=0)
 
 
+@pytest.mark.parametrize("max_pairs", [None, 100])
 @pytest.mark.parametrize(("count", "world"), [(7, 2), (2, 4), (1, 3), (8, 4)])
-def test_processes_share_the_work(
-    as_process: Callable[[int, int], None], count: int, world: int
+def test_processes_share_each_batch(
+    as_process: Callable[[int, int], None], count: int, world: int, max_pairs: int | None
 ) -> None:
     store = numbered(8)
-    dealt: dict[bool, list[Any]] = {True: [], False: []}
+
+    def loader(shuffle: bool) -> BatchLoader:
+        generator = torch.Generator().manual_seed(3)
+        return BatchLoader(
+            store, range(count), batch_size=3, max_pairs=max_pairs, shuffle=shuffle,
+            generator=generator,
+        )  # fmt: skip
+
+    alone, whole = list(loader(True)), seen(loader(False))
+    assert loader(True).extents == [(min(3, count), 3)]
+    shares = []
     for rank in range(world):
         as_process(rank, world)
-        for shuffle in (True, False):
-            loader = BatchLoader(
-                store,
-                range(count),
-                batch_size=2,
-                shuffle=shuffle,
-                generator=torch.Generator().manual_seed(3),
-            )
-            batches = seen(loader)
-            assert len(batches) == len(loader)
-            dealt[shuffle].append(batches)
-    # Evaluation: each graph once. Training: each at least once, equally many batches.
-    assert sorted(flat(flat(dealt[False]))) == list(range(count))
-    assert set(flat(flat(dealt[True]))) == set(range(count))
-    assert len({len(batches) for batches in dealt[True]}) == 1
-    assert len(flat(flat(dealt[True]))) < count + world
+        shares.append(list(loader(True)))
+        assert len(loader(True)) == len(alone)
+        assert loader(True).extents == [(-(-min(3, count) // world), 3)]
+        assert seen(loader(False)) == whole
+    for batch, *parts in zip(alone, *shares, strict=True):
+        weights = torch.tensor([part.loss_weight for part in parts])
+        used = [part for part in parts if part.loss_weight > 0]
+        assert sorted(flat([part.y.tolist() for part in used])) == sorted(batch.y.tolist())
+        means = torch.tensor([part.y.double().mean() for part in parts])
+        assert (weights * means).mean().item() == pytest.approx(batch.y.double().mean().item())

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
@@ -147,32 +144,3 @@ def test_without_a_bound_nothing_changes() -> None:
     assert contents(loader) == [order[:8], order[8:16], order[16:]]
     assert loader.extents == [(8, max(many_sizes(20)))]
     assert BatchLoader(store, range(3), batch_size=8).extents[0][0] == 3
-
-
-@pytest.mark.parametrize(("count", "world"), [(100, 2), (101, 3), (2, 4), (1, 2), (60, 8)])
-def test_processes_share_the_batches(
-    as_process: Callable[[int, int], None], count: int, world: int
-) -> None:
-    sizes = many_sizes(count)
-    store = store_of(sizes)
-    dealt: dict[bool, list[list[list[int]]]] = {True: [], False: []}
-    for rank in range(world):
-        as_process(rank, world)
-        for shuffle in (True, False):
-            loader = BatchLoader(
-                store, range(count), batch_size=8, max_pairs=8000, shuffle=shuffle,
-                generator=seeded(),
-            )  # fmt: skip
-            batches = contents(loader)
-            assert len(batches) == len(loader)
-            dealt[shuffle].append(batches)
-    seen = {
-        shuffle: Counter(i for part in parts for batch in part for i in batch)
-        for shuffle, parts in dealt.items()
-    }
-    # Evaluation: each graph once. Training: each at least once, equally many batches.
-    assert seen[False] == Counter(range(count))
-    assert set(seen[True]) == set(range(count))
-    assert len({len(batches) for batches in dealt[True]}) == 1
-    total = sum(len(batches) for batches in dealt[True])
-    assert total < sum(len(batches) for batches in dealt[False]) + world

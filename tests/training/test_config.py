@@ -68,7 +68,6 @@ REFUSALS = [
         ["model.hidden_channels=8", "model.parameter_budget=1000"],
         "model.hidden_channels is given and model.parameter_budget is 1000",
     ),
-    (["trainer.devices=2"], "not available yet: type trainer.devices=1"),
     (["data.name=../../evil"], "data.name is '../../evil'"),
     (["model.name=a/b"], "model.name is 'a/b'"),
     (["optimizer.lr=inf"], "optimizer.lr is inf; it must be a finite number."),

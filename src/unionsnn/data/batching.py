@@ -12,6 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data, InMemoryDataset
 
 from unionsnn.data.buckets import Bucket, refuse_single, size_buckets
+from unionsnn.data.ranks import rank, world_size
 
 # A set that takes more than this share of a device's free memory stays where it is.
 _RESIDENT_SHARE = 0.25
@@ -189,15 +190,16 @@ def _pointer(counts: Tensor) -> Tensor:
 
 
 class BatchLoader:
-    """Batches of some graphs of a store, over and over; the part of this process under DDP.
+    """Batches of some graphs of a store, over and over; the share of this process under DDP.
 
-    For training every process gets the same number of batches: the shuffled graphs are dealt out
-    in turn, and the first ones again where they do not divide. For evaluation each graph is dealt
-    to exactly one process.
+    With a bound of pairs, graphs of similar size are batched together (`size_buckets`): for
+    training shuffled within their buckets and then as batches; for evaluation the largest first.
 
-    With a bound of pairs, graphs of similar size are batched together (`size_buckets`), and whole
-    batches are dealt in place of graphs: for training shuffled within their buckets and then as
-    batches, the first ones again where they do not divide; for evaluation the largest first.
+    Processes that train together go through the same training batches, and each takes its share
+    of every batch: of W processes, number r has the graphs at r, r + W, .... With n_r of n graphs,
+    the batch carries ``loss_weight`` = W n_r / n: the mean over the processes of the weighted mean
+    losses is the mean loss of the whole batch. A process without a graph in a batch gets its first
+    one, with weight 0. For evaluation every process gets all graphs.
 
     Args:
         store: All graphs.
@@ -239,31 +241,42 @@ class BatchLoader:
 
     def __len__(self) -> int:
         if self.buckets is None:
-            return math.ceil(len(self._dealt(self.graphs)) / self.batch_size)
-        return len(self._dealt(torch.arange(sum(b.num_batches for b in self.buckets))))
+            return math.ceil(len(self.graphs) / self.batch_size)
+        return sum(bucket.num_batches for bucket in self.buckets)
 
     def __iter__(self) -> Iterator[Batch]:
         for graphs in self._batches() if self.buckets is None else self._bucketed(self.buckets):
-            yield self.store.batch(graphs)
+            yield self._share(graphs) if self._shared > 1 else self.store.batch(graphs)
 
     @property
     def extents(self) -> list[tuple[int, int]]:
         """Graphs of the largest batches, and nodes of the largest graph in them: upper bounds."""
         if self.buckets is not None:
-            return [(bucket.num_graphs, bucket.largest) for bucket in self.buckets]
-        if not len(self.graphs):
-            return []
-        largest = int(self.store.num_nodes[self.graphs].max())
-        return [(min(self.batch_size, len(self.graphs)), largest)]
+            extents = [(bucket.num_graphs, bucket.largest) for bucket in self.buckets]
+        elif len(self.graphs):
+            largest = int(self.store.num_nodes[self.graphs].max())
+            extents = [(min(self.batch_size, len(self.graphs)), largest)]
+        else:
+            extents = []
+        return [(math.ceil(count / self._shared), largest) for count, largest in extents]
+
+    @property
+    def _shared(self) -> int:
+        """Among how many processes a batch is divided."""
+        return world_size() if self.shuffle else 1
+
+    def _share(self, graphs: Tensor) -> Batch:
+        own = graphs[rank() :: self._shared]
+        batch = self.store.batch(own if len(own) else graphs[:1])
+        batch.loss_weight = self._shared * len(own) / len(graphs)
+        return batch
 
     def _batches(self) -> Iterator[Tensor]:
         """Numbers of the graphs of each batch."""
         graphs = self.graphs
         if self.shuffle:
             graphs = graphs[torch.randperm(len(graphs), generator=self.generator)]
-        dealt = self._dealt(graphs)
-        for first in range(0, len(dealt), self.batch_size):
-            yield dealt[first : first + self.batch_size]
+        yield from graphs.split(self.batch_size) if len(graphs) else ()
 
     def _bucketed(self, buckets: Sequence[Bucket]) -> Iterator[Tensor]:
         """Numbers of the graphs of each batch, of similar size within a batch."""
@@ -273,18 +286,8 @@ class BatchLoader:
             if self.shuffle:
                 graphs = graphs[torch.randperm(len(graphs), generator=self.generator)]
             batches += torch.tensor_split(graphs, bucket.num_batches)
-        order = torch.arange(len(batches))
-        if self.shuffle:
-            order = torch.randperm(len(batches), generator=self.generator)
-        for number in self._dealt(order).tolist():
+        if not self.shuffle:
+            yield from batches
+            return
+        for number in torch.randperm(len(batches), generator=self.generator).tolist():
             yield batches[number]
-
-    def _dealt(self, items: Tensor) -> Tensor:
-        """The graphs, or batches, of this process."""
-        if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-            return items
-        rank, world = torch.distributed.get_rank(), torch.distributed.get_world_size()
-        if self.shuffle and len(items):
-            missing = -len(items) % world
-            items = torch.cat([items, items.repeat(math.ceil(missing / len(items)))[:missing]])
-        return items[rank::world]

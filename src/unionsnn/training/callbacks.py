@@ -15,6 +15,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback, ProgressBar, RichProgressBar, TQDMProgressBar
 
+from unionsnn.data.ranks import agreed, gathered, rank, world_size
 from unionsnn.training.schema import metric_mode
 
 
@@ -147,12 +148,12 @@ class ResumePoint(Callback):
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Save if it is time; training goes on where that is not possible."""
         begin = time.monotonic()
-        if begin < self._next:
+        # Processes that train together save together; the first one has the clock.
+        if not agreed(begin >= self._next):
             return
         part = self.path.with_suffix(".part")
         try:
-            trainer.save_checkpoint(part)
-            part.replace(self.path)
+            self._save(trainer, part)
         except (OSError, RuntimeError) as error:  # torch has no error of its own for a full disk.
             self._next = math.inf
             warnings.warn(
@@ -163,17 +164,31 @@ class ResumePoint(Callback):
             )
             return
         finally:
-            part.unlink(missing_ok=True)
+            if trainer.is_global_zero:
+                part.unlink(missing_ok=True)
         end = time.monotonic()
         self._next = end + max(self.interval, self.costs * (end - begin))
 
+    def _save(self, trainer: pl.Trainer, part: Path) -> None:
+        try:
+            trainer.save_checkpoint(part)
+        except OSError:
+            # Only the first process writes, and the others wait for it.
+            trainer.strategy.barrier()
+            raise
+        if trainer.is_global_zero:
+            part.replace(self.path)
+
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps of it."""
-        return {"global": torch.get_rng_state(), "order": self.generator.get_state()}
+        own = torch.get_rng_state()
+        state: dict[str, Any] = {"global": own, "order": self.generator.get_state()}
+        return state if world_size() == 1 else {**state, "processes": gathered(own)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        self._global_state = state_dict["global"]
+        """Go on from a checkpoint; a process that it does not know keeps its own state."""
+        states = state_dict.get("processes", [state_dict["global"]])
+        self._global_state = states[rank()] if rank() < len(states) else None
         self.generator.set_state(state_dict["order"])
 
 

@@ -37,6 +37,8 @@ _NOT_IN_HASH = (
     ("protocol", "only"),
     ("trainer", "accelerator"),
     ("trainer", "devices"),
+    ("trainer", "num_nodes"),
+    ("trainer", "sync_batchnorm"),
     ("trainer", "threads"),
     ("trainer", "progress"),
 )

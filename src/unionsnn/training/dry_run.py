@@ -20,7 +20,7 @@ from unionsnn.training.build import (
     fit_gates,
 )
 from unionsnn.training.config import config_hash
-from unionsnn.training.experiment import check_accelerator
+from unionsnn.training.devices import check_accelerator
 from unionsnn.training.memory import memory_errors, require_memory, training_device
 from unionsnn.training.protocols import make_protocol
 from unionsnn.training.records import RunFolder

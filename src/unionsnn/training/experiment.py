@@ -10,9 +10,18 @@ from typing import Any
 import torch
 
 from unionsnn.data.datamodules import GraphDataModule, Progress
+from unionsnn.data.ranks import agreed, rank
 from unionsnn.data.splits import Split, load_splits, save_splits
 from unionsnn.training.build import build_data, check_model
 from unionsnn.training.config import RequestError
+from unionsnn.training.devices import check_accelerator
+from unionsnn.training.distributed import (
+    Repetition,
+    follow,
+    joined_by_torchrun,
+    num_processes,
+    together,
+)
 from unionsnn.training.protocols import Protocol, make_protocol
 from unionsnn.training.records import RunFolder, write_json
 from unionsnn.training.repetition import train_repetition
@@ -25,6 +34,8 @@ logger = logging.getLogger(__name__)
 def run_experiment(config: Mapping[str, Any], progress: Progress | None = None) -> dict[str, Any]:
     """Train what is not finished yet and return the merged record.
 
+    Of the processes that torchrun started, all but the first return an empty one.
+
     Args:
         config: A checked configuration.
         progress: Called during long work on data.
@@ -32,11 +43,20 @@ def run_experiment(config: Mapping[str, Any], progress: Progress | None = None) 
     Raises:
         RequestError: if the request does not fit the data, the model or the machine.
         RunFolderError: if the run folder cannot be used.
+        RankDiedError: if one of several processes ends before the others.
         NonFiniteLossError: if training diverges.
     """
     check_accelerator(config)
     check_model(config)
     torch.set_num_threads(config["trainer"]["threads"])
+    with joined_by_torchrun(config):
+        if rank() == 0:
+            return _run(config, progress)
+        follow(config)
+        return {}
+
+
+def _run(config: Mapping[str, Any], progress: Progress | None) -> dict[str, Any]:
     with RunFolder.of(config).locked() as folder:
         protocol = make_protocol(config["protocol"])
         finished = folder.finished()
@@ -75,27 +95,15 @@ def train_all(
             yield index, record
         return
     protocol = make_protocol(config["protocol"])
-    for index in pending:
-        if protocol.num_repetitions > 1 and config["trainer"]["progress"] != "none":
-            logger.info("repetition %d of %d", index + 1, protocol.num_repetitions)
-        yield index, train_repetition(config, data, protocol, splits[index], index, folder)
-
-
-def check_accelerator(config: Mapping[str, Any]) -> None:
-    """Refuse an accelerator that this machine does not have.
-
-    Raises:
-        RequestError: with what is there.
-    """
-    wanted = config["trainer"]["accelerator"]
-    there = {"gpu": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not there.get(wanted, True):
-        raise RequestError(
-            [
-                f"trainer.accelerator is {wanted!r}, but torch {torch.__version__} finds none; "
-                "type trainer.accelerator=cpu, or install a torch build for your device."
-            ]
-        )
+    if num_processes(config) > 1:
+        # Once, here: the others find the caches filled.
+        data.prepare_data()
+    with together(config):
+        for index in pending:
+            if protocol.num_repetitions > 1 and config["trainer"]["progress"] != "none":
+                logger.info("repetition %d of %d", index + 1, protocol.num_repetitions)
+            agreed(Repetition(index, splits[index], folder))
+            yield index, train_repetition(config, data, protocol, splits[index], index, folder)
 
 
 def refuse_other_data(

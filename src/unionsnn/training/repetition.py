@@ -15,10 +15,12 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback, EarlyStopping
+from pytorch_lightning.strategies import Strategy
 from torch import nn
 
 from unionsnn.data.arrays import atomic_write
 from unionsnn.data.datamodules import GraphDataModule
+from unionsnn.data.ranks import agreed, rank, world_size
 from unionsnn.data.splits import Split, split_hash
 from unionsnn.training.build import (
     build_model,
@@ -32,6 +34,12 @@ from unionsnn.training.callbacks import (
     ResumePoint,
     StopOnNonFinite,
     progress_callbacks,
+)
+from unionsnn.training.devices import (
+    EqualBuffers,
+    ddp_strategy,
+    deterministic,
+    uses_all_parameters,
 )
 from unionsnn.training.memory import memory_errors, require_memory
 from unionsnn.training.predictions import TestPredictions
@@ -53,58 +61,89 @@ def train_repetition(
     """Train, select and test once; return the repetition's record.
 
     Repetition i draws from SeedSequence([seed, i]), whatever ran before it and in which process.
+    Of processes that train together, the first one writes and tests; the others return an empty
+    record.
 
     Raises:
         RequestError: if the largest batch does not fit into memory.
         MemoryRanOutError: if memory runs out all the same.
         NonFiniteLossError: if training diverges.
+        NotDeterministicError: if determinism was asked for and cannot be had.
     """
+    with (
+        torch.random.fork_rng(devices=[]),
+        quiet_lightning(),
+        deterministic(config["trainer"].get("deterministic", False)),
+    ):
+        return _train(config, data, protocol, split, index, folder)
+
+
+def _train(
+    config: Mapping[str, Any],
+    data: GraphDataModule,
+    protocol: Protocol,
+    split: Split,
+    index: int,
+    folder: Path,
+) -> dict[str, Any]:
     started = time.perf_counter()
     seeds = np.random.SeedSequence([config["seed"], index]).generate_state(3)
     model_seed, order_seed, control_seed = seeds
     data.split = split
     data.apply_control(config["coefficient"]["control"], np.random.default_rng(control_seed))
     data.generator = torch.Generator().manual_seed(int(order_seed))
+    first = rank() == 0
     unfinished = folder / "unfinished" / f"{index:02d}.ckpt"
-    set_aside_if_damaged(unfinished)
-    with torch.random.fork_rng(devices=[]), quiet_lightning():
-        torch.manual_seed(int(model_seed))
-        task = build_task(config, data)
-        fit_gates(task.model, data)
-        csv = folder / "logs" / f"{index:02d}" / "metrics.csv"
-        curves = Curves(csv if config["logger"]["name"] == "csv" else None)
-        best = BestWeights(protocol.select_on) if protocol.select_on else None
-        resume = ResumePoint(unfinished, data.generator)
-        callbacks = [StopOnNonFinite(), curves, *([best] if best else [])]
-        if protocol.stop_on is not None:
-            mode = metric_mode(protocol.stop_on)
-            callbacks.append(EarlyStopping(protocol.stop_on, mode=mode, patience=protocol.patience))
-        callbacks += schedule_callbacks(config)
-        if best:
-            callbacks.append(TestPredictions(folder / "predictions" / f"{index:02d}.npz"))
-        trainer = make_trainer(config, index, [*callbacks, resume])
-        data.device = trainer.strategy.root_device
-        require_memory(task.model, data, data.device)
-        validation: Any = data.val_dataloader()
-        if protocol.keeps_test_curve:
-            validation = [validation, data.test_dataloader()]
-        try:
-            with memory_errors(data):
-                trainer.fit(
-                    task,
-                    data.train_dataloader(),
-                    validation,
-                    ckpt_path=unfinished if unfinished.exists() else None,
-                )
-        except SystemExit as error:
-            # Lightning turns Ctrl-C into exit(1); the command has a status of its own for it, and
-            # another one for SIGTERM.
-            if isinstance(error.__context__, KeyboardInterrupt):
-                raise KeyboardInterrupt from error
-            raise
+    if first:
+        set_aside_if_damaged(unfinished)
+    resumes = agreed(unfinished.exists())
+    torch.manual_seed(int(model_seed))
+    task = build_task(config, data)
+    fit_gates(task.model, data)
+    if not first:
+        # Weights are the same everywhere, what dropout hides is not.
+        torch.manual_seed(int(model_seed) + rank())
+    csv = folder / "logs" / f"{index:02d}" / "metrics.csv"
+    curves = Curves(csv if first and config["logger"]["name"] == "csv" else None)
+    best = BestWeights(protocol.select_on) if protocol.select_on else None
+    resume = ResumePoint(unfinished, data.generator)
+    callbacks = [StopOnNonFinite(), curves, *([best] if best else [])]
+    if protocol.stop_on is not None:
+        mode = metric_mode(protocol.stop_on)
+        callbacks.append(EarlyStopping(protocol.stop_on, mode=mode, patience=protocol.patience))
+    callbacks += schedule_callbacks(config)
+    predictions = [TestPredictions(folder / "predictions" / f"{index:02d}.npz")] if best else []
+    alone = world_size() == 1
+    callbacks += predictions if alone else [EqualBuffers()]
+    strategy: str | Strategy = "auto"
+    if not alone:
+        strategy = ddp_strategy(config, all_used=uses_all_parameters(task, data))
+    trainer = make_trainer(config, index, [*callbacks, resume], strategy)
+    data.device = trainer.strategy.root_device
+    require_memory(task.model, data, data.device)
+    validation: Any = data.val_dataloader()
+    if protocol.keeps_test_curve:
+        validation = [validation, data.test_dataloader()]
+    try:
         with memory_errors(data):
-            metrics = evaluate(trainer, task, data) if best else dict(curves.history[-1])
-        save_checkpoint(folder / "checkpoints" / f"{index:02d}.ckpt", task.cpu(), config, data)
+            trainer.fit(
+                task,
+                data.train_dataloader(),
+                validation,
+                ckpt_path=unfinished if resumes else None,
+            )
+    except SystemExit as error:
+        # Lightning turns Ctrl-C into exit(1); the command has a status of its own for it, and
+        # another one for SIGTERM.
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        raise
+    if not first:
+        return {}
+    with memory_errors(data):
+        tester = trainer if alone else make_trainer(config, index, predictions)
+        metrics = evaluate(tester, task, data) if best else dict(curves.history[-1])
+    save_checkpoint(folder / "checkpoints" / f"{index:02d}.ckpt", task.cpu(), config, data)
     unfinished.unlink(missing_ok=True)
     return {
         "index": index,
@@ -135,15 +174,31 @@ def evaluate(trainer: pl.Trainer, task: Task, data: GraphDataModule) -> dict[str
 
 
 def make_trainer(
-    config: Mapping[str, Any], index: int, callbacks: Sequence[Callback]
+    config: Mapping[str, Any],
+    index: int,
+    callbacks: Sequence[Callback],
+    strategy: str | Strategy = "auto",
 ) -> pl.Trainer:
-    """Make Lightning's trainer for one repetition."""
+    """Make Lightning's trainer for one repetition.
+
+    Args:
+        config: The configuration.
+        index: Number of the repetition.
+        callbacks: What happens around epochs, beside the display of progress.
+        strategy: How processes train together; ``auto`` for a process by itself.
+    """
     section = config["trainer"]
+    together = strategy != "auto"
     label = f"{config['data']['name']} {config['model']['name']} repetition {index}"
     progress = progress_callbacks(section["progress"], label)
     return pl.Trainer(
         accelerator=section["accelerator"],
-        devices=section["devices"],
+        devices=section["devices"] if together else 1,
+        num_nodes=section.get("num_nodes", 1) if together else 1,
+        strategy=strategy,
+        sync_batchnorm=together and section.get("sync_batchnorm", False),
+        # Batches are shared out by their loader.
+        use_distributed_sampler=False,
         precision=section["precision"],
         max_epochs=section["max_epochs"],
         callbacks=[*callbacks, *progress],
@@ -197,16 +252,20 @@ def load_checkpoint(path: str | Path) -> nn.Module:
     """Build the network that a checkpoint holds, in evaluation mode."""
     content = torch.load(path, weights_only=True, map_location="cpu")
     model = build_model(content["config"], content["num_features"], content["num_outputs"])
+    if content["config"]["trainer"]["precision"] == "64-true":
+        model.double()
     model.load_state_dict(content["state_dict"])
     return model.eval()
 
 
 def device_name(trainer: pl.Trainer) -> str:
-    """Name of the device that trained."""
+    """Name of the devices that trained."""
     device = trainer.strategy.root_device
     if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"{device.type} ({torch.get_num_threads()} thread(s))"
+        name = torch.cuda.get_device_name(device)
+    else:
+        name = f"{device.type} ({torch.get_num_threads()} thread(s))"
+    return name if world_size() == 1 else f"{world_size()} x {name}"
 
 
 @contextmanager

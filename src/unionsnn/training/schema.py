@@ -12,6 +12,7 @@ from unionsnn.training.sections import (
     OptimizerSchema,
     PositiveInt,
     Section,
+    TrainerSchema,
     absent_if_none,
 )
 
@@ -230,17 +231,6 @@ class ProtocolSchema(Section):
         return self
 
 
-class TrainerSchema(Section):
-    """Keys that go to Lightning's Trainer."""
-
-    max_epochs: PositiveInt
-    accelerator: Literal["auto", "cpu", "gpu", "mps"]
-    devices: PositiveInt
-    precision: Literal["32-true", "64-true", "bf16-mixed", "16-mixed"]
-    threads: PositiveInt
-    progress: Literal["auto", "bar", "plain", "none"]
-
-
 class LoggerSchema(Section):
     """Which tracker gets the metrics."""
 
@@ -367,7 +357,7 @@ class ConfigSchema(Section):
 
     @model_validator(mode="after")
     def _workers(self) -> Self:
-        if self.protocol.workers > 1 and self.trainer.devices > 1:
+        if self.protocol.workers > 1 and self.trainer.several:
             raise ValueError(
                 "protocol.workers and trainer.devices are both larger than 1: each worker would "
                 "take all devices. Set one of them to 1."
@@ -376,10 +366,11 @@ class ConfigSchema(Section):
 
     @model_validator(mode="after")
     def _devices(self) -> Self:
-        if self.trainer.devices > 1:
+        if self.trainer.several and self.data.task.startswith("node"):
             raise ValueError(
-                f"trainer.devices is {self.trainer.devices}; training on several devices is not "
-                "available yet: type trainer.devices=1."
+                f"trainer.devices is {self.trainer.devices} and trainer.num_nodes "
+                f"{self.trainer.num_nodes}, but the nodes of {self.data.name} are those of one "
+                "graph, which is not shared out: type trainer=default."
             )
         return self
 

@@ -89,3 +89,32 @@ class OptimizerSchema(Section):
             if getattr(self, key) is None:
                 setattr(self, key, value)
         return self
+
+
+class TrainerSchema(Section):
+    """Keys that go to Lightning's Trainer."""
+
+    max_epochs: PositiveInt
+    accelerator: Literal["auto", "cpu", "gpu", "mps"]
+    devices: PositiveInt
+    # As long as these change nothing, they are no part of what a run is named after.
+    num_nodes: PositiveInt = Field(1, exclude_if=lambda value: value == 1)
+    sync_batchnorm: bool = Field(False, exclude_if=lambda value: not value)
+    deterministic: bool = Field(False, exclude_if=lambda value: not value)
+    precision: Literal["32-true", "64-true", "bf16-mixed", "16-mixed"]
+    threads: PositiveInt
+    progress: Literal["auto", "bar", "plain", "none"]
+
+    @property
+    def several(self) -> bool:
+        """Whether several processes train together."""
+        return self.devices * self.num_nodes > 1
+
+    @model_validator(mode="after")
+    def _sync_batchnorm(self) -> Self:
+        if self.sync_batchnorm and not self.several:
+            raise ValueError(
+                "trainer.sync_batchnorm is true, but there is one device; type trainer=ddp, or "
+                "leave it out."
+            )
+        return self

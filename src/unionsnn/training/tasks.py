@@ -43,7 +43,10 @@ class Task(pl.LightningModule):
         )
 
     def make_metric(self, num_outputs: int) -> Metric:
-        """Return the metric that the task is judged by."""
+        """Return the metric that the task is judged by.
+
+        It must not be summed up over processes: each evaluates all of a part.
+        """
         raise NotImplementedError
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
@@ -54,22 +57,38 @@ class Task(pl.LightningModule):
         """Rows of output and target that count in a part of the split."""
         return output, batch.y
 
+    def on_after_batch_transfer(self, batch: Data, dataloader_idx: int) -> Data:
+        """Give a batch the precision of the weights; Lightning does not look into PyG's batches."""
+        wanted = next(self.parameters()).dtype
+        if wanted == torch.float32:
+            return batch
+        return batch.apply(lambda t: t.to(wanted) if t.is_floating_point() else t)
+
     def forward(self, batch: Data) -> Tensor:
-        """Output of the network for a batch."""
-        return self.model(
+        """Output of the network for a batch, at least in single precision."""
+        output: Tensor = self.model(
             batch.x,
             batch.edge_index,
             batch=batch.batch,
             num_graphs=batch.num_graphs,
             **{name: batch[name] for name in _ATTRIBUTES if name in batch},
         )
+        return output.to(torch.promote_types(output.dtype, torch.float32))
 
     def training_step(self, batch: Data, batch_idx: int) -> Tensor:
-        """Loss of a batch; refuses one that is not finite."""
+        """Loss of a batch; of a share of one, weighted so that the processes' mean is its loss."""
         output, target = self.select(self(batch), batch, "train")
         loss = self.loss(output, target)
-        self.log("train_loss", loss, on_step=False, on_epoch=True, batch_size=len(target))
-        return loss
+        weight = batch.loss_weight if "loss_weight" in batch else 1.0
+        self.log(
+            "train_loss",
+            loss,
+            on_step=False,
+            on_epoch=True,
+            batch_size=len(target) if weight else 0,
+            sync_dist=True,
+        )
+        return loss * weight
 
     def validation_step(self, batch: Data, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Add a batch to the validation metrics; a second loader's to the test metrics."""
@@ -110,7 +129,7 @@ class GraphClassification(Task):
 
     def make_metric(self, num_outputs: int) -> Metric:
         """Share of right answers."""
-        return MulticlassAccuracy(num_outputs, average="micro")
+        return MulticlassAccuracy(num_outputs, average="micro", sync_on_compute=False)
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
         """Cross-entropy."""
@@ -140,7 +159,7 @@ class GraphBinaryClassification(Task):
 
     def make_metric(self, num_outputs: int) -> Metric:
         """Area under the ROC curve, over the whole part."""
-        return ExactAUROC()
+        return ExactAUROC(sync_on_compute=False)
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
         """Binary cross-entropy with logits."""
@@ -168,7 +187,7 @@ class GraphRegression(Task):
 
     def make_metric(self, num_outputs: int) -> Metric:
         """Mean absolute error over all targets."""
-        return MeanAbsoluteError()
+        return MeanAbsoluteError(sync_on_compute=False)
 
     def select(self, output: Tensor, batch: Data, part: str) -> tuple[Tensor, Tensor]:
         """All rows; a single target may come as [num_graphs]."""

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
-import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -18,6 +15,7 @@ import torch
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.splits import Split
 from unionsnn.training.build import build_data
+from unionsnn.training.launch import end_with_parent
 from unionsnn.training.protocols import make_protocol
 from unionsnn.training.repetition import train_repetition
 
@@ -69,18 +67,10 @@ _data: list[GraphDataModule] = []
 def _start(config: dict[str, Any], parent: int) -> None:
     """Prepare a worker: threads, data, and an end when the parent ends."""
     torch.set_num_threads(config["trainer"]["threads"])
-    # Ctrl-C reaches all processes of a terminal; the parent alone decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    end_with_parent(parent)
     config["trainer"]["progress"] = "none"
     _config.update(config)
     _data.append(build_data(config))
-
-
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
 
 
 def _train(split: Split, index: int, folder: Path) -> dict[str, Any]:

@@ -1,0 +1,163 @@
+"""Devices: which there are, how many train together, and how exactly."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import Callback
+from pytorch_lightning.plugins.environments import LightningEnvironment
+from pytorch_lightning.strategies import DDPStrategy
+
+from unionsnn.data.batching import GraphStore
+from unionsnn.data.datamodules import GraphDataModule
+from unionsnn.data.ranks import rank
+from unionsnn.training.config import RequestError
+from unionsnn.training.memory import training_device
+from unionsnn.training.tasks import Task
+
+
+class NotDeterministicError(RuntimeError):
+    """A network uses an operation that gives the same result twice by chance only."""
+
+
+def check_accelerator(config: Mapping[str, Any]) -> None:
+    """Refuse an accelerator, a number of devices or a precision that this machine does not have.
+
+    Raises:
+        RequestError: with what is there.
+    """
+    trainer = config["trainer"]
+    wanted, devices, precision = (trainer[k] for k in ("accelerator", "devices", "precision"))
+    there = {"gpu": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not there.get(wanted, True):
+        raise RequestError(
+            [
+                f"trainer.accelerator is {wanted!r}, but torch {torch.__version__} finds none; "
+                "type trainer.accelerator=cpu, or install a torch build for your device."
+            ]
+        )
+    kind = training_device(wanted).type
+    faults = []
+    count = {"cuda": torch.cuda.device_count(), "mps": 1}.get(kind, devices)
+    if devices > count:
+        faults.append(
+            f"trainer.devices is {devices}, but this machine has {count} of the kind {kind}; type "
+            f"trainer.devices={count}, or trainer.accelerator=cpu for {devices} processes."
+        )
+    if kind == "cpu" and trainer.get("sync_batchnorm"):
+        faults.append(
+            "trainer.sync_batchnorm is true, but torch shares the statistics of a batch between "
+            "GPUs only; leave it out, or type model.norm=layer."
+        )
+    if (kind, precision) == ("cpu", "16-mixed"):
+        faults.append(
+            "trainer.precision is '16-mixed', which torch does not train with on a CPU; type "
+            "trainer.precision=bf16-mixed."
+        )
+    if (kind, precision) == ("mps", "64-true"):
+        faults.append(
+            "trainer.precision is '64-true', which Apple's GPUs do not have; type "
+            "trainer.accelerator=cpu, or trainer.precision=32-true."
+        )
+    if faults:
+        raise RequestError(faults)
+
+
+class EqualBuffers(Callback):
+    """Give all processes the buffers of process 0 before validation.
+
+    Each has running means of its own shares; the weights are equal anyway.
+    """
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Broadcast them."""
+        for buffer in pl_module.buffers():
+            torch.distributed.broadcast(buffer, src=0)
+
+
+class _Started(LightningEnvironment):
+    """Tells Lightning that the processes are there, and which one this is."""
+
+    def __init__(self, per_node: int) -> None:
+        super().__init__()
+        self._place = divmod(rank(), per_node)
+
+    @property
+    def creates_processes_externally(self) -> bool:
+        return True
+
+    def node_rank(self) -> int:
+        return self._place[0]
+
+    def local_rank(self) -> int:
+        return self._place[1]
+
+    def teardown(self) -> None:
+        """Leave the process's variables alone."""
+
+
+def ddp_strategy(config: Mapping[str, Any], *, all_used: bool) -> DDPStrategy:
+    """Lightning's strategy for one of several processes that are there already.
+
+    Args:
+        config: The configuration.
+        all_used: Whether every parameter takes part in every step.
+    """
+    environment = _Started(config["trainer"]["devices"])
+    return DDPStrategy(cluster_environment=environment, find_unused_parameters=not all_used)
+
+
+def uses_all_parameters(task: Task, data: GraphDataModule) -> bool:
+    """Whether a loss depends on every parameter; the last layer's edge output often has no use."""
+    assert data.split is not None
+    # Not from `data.store`, which is to be made where the training is.
+    batch = GraphStore(data.graphs).batch(torch.from_numpy(data.split.train[: data.batch_size]))
+    probe = copy.deepcopy(task).eval()
+    output, target = probe.select(probe(batch), batch, "train")
+    torch.autograd.backward(probe.loss(output, target))
+    return all(p.grad is not None for p in probe.parameters() if p.requires_grad)
+
+
+@contextmanager
+def deterministic(wanted: bool) -> Iterator[None]:
+    """Let torch choose deterministic algorithms only, and set everything back at the end.
+
+    Args:
+        wanted: Nothing is changed if not.
+
+    Raises:
+        NotDeterministicError: if something inside has no deterministic algorithm on its device.
+    """
+    if not wanted:
+        yield
+        return
+    name = "CUBLAS_WORKSPACE_CONFIG"
+    before = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    benchmark, variable = torch.backends.cudnn.benchmark, os.environ.get(name)
+    # Otherwise cuBLAS adds in an order that depends on what runs beside it.
+    os.environ.setdefault(name, ":4096:8")
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = False
+    try:
+        yield
+    except RuntimeError as error:
+        operation, found, _ = str(error).partition(" does not have a deterministic implementation")
+        if not found:
+            raise
+        raise NotDeterministicError(
+            f"trainer.deterministic is true, but torch has no deterministic {operation} for this "
+            "device. Type trainer.deterministic=false, or trainer.accelerator=cpu, where more "
+            "operations are deterministic."
+        ) from error
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warn_only)
+        torch.backends.cudnn.benchmark = benchmark
+        if variable is None:
+            del os.environ[name]
