@@ -79,7 +79,7 @@ def reproduce(
         click.echo(json.dumps(rows, indent=1))
     else:
         print_sheets(sheets)
-    failed = any(o.error or (o.absent and not available_only) for o in outcomes)
+    failed = any(o.failed or (o.absent and not available_only) for o in outcomes)
     sys.exit(1 if failed else 0)
 
 

@@ -190,6 +190,11 @@ class Outcome:
     error: str = ""
     absent: str = ""
 
+    @property
+    def failed(self) -> bool:
+        """Whether the cell failed, or some of its repetitions."""
+        return bool(self.error or (self.record or {}).get("failed"))
+
 
 def run_cells(
     cells: Sequence[Cell],

@@ -15,6 +15,7 @@ from unionsnn.reports.tables import (
     signed,
     spread,
 )
+from unionsnn.training.failures import failure_lines
 from unionsnn.training.records import RunFolder
 
 HEADER = ("row", "paper", "ours", "difference", "95 % interval", "", "n", "parameters")
@@ -43,6 +44,8 @@ def _sheet(dataset: str, outcomes: Sequence[Outcome]) -> Sheet:
     notes += [f"NOT AVAILABLE {o.cell.paper.model}: {o.absent}" for o in outcomes if
               o.absent]  # fmt: skip
     notes += [f"FAILED {o.cell.paper.model}: {o.error}" for o in outcomes if o.error]
+    notes += [f"FAILED {o.cell.paper.model}: {line}" for o in outcomes if o.record is not None
+              for line in failure_lines(o.record.get("failed", ()))]  # fmt: skip
     notes += [f"INCOMPLETE {o.cell.paper.model}: {_count(o)} repetitions" for o in outcomes if
               o.record is not None and o.record["missing"]]  # fmt: skip
     title = f"{paper.table} of the paper: {dataset}, test_{paper.metric}"

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from unionsnn.reports.paper import paper_value
+from unionsnn.training.failures import failure_lines
 
 _PERCENT = ("accuracy",)
 
@@ -87,6 +88,8 @@ def results_table(record: Mapping[str, Any], *, narrow: bool = False) -> Table:
             str(row["epochs"]),
             format_seconds(row["seconds"]),
         )
+    for row in record.get("failed", ()):
+        table.add_row(str(row["index"]), "failed", *["–"] * (len(keys) + 3))
     return table
 
 
@@ -116,6 +119,8 @@ def summary_line(record: Mapping[str, Any]) -> str:
     if record["missing"]:
         done = len(record["repetitions"])
         line += f"\nINCOMPLETE: {done} of {protocol['repetitions']} repetitions"
+    for reason in failure_lines(record.get("failed", ())):
+        line += f"\nFAILED {reason} (the same command trains it again)"
     return line
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import logging
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,14 @@ from unionsnn.data.datamodules import GraphDataModule, Progress
 from unionsnn.data.splits import Split, load_splits, save_splits
 from unionsnn.training.build import build_data, check_model
 from unionsnn.training.config import RequestError
+from unionsnn.training.failures import (
+    Failure,
+    Outcome,
+    RepetitionFailedError,
+    SameAgain,
+    attempt,
+)
+from unionsnn.training.nested import select_in_fold
 from unionsnn.training.protocols import Protocol, make_protocol
 from unionsnn.training.records import RunFolder, write_json
 from unionsnn.training.repetition import train_repetition
@@ -25,6 +35,8 @@ logger = logging.getLogger(__name__)
 def run_experiment(config: Mapping[str, Any], progress: Progress | None = None) -> dict[str, Any]:
     """Train what is not finished yet and return the merged record.
 
+    A repetition that fails does not stop the others; the same request trains it again.
+
     Args:
         config: A checked configuration.
         progress: Called during long work on data.
@@ -32,7 +44,8 @@ def run_experiment(config: Mapping[str, Any], progress: Progress | None = None) 
     Raises:
         RequestError: if the request does not fit the data, the model or the machine.
         RunFolderError: if the run folder cannot be used.
-        NonFiniteLossError: if training diverges.
+        Exception: whatever the first repetition failed with, where none is finished. A repetition
+            that fails beside finished ones is part of the record, under ``failed``.
     """
     check_accelerator(config)
     check_model(config)
@@ -45,40 +58,58 @@ def run_experiment(config: Mapping[str, Any], progress: Progress | None = None) 
         data = build_data(config, progress)
         if pending or data.belongs_to_user:
             refuse_other_data(folder, finished, data)
+        first: Failure | None = None
         if pending:
             splits = recorded_splits(folder, protocol, data, config["seed"])
-            for index, record in train_all(config, data, splits, pending, folder.path, progress):
-                folder.save_repetition(index, record)
+            waiting, alike = deque(pending), SameAgain(bool(finished))
+            for index, outcome in train_all(config, data, splits, waiting, folder.path):
+                if isinstance(outcome, Failure):
+                    first = first or outcome
+                    note_failure(folder, index, outcome, protocol)
+                else:
+                    folder.save_repetition(index, outcome)
+                if alike.add(outcome) and waiting:
+                    logger.error("Two repetitions failed alike, none is finished: the rest waits.")
+                    waiting.clear()
                 write_json(folder.results_path, merge(folder))
         results = merge(folder)
         write_json(folder.results_path, results)
+        if first is not None and not results["repetitions"]:
+            raise first.error or RepetitionFailedError(f"{first.reason}.")
         return results
+
+
+def note_failure(folder: RunFolder, index: int, failure: Failure, protocol: Protocol) -> None:
+    """Write and say that a repetition failed; of a single one, the error itself says it."""
+    folder.save_failure(index, failure.kind, failure.reason)
+    if protocol.num_repetitions > 1:
+        logger.error("repetition %d FAILED: %s", index, failure.reason)
 
 
 def train_all(
     config: Mapping[str, Any],
     data: GraphDataModule,
     splits: Sequence[Split],
-    pending: Sequence[int],
+    waiting: deque[int],
     folder: Path,
-    progress: Progress | None = None,
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Train repetitions one after another or in workers; yield each record when it is there."""
-    if min(config["protocol"]["workers"], len(pending)) > 1:
+) -> Iterator[tuple[int, Outcome]]:
+    """Train repetitions one after another or in workers; yield each outcome when it is there.
+
+    What is removed from `waiting` meanwhile is not begun.
+    """
+    if min(config["protocol"]["workers"], len(waiting)) > 1:
         # Once, here: the workers find the caches filled.
         data.prepare_data()
-        report = progress or (lambda *_: None)
-        report("repetitions", 0, len(pending))
-        records = train_in_workers(config, splits, pending, folder)
-        for done, (index, record) in enumerate(records, 1):
-            report("repetitions", done, len(pending))
-            yield index, record
+        yield from train_in_workers(config, splits, waiting, folder)
         return
     protocol = make_protocol(config["protocol"])
-    for index in pending:
+    while waiting:
+        index = waiting.popleft()
         if protocol.num_repetitions > 1 and config["trainer"]["progress"] != "none":
             logger.info("repetition %d of %d", index + 1, protocol.num_repetitions)
-        yield index, train_repetition(config, data, protocol, splits[index], index, folder)
+        repeat = select_in_fold if protocol.grid else train_repetition
+        train = functools.partial(repeat, config, data, protocol, splits[index], index, folder)
+        yield index, attempt(train)
 
 
 def check_accelerator(config: Mapping[str, Any]) -> None:

@@ -216,6 +216,8 @@ class ProtocolSchema(Section):
     train_size: PositiveInt | None = None
     only: list[Annotated[int, Field(ge=0)]] | None
     workers: PositiveInt
+    # Checked as a whole in grid.py.
+    grid: dict[str, list[Any]] | None = absent_if_none()
 
     @model_validator(mode="after")
     def _repeats(self) -> Self:
