@@ -82,8 +82,12 @@ class Protocol(ABC):
         if self.grid is None:
             return rule
         each = "fold" if self.name.startswith("cross") else "repetition"
-        count = len(cells_of(self.grid))
-        return f"nested: grid of {count}, selected per {each} on {self.select_on}; {rule}"
+        return f"nested: grid of {self.num_cells}, selected per {each} on {self.select_on}; {rule}"
+
+    @property
+    def num_cells(self) -> int:
+        """Trainings of a repetition: one for each cell of the grid."""
+        return 1 if self.grid is None else len(cells_of(self.grid))
 
     @property
     def wanted(self) -> tuple[int, ...]:
