@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from unionsnn.cli import command_line
 from unionsnn.training import experiment
 from unionsnn.training.callbacks import NonFiniteLossError
+from unionsnn.training.comparison import Candidate, ComparisonFailedError, run_comparison
 from unionsnn.training.config import RequestError
 from unionsnn.training.experiment import run_experiment
 from unionsnn.training.failures import (
@@ -136,6 +137,29 @@ def test_the_table_names_it_and_the_status_is_1(
     assert "Traceback" not in done.stderr
     shown = CliRunner().invoke(command_line, ["report", str(tmp_path / "runs")])
     assert "repetition 1: broken by hand" in shown.stdout
+
+
+def test_compare_trains_the_others_and_then_says_what_failed(
+    tiny: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+
+    def run(config: dict[str, Any], progress: Any = None) -> dict[str, Any]:
+        begun.append(config["model"]["name"])
+        if begun[-1] == "gin":
+            raise ValueError("broken\nby hand")
+        return {"failed": [{"index": i, "kind": "E", "reason": "killed"} for i in (1, 2)]}
+
+    monkeypatch.setattr(experiment, "run_experiment", run)
+    names = ("gin", "gcn")
+    candidates = [Candidate(n, tiny(f"model={n}"), tmp_path / n) for n in names]
+    with pytest.raises(ComparisonFailedError) as error:
+        run_comparison(candidates, tmp_path)
+    assert begun == ["gin", "gcn"]
+    assert str(error.value).splitlines()[:2] == [
+        "gin: broken by hand",
+        "gcn: repetitions 1, 2: killed",
+    ]
 
 
 def test_a_fault_in_all_workers_is_told_once(tiny: Maker) -> None:

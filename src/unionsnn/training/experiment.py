@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import logging
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -62,16 +63,18 @@ def run_experiment(config: Mapping[str, Any], progress: Progress | None = None) 
         if pending:
             splits = recorded_splits(folder, protocol, data, config["seed"])
             waiting, alike = deque(pending), SameAgain(bool(finished))
-            for index, outcome in train_all(config, data, splits, waiting, folder.path):
-                if isinstance(outcome, Failure):
-                    first = first or outcome
-                    note_failure(folder, index, outcome, protocol)
-                else:
-                    folder.save_repetition(index, outcome)
-                if alike.add(outcome) and waiting:
-                    logger.error("Two repetitions failed alike, none is finished: the rest waits.")
-                    waiting.clear()
-                write_json(folder.results_path, merge(folder))
+            # Closed at once if saving fails or a signal comes: workers end with it.
+            with closing(train_all(config, data, splits, waiting, folder.path)) as outcomes:
+                for index, outcome in outcomes:
+                    if isinstance(outcome, Failure):
+                        first = first or outcome
+                        note_failure(folder, index, outcome, protocol)
+                    else:
+                        folder.save_repetition(index, outcome)
+                    if alike.add(outcome) and waiting:
+                        logger.error("Two failed alike and none is finished: the rest waits.")
+                        waiting.clear()
+                    write_json(folder.results_path, merge(folder))
         results = merge(folder)
         write_json(folder.results_path, results)
         if first is not None and not results["repetitions"]:
@@ -92,7 +95,7 @@ def train_all(
     splits: Sequence[Split],
     waiting: deque[int],
     folder: Path,
-) -> Iterator[tuple[int, Outcome]]:
+) -> Generator[tuple[int, Outcome]]:
     """Train repetitions one after another or in workers; yield each outcome when it is there.
 
     What is removed from `waiting` meanwhile is not begun.
@@ -107,7 +110,9 @@ def train_all(
         index = waiting.popleft()
         if protocol.num_repetitions > 1 and config["trainer"]["progress"] != "none":
             logger.info("repetition %d of %d", index + 1, protocol.num_repetitions)
-        repeat = select_in_fold if protocol.grid else train_repetition
+        repeat: Callable[..., dict[str, Any]] = train_repetition
+        if protocol.grid is not None:
+            repeat = select_in_fold
         train = functools.partial(repeat, config, data, protocol, splits[index], index, folder)
         yield index, attempt(train)
 

@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -38,7 +38,7 @@ _LOOK = 0.25
 
 def train_in_workers(
     config: Mapping[str, Any], splits: Sequence[Split], waiting: deque[int], folder: Path
-) -> Iterator[tuple[int, Outcome]]:
+) -> Generator[tuple[int, Outcome]]:
     """Train repetitions in ``protocol.workers`` processes; yield each outcome when it is there.
 
     A repetition draws from its own seed, so the records are those of a single process. A worker
@@ -122,6 +122,6 @@ def _end_with(parent: int) -> None:
 def _train(split: Split, index: int, folder: Path) -> Outcome:
     protocol = make_protocol(_config["protocol"])
     watch = StatusFile(_status[0], index, protocol.select_on)
-    train = select_in_fold if protocol.grid else train_repetition
+    train: Callable[..., dict[str, Any]] = select_in_fold if protocol.grid else train_repetition
     outcome = attempt(lambda: train(_config, _data[0], protocol, split, index, folder, watch))
     return outcome.without_error() if isinstance(outcome, Failure) else outcome
