@@ -157,8 +157,8 @@ REFUSALS = {
     "{model.num_layers:[3,a]}": "model.num_layers is 'a'; it must be a whole number",
     "{model.num_layers:[-1]}": "model.num_layers=-1: model.num_layers is -1",
     "{optimizer.lr:[0.1,0.1]}": "names a value of optimizer.lr twice",
-    "{optimizer.lr:0.1}": "it takes lists",
-    "{optimizer.lr:[]}": "it takes lists",
+    "{optimizer.lr:0.1}": "give a list of values",
+    "{optimizer.lr:[]}": "give a list of values",
     "3": "protocol.grid is 3; it maps keys to lists",
     "{gate.preset:[paper,default]}": "coefficient.radius would become [1] instead of [1, 2, 3]",
 }

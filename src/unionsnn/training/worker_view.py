@@ -67,7 +67,8 @@ class WorkerView:
         trace: TracebackType | None,
     ) -> None:
         """Leave the screen as it was."""
-        self._progress.stop()
+        if self.kind == "bar":
+            self._progress.stop()
 
     @property
     def _ended(self) -> str:
