@@ -116,6 +116,7 @@ def _run(config: dict[str, Any], options: dict[str, bool], *, dry_run: bool, as_
     from unionsnn.reports.progress import data_progress
     from unionsnn.training.dry_run import describe
     from unionsnn.training.experiment import run_experiment
+    from unionsnn.training.failures import failed_now
     from unionsnn.training.records import RunFolder
 
     launch = started_by_torchrun()
@@ -136,6 +137,8 @@ def _run(config: dict[str, Any], options: dict[str, bool], *, dry_run: bool, as_
     else:
         tables.print_results(record)
         tables.print_folder(folder.path, record, before)
+    if not dry_run and failed_now(record, config):
+        sys.exit(1)
 
 
 @command_line.command()

@@ -11,6 +11,7 @@ from unionsnn.reports.formats import Mark, Sheet, flat
 from unionsnn.reports.paper import paper_value
 from unionsnn.reports.tables import count_text, format_seconds, interval_text, spread
 from unionsnn.training.config import differing_keys
+from unionsnn.training.failures import failure_lines
 from unionsnn.training.schema import metric_mode
 
 HEADER = (
@@ -135,6 +136,11 @@ def _sheet(dataset: str, group: Sequence[Found]) -> Sheet:
         f"{each.record['protocol']['repetitions']} repetitions"
         for each, name in zip(group, labels(group), strict=True)
         if each.record["missing"]
+    ]
+    notes += [
+        f"FAILED: {name}, {line}"
+        for each, name in zip(group, labels(group), strict=True)
+        for line in failure_lines(each.record.get("failed", ()))
     ]
     return Sheet(
         f"{group[0].record['data']} ({dataset})",

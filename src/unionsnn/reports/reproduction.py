@@ -11,13 +11,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from unionsnn.data.sources import DataUnavailableError
-from unionsnn.reports.paper import PaperValue, paper_names, table_values
+from unionsnn.reports.paper import COST_TABLES, PaperValue, paper_names, table_values
 from unionsnn.training.config import (
     RequestError,
     compose_config,
     config_folder,
     config_hash,
+    differing_keys,
 )
+from unionsnn.training.grid import flatten
 from unionsnn.training.records import RunFolder
 from unionsnn.training.sections import nearest
 
@@ -38,11 +40,13 @@ class Cell:
         paper: The paper's value.
         config: The checked configuration; None where the experiment cannot be had.
         absent: Why it cannot, and what to do.
+        differs: Where the configuration leaves the stated setting of the table, a text each.
     """
 
     paper: PaperValue
     config: dict[str, Any] | None
     absent: str = ""
+    differs: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -71,6 +75,7 @@ def plan_table(
     models: Sequence[str] = (),
     common: Sequence[str] = (),
     config_dir: str | None = None,
+    grid: bool = False,
 ) -> list[Cell]:
     """Compose the experiment of each value of a table.
 
@@ -81,12 +86,15 @@ def plan_table(
         common: Overrides that hold for all cells; those of gate and coefficient only for models
             that have a gate.
         config_dir: A folder of the user's own configuration.
+        grid: Whether to select a cell of the paper's grid for the table inside each repetition.
 
     Raises:
         RequestError: with every fault that was found.
     """
     values = _chosen(table, datasets, models)
     names = paper_names()
+    if grid:
+        common = [*grid_words(table, common), *common]
     cells, faults = [], []
     for value in values:
         absent = _absence(value)
@@ -96,13 +104,48 @@ def plan_table(
         gated = names.gated(value.model) or table == "table11"
         kept = [word for word in common if gated or not _is_for_gates(word)]
         try:
-            cells.append(Cell(value, compose_config([*names.words(value), *kept], config_dir)))
+            config = compose_config([*names.words(value), *kept], config_dir)
+            stated = compose_config(names.words(value), config_dir) if kept else config
+            cells.append(Cell(value, config, differs=differences(stated, config)))
         except RequestError as error:
             # What holds for all is said once.
             faults += [fault for fault in error.faults if fault not in faults]
     if faults:
         raise RequestError(faults)
     return cells
+
+
+def grid_words(table: str, common: Sequence[str]) -> list[str]:
+    """Return the overrides that select from the paper's grid for a table, honestly.
+
+    The paper's selection by the test curve of the folds has no place for a grid inside them, so
+    cross-validation selects by the inner validation part.
+
+    Raises:
+        RequestError: if the paper states no grid for the table.
+    """
+    tables = paper_names().tables
+    name = tables.get(table, "")
+    if table in COST_TABLES or not (config_folder() / "grid" / f"{name}.yaml").exists():
+        having = [t for t, e in tables.items() if (config_folder() / "grid" / f"{e}.yaml").exists()]
+        having = [t for t in having if t not in COST_TABLES]
+        raise RequestError(
+            [f"--grid: the paper has no grid for {table}; it has one for {', '.join(having)}."]
+        )
+    chosen = any(word.startswith("protocol=") for word in common)
+    nested = [] if name != "tu" or chosen else ["protocol=cross_validation"]
+    return [f"grid={name}", *nested]
+
+
+def differences(stated: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return where a configuration leaves the stated setting of its table, data first."""
+    old, new = (dict(flatten(each)) for each in (stated, config))
+    keys = sorted(differing_keys(stated, config), key=lambda key: not key.startswith("data."))
+    return tuple(f"{key}={_shown(new.get(key))} instead of {_shown(old.get(key))}" for key in keys)
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else str(value).replace(" ", "")
 
 
 def _is_for_gates(word: str) -> bool:
@@ -189,6 +232,11 @@ class Outcome:
     record: dict[str, Any] | None = None
     error: str = ""
     absent: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the cell failed, or some of its repetitions."""
+        return bool(self.error or (self.record or {}).get("failed"))
 
 
 def run_cells(

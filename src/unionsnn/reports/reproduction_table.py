@@ -15,6 +15,8 @@ from unionsnn.reports.tables import (
     signed,
     spread,
 )
+from unionsnn.training.failures import failure_lines
+from unionsnn.training.grid import cells_of
 from unionsnn.training.records import RunFolder
 
 HEADER = ("row", "paper", "ours", "difference", "95 % interval", "", "n", "parameters")
@@ -35,6 +37,7 @@ def _sheet(dataset: str, outcomes: Sequence[Outcome]) -> Sheet:
         f"{OUTSIDE}: the paper's value lies outside our interval; the paper's ± is its printed "
         "standard deviation"
     ]
+    notes += warnings_of([o.cell for o in outcomes])
     records = [o.record for o in outcomes if o.record is not None]
     protocols = [f"{r['protocol']['name']} ({r['protocol']['selection']})" for r in records]
     notes += [f"protocol: {line}" for line in dict.fromkeys(protocols)]
@@ -43,10 +46,28 @@ def _sheet(dataset: str, outcomes: Sequence[Outcome]) -> Sheet:
     notes += [f"NOT AVAILABLE {o.cell.paper.model}: {o.absent}" for o in outcomes if
               o.absent]  # fmt: skip
     notes += [f"FAILED {o.cell.paper.model}: {o.error}" for o in outcomes if o.error]
+    notes += [f"FAILED {o.cell.paper.model}: {line}" for o in outcomes if o.record is not None
+              for line in failure_lines(o.record.get("failed", ()))]  # fmt: skip
     notes += [f"INCOMPLETE {o.cell.paper.model}: {_count(o)} repetitions" for o in outcomes if
               o.record is not None and o.record["missing"]]  # fmt: skip
     title = f"{paper.table} of the paper: {dataset}, test_{paper.metric}"
     return Sheet(title, HEADER, [_cells(o) for o in outcomes], notes=notes)
+
+
+def warnings_of(cells: Sequence[Cell]) -> list[str]:
+    """Say where our values are not of the setting that the paper's value is put beside."""
+    models: dict[str, list[str]] = {}
+    for cell in cells:
+        for text in cell.differs:
+            models.setdefault(text, []).append(cell.paper.model)
+    count = sum(cell.config is not None for cell in cells)
+    found: dict[str, list[str]] = {}
+    for text, named in models.items():
+        found.setdefault("" if len(named) == count else f" ({', '.join(named)})", []).append(text)
+    return [
+        f"WARNING: ours differs from the stated setting of the table{rows}: {', '.join(texts)}"
+        for rows, texts in found.items()
+    ]
 
 
 def _count(outcome: Outcome) -> str:
@@ -95,6 +116,7 @@ def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
                 "model": paper.model,
                 "dataset": paper.dataset,
                 "metric": paper.metric,
+                "differs": "; ".join(outcome.cell.differs) or None,
                 "paper_mean": paper.mean,
                 "paper_std": paper.std,
                 **flat(own),
@@ -148,8 +170,19 @@ def plan_sheet(cells: Sequence[Cell], seconds: Mapping[str, float] | None = None
     notes = [f"{left} of {len(counted)} experiments are left"]
     if seconds is not None:
         notes[0] += f", at most about {format_seconds(total)} of training on one process"
+    notes += _grid_notes(cells)
+    notes += warnings_of(cells)
     notes += list(dict.fromkeys(f"{c.paper.model}: {c.absent}" for c in cells if c.absent))
     return Sheet(f"{cells[0].paper.table} of the paper", header, lines, words=3, notes=notes)
+
+
+def _grid_notes(cells: Sequence[Cell]) -> list[str]:
+    grids = [c.config["protocol"].get("grid") for c in cells if c.config is not None]
+    counts = dict.fromkeys(len(cells_of(grid)) for grid in grids if grid is not None)
+    return [
+        f"grid: {count} trainings in each repetition, the best on validation is tested once"
+        for count in counts
+    ]
 
 
 def plan_rows(cells: Sequence[Cell], seconds: Mapping[str, float]) -> list[dict[str, Any]]:

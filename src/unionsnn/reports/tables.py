@@ -14,6 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from unionsnn.reports.paper import paper_value
+from unionsnn.training.failures import failure_lines
+from unionsnn.training.grid import cell_text
 
 _PERCENT = ("accuracy",)
 
@@ -87,6 +89,8 @@ def results_table(record: Mapping[str, Any], *, narrow: bool = False) -> Table:
             str(row["epochs"]),
             format_seconds(row["seconds"]),
         )
+    for row in record.get("failed", ()):
+        table.add_row(str(row["index"]), "failed", *["–"] * (len(keys) + 3))
     return table
 
 
@@ -107,6 +111,7 @@ def summary_line(record: Mapping[str, Any]) -> str:
     if result["epoch"] is not None:
         line += f", epoch {result['epoch'] + 1}"
     line += f"\nprotocol: {protocol['name']} ({protocol['selection']})"
+    line += "".join(f"\n{chosen}" for chosen in selected_lines(record))
     paper = paper_value(record)
     if paper is not None and report == f"test_{paper.metric}":
         line += f"\npaper: {format_value(report, paper.mean)}"
@@ -116,7 +121,21 @@ def summary_line(record: Mapping[str, Any]) -> str:
     if record["missing"]:
         done = len(record["repetitions"])
         line += f"\nINCOMPLETE: {done} of {protocol['repetitions']} repetitions"
+    for reason in failure_lines(record.get("failed", ())):
+        line += f"\nFAILED {reason} (the same command trains it again)"
     return line
+
+
+def selected_lines(record: Mapping[str, Any]) -> list[str]:
+    """The cell of a grid that each repetition chose, and how good it was on validation."""
+    lines = []
+    for row in record["repetitions"]:
+        if "grid" in row:
+            grid = row["grid"]
+            value = next(c[grid["on"]] for c in grid["cells"] if c["cell"] == grid["selected"])
+            shown = format_value(grid["on"], value)
+            lines.append(f"chosen in {row['index']}: {cell_text(grid['selected'])} ({shown})")
+    return lines
 
 
 def provenance(record: Mapping[str, Any]) -> str:
@@ -213,6 +232,7 @@ def print_dry_run(plan: Mapping[str, Any], console: Console | None = None) -> No
         ("run folder", plan["run_dir"]),
         ("protocol", f"{plan['protocol']} ({plan['selection']}), reports {plan['report']}"),
         ("repetitions", f"{len(plan['pending'])} of {plan['repetitions']} still to train"),
+        *_grid_row(plan),
         ("data", plan["dataset"]),
         ("split", ", ".join(f"{name} {size:,}" for name, size in sizes.items())),
         ("node features", str(plan["num_features"])),
@@ -223,6 +243,12 @@ def print_dry_run(plan: Mapping[str, Any], console: Console | None = None) -> No
         ("all epochs", f"at most about {format_seconds(plan['seconds_at_most'])}"),
     ]
     console.print(key_value_table("Dry run: nothing was trained", rows))
+
+
+def _grid_row(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
+    if plan["cells"] == 1:
+        return []
+    return [("grid", f"{plan['cells']} cells in each repetition: {plan['trainings']:,} trainings")]
 
 
 def print_info(content: Mapping[str, Any], console: Console | None = None) -> None:

@@ -234,13 +234,14 @@ def progress_callbacks(kind: str, label: str) -> list[Callback]:
     ``auto`` is a bar on a terminal or in a notebook, and plain lines elsewhere.
     """
     if kind == "auto":
-        kind = "bar" if sys.stderr.isatty() or _in_notebook() else "plain"
+        kind = "bar" if sys.stderr.isatty() or in_notebook() else "plain"
     if kind == "bar":
-        return [TQDMProgressBar() if _in_notebook() else RichProgressBar(leave=False)]
+        return [TQDMProgressBar() if in_notebook() else RichProgressBar(leave=False)]
     return [PlainProgress(label)] if kind == "plain" else []
 
 
-def _in_notebook() -> bool:
+def in_notebook() -> bool:
+    """Whether this is a notebook, where a bar of another kind is drawn."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     return type(shell).__name__ == "ZMQInteractiveShell"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from unionsnn.data.splits import split_hash
 from unionsnn.training.config import RequestError, compose_config, config_hash, differing_keys
+from unionsnn.training.failures import failed_now, failure_lines
 from unionsnn.training.records import RunFolder, write_json
 from unionsnn.training.schema import metric_mode
 from unionsnn.training.statistics import (
@@ -33,6 +34,16 @@ logger = logging.getLogger(__name__)
 
 # How the same graphs are given to a model: this may differ.
 _SERVING = ("data.batch_size", "data.features", "data.normalize_features")
+
+
+_NOT_COMPARED = (
+    "Nothing is compared, since only the same repetitions can be; what is finished is kept, and "
+    "the same command trains what failed again."
+)
+
+
+class ComparisonFailedError(RuntimeError):
+    """Repetitions of runs that are to be compared failed; names each with its reason."""
 
 
 @dataclass(frozen=True)
@@ -163,6 +174,9 @@ def refuse_incomparable(candidates: Sequence[Candidate]) -> None:
 
 
 def _must_agree(key: str) -> bool:
+    if key.startswith("protocol.grid"):
+        # Each may have a grid of its own: it is selected inside the folds.
+        return False
     return key == "seed" or (key.startswith(("data.", "protocol.")) and key not in _SERVING)
 
 
@@ -213,19 +227,31 @@ def run_comparison(
 
     Raises:
         RequestError: if runs turn out to have other graphs or splits.
+        ComparisonFailedError: if repetitions failed, after all others were trained.
     """
     # Torch comes with it.
     from unionsnn.training.experiment import run_experiment
 
     _refuse_other_splits(candidates, progress)
-    done = []
+    done, failures = [], []
     for number, each in enumerate(candidates, 1):
         record = each.record
         if record is None:
             if each.config["trainer"]["progress"] != "none":
                 logger.info("configuration %d of %d: %s", number, len(candidates), each.label)
-            record = run_experiment(each.config, progress)
+            try:
+                record = run_experiment(each.config, progress)
+            except RequestError:
+                raise
+            except Exception as error:  # The others go on, whatever it was.
+                logger.debug("%s failed", each.label, exc_info=True)
+                failures.append(f"{each.label}: {' '.join(str(error).split())}")
+                continue
+            failed = failure_lines(failed_now(record, each.config))
+            failures += [f"{each.label}: {line}" for line in failed]
         done.append(Candidate(each.label, each.config, each.path, record))
+    if failures:
+        raise ComparisonFailedError("\n".join([*failures, _NOT_COMPARED]))
     faults = _record_faults(done)
     if faults:
         raise RequestError(faults)

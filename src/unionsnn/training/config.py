@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import ValidationError
 
 from unionsnn.training.data_arguments import argument_faults
+from unionsnn.training.grid import flatten, grid_faults
 from unionsnn.training.schema import ConfigSchema
 from unionsnn.training.sections import nearest
 
@@ -54,6 +55,10 @@ class RequestError(ValueError):
     def __init__(self, faults: Sequence[str]) -> None:
         super().__init__("\n".join(faults))
         self.faults = list(faults)
+
+    def __reduce__(self) -> tuple[type[RequestError], tuple[list[str]]]:
+        """Come whole from another process."""
+        return RequestError, (self.faults,)
 
 
 def config_folder() -> Path:
@@ -116,7 +121,7 @@ def config_hash(config: Mapping[str, Any]) -> str:
 
 def differing_keys(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """Dotted keys in which two configurations differ so that their results may."""
-    left, right = (dict(_flatten(determining(config))) for config in (one, other))
+    left, right = (dict(flatten(determining(config))) for config in (one, other))
     return sorted(k for k in left.keys() | right.keys() if left.get(k) != right.get(k))
 
 
@@ -196,7 +201,7 @@ def _value_fault(override: Override, base: DictConfig, loader: ConfigLoader) -> 
     key = override.key_or_group
     if override.is_add() or override.is_force_add() or override.is_delete():
         return None
-    leaves = dict(_flatten(OmegaConf.to_container(base)))
+    leaves = dict(flatten(OmegaConf.to_container(base)))
     known = (
         set(leaves)
         | {k.rpartition(".")[0] for k in leaves}
@@ -236,7 +241,7 @@ def _compose(overrides: Sequence[str]) -> DictConfig:
 
 
 def _validated(config: DictConfig, given: set[str]) -> dict[str, Any]:
-    unresolved = dict(_flatten(OmegaConf.to_container(config)))
+    unresolved = dict(flatten(OmegaConf.to_container(config)))
     missing = sorted(key for key, value in unresolved.items() if value == "???")
     if missing:
         raise RequestError([f"{key} must be given: type {key}=..." for key in missing])
@@ -244,23 +249,38 @@ def _validated(config: DictConfig, given: set[str]) -> dict[str, Any]:
         plain = OmegaConf.to_container(config, resolve=True)
     except OmegaConfBaseException as error:
         raise RequestError([" ".join(str(error).split())]) from None
+    grid = plain["protocol"].pop("grid", None) if isinstance(plain.get("protocol"), dict) else None
+    checked, faults = _checked(plain, given)
+    if checked is None:
+        raise RequestError(faults)
+    if grid is not None:
+        plain["protocol"]["grid"] = grid
+
+        def check(cell: dict[str, Any], keys: set[str]) -> tuple[dict[str, Any] | None, list[str]]:
+            return _checked(cell, given | keys)
+
+        if faults := grid_faults(plain, checked, _type_fault, check):
+            raise RequestError(faults)
+        checked["protocol"]["grid"] = grid
+    return checked
+
+
+def _checked(plain: dict[str, Any], given: set[str]) -> tuple[dict[str, Any] | None, list[str]]:
+    """Return a request without grid, checked and settled, or None and what is wrong with it."""
     try:
         checked = ConfigSchema.model_validate(plain)
     except ValidationError as error:
-        raise RequestError([_sentence(fault) for fault in error.errors()]) from None
-    faults = argument_faults(checked.data)
-    if faults:
-        raise RequestError([_sentence(fault) for fault in faults])
+        return None, [_sentence(fault) for fault in error.errors()]
+    if faults := argument_faults(checked.data):
+        return None, [_sentence(fault) for fault in faults]
     budget = checked.model.parameter_budget
     if "model.hidden_channels" in given and budget is not None:
-        raise RequestError(
-            [
-                f"model.hidden_channels is given and model.parameter_budget is {budget}, which "
-                "finds the width itself: give one of them, or type model.parameter_budget=null "
-                "to be rid of an experiment's budget."
-            ]
-        )
-    return checked.model_dump(by_alias=True)
+        return None, [
+            f"model.hidden_channels is given and model.parameter_budget is {budget}, which "
+            "finds the width itself: give one of them, or type model.parameter_budget=null "
+            "to be rid of an experiment's budget."
+        ]
+    return checked.model_dump(by_alias=True), []
 
 
 def _sentence(fault: Any) -> str:
@@ -276,19 +296,11 @@ def _sentence(fault: Any) -> str:
     return f"{key} is {given!r}; {message[0].lower()}{message[1:]}."
 
 
-def _flatten(config: Any, prefix: str = "") -> Iterable[tuple[str, Any]]:
-    for key, value in config.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flatten(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
 def completions(incomplete: str) -> list[str]:
     """Words that may follow on the command line: group=option for groups, key= for the rest."""
     with initialize_config_dir(str(config_folder()), version_base="1.3"):
         loader = GlobalHydra.instance().config_loader()
         groups = loader.get_group_options("", ObjectType.GROUP)
         words = [f"{g}={o}" for g in groups for o in _options(g, loader)]
-        words += [f"{key}=" for key, _ in _flatten(OmegaConf.to_container(compose("train")))]
+        words += [f"{key}=" for key, _ in flatten(OmegaConf.to_container(compose("train")))]
     return sorted(word for word in words if word.startswith(incomplete))

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from unionsnn.data.datamodules import GraphDataModule, Progress
+from unionsnn.data.splits import Split
 from unionsnn.training.build import (
     build_data,
     build_task,
@@ -21,7 +22,14 @@ from unionsnn.training.build import (
 )
 from unionsnn.training.config import config_hash
 from unionsnn.training.devices import check_accelerator
-from unionsnn.training.memory import memory_errors, require_memory, training_device
+from unionsnn.training.grid import cell_text, cells_of, with_cell
+from unionsnn.training.memory import (
+    BatchMemory,
+    memory_errors,
+    require_memory,
+    training_device,
+)
+from unionsnn.training.nested import CellData
 from unionsnn.training.protocols import make_protocol
 from unionsnn.training.records import RunFolder
 from unionsnn.training.tasks import Task
@@ -44,17 +52,10 @@ def describe(config: Mapping[str, Any], progress: Progress | None = None) -> dic
     protocol = make_protocol(config["protocol"])
     data = build_data(config, progress)
     splits = protocol.splits(data, config["seed"])
-    data.split = splits[0]
-    data.apply_control(config["coefficient"]["control"], np.random.default_rng(0))
-    data.generator = torch.Generator().manual_seed(0)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        task = build_task(config, data)
-        fit_gates(task.model, data)
-        device = training_device(config["trainer"]["accelerator"])
-        memory = require_memory(task.model, data, device)
-        with memory_errors(data):
-            epoch = seconds_per_epoch(task, data)
+    task, memory, epoch = timed(config, data, splits[0])
+    repetition = epoch * config["trainer"]["max_epochs"]
+    if protocol.grid is not None:
+        repetition = seconds_of_cells(config, data, splits[0])
     folder = RunFolder.of(config)
     finished = {} if config["force"] else folder.finished()
     pending = [i for i in protocol.wanted if i not in finished]
@@ -67,6 +68,8 @@ def describe(config: Mapping[str, Any], progress: Progress | None = None) -> dic
         "report": protocol.report,
         "repetitions": protocol.num_repetitions,
         "pending": pending,
+        "cells": protocol.num_cells,
+        "trainings": len(pending) * protocol.num_cells,
         "dataset": data.dataset_id,
         "sizes": [{n: len(p) for n, p in split.parts().items()} for split in splits],
         "num_features": data.num_features,
@@ -76,8 +79,38 @@ def describe(config: Mapping[str, Any], progress: Progress | None = None) -> dic
         "largest_batch": asdict(memory),
         "batch": str(memory),
         "seconds_per_epoch": epoch,
-        "seconds_at_most": epoch * config["trainer"]["max_epochs"] * len(pending),
+        "seconds_at_most": repetition * len(pending),
     }
+
+
+def timed(
+    config: Mapping[str, Any], data: GraphDataModule, split: Split
+) -> tuple[Task, BatchMemory, float]:
+    """Make a task for a split; return it with what its largest batch needs and an epoch takes."""
+    data.split = split
+    data.apply_control(config["coefficient"]["control"], np.random.default_rng(0))
+    data.generator = torch.Generator().manual_seed(0)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        task = build_task(config, data)
+        fit_gates(task.model, data)
+        device = training_device(config["trainer"]["accelerator"])
+        memory = require_memory(task.model, data, device)
+        with memory_errors(data):
+            return task, memory, seconds_per_epoch(task, data)
+
+
+def seconds_of_cells(config: Mapping[str, Any], data: GraphDataModule, split: Split) -> float:
+    """Estimate of all cells of a grid in one repetition; what the optimiser does costs the same."""
+    data_of, known, total = CellData(config, data), dict[str, float](), 0.0
+    for cell in cells_of(config["protocol"]["grid"]):
+        own = with_cell(config, cell)
+        costs = {k: v for k, v in cell.items() if not k.startswith(("optimizer.", "trainer."))}
+        name = cell_text(costs)
+        if name not in known:
+            known[name] = timed(own, data_of(own), split)[2]
+        total += known[name] * own["trainer"]["max_epochs"]
+    return total
 
 
 def seconds_per_epoch(task: Task, data: GraphDataModule) -> float:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,14 @@ from unionsnn.training.distributed import (
     num_processes,
     together,
 )
+from unionsnn.training.failures import (
+    Failure,
+    Outcome,
+    RepetitionFailedError,
+    SameAgain,
+    attempt,
+)
+from unionsnn.training.nested import select_in_fold
 from unionsnn.training.protocols import Protocol, make_protocol
 from unionsnn.training.records import RunFolder, write_json
 from unionsnn.training.repetition import train_repetition
@@ -34,7 +45,8 @@ logger = logging.getLogger(__name__)
 def run_experiment(config: Mapping[str, Any], progress: Progress | None = None) -> dict[str, Any]:
     """Train what is not finished yet and return the merged record.
 
-    Of the processes that torchrun started, all but the first return an empty one.
+    A repetition that fails does not stop the others; the same request trains it again. Of the
+    processes that torchrun started, all but the first return an empty record.
 
     Args:
         config: A checked configuration.
@@ -44,7 +56,8 @@ def run_experiment(config: Mapping[str, Any], progress: Progress | None = None) 
         RequestError: if the request does not fit the data, the model or the machine.
         RunFolderError: if the run folder cannot be used.
         RankDiedError: if one of several processes ends before the others.
-        NonFiniteLossError: if training diverges.
+        Exception: whatever the first repetition failed with, where none is finished. A repetition
+            that fails beside finished ones is part of the record, under ``failed``.
     """
     check_accelerator(config)
     check_model(config)
@@ -65,45 +78,78 @@ def _run(config: Mapping[str, Any], progress: Progress | None) -> dict[str, Any]
         data = build_data(config, progress)
         if pending or data.belongs_to_user:
             refuse_other_data(folder, finished, data)
+        first: Failure | None = None
         if pending:
             splits = recorded_splits(folder, protocol, data, config["seed"])
-            for index, record in train_all(config, data, splits, pending, folder.path, progress):
-                folder.save_repetition(index, record)
-                write_json(folder.results_path, merge(folder))
+            waiting, alike = deque(pending), SameAgain(bool(finished))
+            # Closed at once if saving fails or a signal comes: workers end with it.
+            with closing(train_all(config, data, splits, waiting, folder.path)) as outcomes:
+                for index, outcome in outcomes:
+                    if isinstance(outcome, Failure):
+                        first = first or outcome
+                        note_failure(folder, index, outcome, protocol)
+                    else:
+                        folder.save_repetition(index, outcome)
+                    if alike.add(outcome) and waiting:
+                        logger.error("Two failed alike and none is finished: the rest waits.")
+                        waiting.clear()
+                    write_json(folder.results_path, merge(folder))
         results = merge(folder)
         write_json(folder.results_path, results)
+        if first is not None and not results["repetitions"]:
+            raise first.error or RepetitionFailedError(f"{first.reason}.")
         return results
+
+
+def note_failure(folder: RunFolder, index: int, failure: Failure, protocol: Protocol) -> None:
+    """Write and say that a repetition failed; of a single one, the error itself says it."""
+    folder.save_failure(index, failure.kind, failure.reason)
+    if protocol.num_repetitions > 1:
+        logger.error("repetition %d FAILED: %s", index, failure.reason)
 
 
 def train_all(
     config: Mapping[str, Any],
     data: GraphDataModule,
     splits: Sequence[Split],
-    pending: Sequence[int],
+    waiting: deque[int],
     folder: Path,
-    progress: Progress | None = None,
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Train repetitions one after another or in workers; yield each record when it is there."""
-    if min(config["protocol"]["workers"], len(pending)) > 1:
+) -> Generator[tuple[int, Outcome]]:
+    """Train repetitions one after another or in workers; yield each outcome when it is there.
+
+    What is removed from `waiting` meanwhile is not begun.
+    """
+    if min(config["protocol"]["workers"], len(waiting)) > 1:
         # Once, here: the workers find the caches filled.
         data.prepare_data()
-        report = progress or (lambda *_: None)
-        report("repetitions", 0, len(pending))
-        records = train_in_workers(config, splits, pending, folder)
-        for done, (index, record) in enumerate(records, 1):
-            report("repetitions", done, len(pending))
-            yield index, record
+        yield from train_in_workers(config, splits, waiting, folder)
         return
     protocol = make_protocol(config["protocol"])
     if num_processes(config) > 1:
         # Once, here: the others find the caches filled.
         data.prepare_data()
-    with together(config):
-        for index in pending:
-            if protocol.num_repetitions > 1 and config["trainer"]["progress"] != "none":
-                logger.info("repetition %d of %d", index + 1, protocol.num_repetitions)
-            agreed(Repetition(index, splits[index], folder))
-            yield index, train_repetition(config, data, protocol, splits[index], index, folder)
+        with together(config):
+            while waiting:
+                index = waiting.popleft()
+                announce(config, protocol, index)
+                agreed(Repetition(index, splits[index], folder))
+                # The others end with what fails here, and with them the command.
+                yield index, train_repetition(config, data, protocol, splits[index], index, folder)
+        return
+    repeat: Callable[..., dict[str, Any]] = train_repetition
+    if protocol.grid is not None:
+        repeat = select_in_fold
+    while waiting:
+        index = waiting.popleft()
+        announce(config, protocol, index)
+        train = functools.partial(repeat, config, data, protocol, splits[index], index, folder)
+        yield index, attempt(train)
+
+
+def announce(config: Mapping[str, Any], protocol: Protocol, index: int) -> None:
+    """Say which repetition begins, of several."""
+    if protocol.num_repetitions > 1 and config["trainer"]["progress"] != "none":
+        logger.info("repetition %d of %d", index + 1, protocol.num_repetitions)
 
 
 def refuse_other_data(

@@ -12,6 +12,7 @@ import numpy as np
 from unionsnn.data.arrays import DataError
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.splits import Split, read_index_files, stratified_k_fold
+from unionsnn.training.grid import cells_of
 from unionsnn.training.schema import metric_mode
 from unionsnn.training.statistics import (
     Summary,
@@ -32,6 +33,8 @@ class Protocol(ABC):
         patience: Epochs without improvement of `stop_on`.
         only: Repetitions that are asked for; None for all.
         train_size: Items of each training part that are kept, drawn from the seed; None for all.
+        grid: Keys of the configuration and their values; the best cell is selected in each
+            repetition. None for none.
     """
 
     name: str
@@ -41,6 +44,7 @@ class Protocol(ABC):
     patience: int
     only: tuple[int, ...] | None = None
     train_size: int | None = None
+    grid: Mapping[str, list[Any]] | None = None
 
     @property
     @abstractmethod
@@ -74,7 +78,16 @@ class Protocol(ABC):
     @property
     def selection(self) -> str:
         """The rule of selection in words, printed with every number."""
-        return f"best {self.select_on} of the repetition, test touched once"
+        rule = f"best {self.select_on} of the repetition, test touched once"
+        if self.grid is None:
+            return rule
+        each = "fold" if self.name.startswith("cross") else "repetition"
+        return f"nested: grid of {self.num_cells}, selected per {each} on {self.select_on}; {rule}"
+
+    @property
+    def num_cells(self) -> int:
+        """Trainings of a repetition: one for each cell of the grid."""
+        return 1 if self.grid is None else len(cells_of(self.grid))
 
     @property
     def wanted(self) -> tuple[int, ...]:

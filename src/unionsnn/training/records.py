@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import subprocess
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -45,6 +46,8 @@ SHARED = (
     "versions",
     "git_revision",
 )
+# Without these a file is damaged; what else it lacks, the version that wrote it did not know.
+NEEDED = ("curves", "dataset", "versions")
 
 
 class RunFolderError(RuntimeError):
@@ -167,15 +170,18 @@ class RunFolder:
     def _claim(self) -> None:
         """Write the configuration, or check that the folder holds the same one."""
         path = self.path / "config.json"
-        started = self._record_paths() or list((self.path / "unfinished").glob("*.ckpt"))
+        parts = ("unfinished/*.ckpt", "cells/*/*.json")
+        started = self._record_paths() or [p for part in parts for p in self.path.glob(part)]
         if not (path.exists() and started):
             if path.exists():
                 # A request that failed before its first result does not keep the folder.
                 (self.path / "splits.json").unlink(missing_ok=True)
+                for left in ("failed", "cells"):
+                    shutil.rmtree(self.path / left, ignore_errors=True)
             self.config = {**self.config, "force": False}
             write_json(path, self.config)
             return
-        held = _read_mapping(path)
+        held = read_mapping(path)
         if held is None or not self.config.keys() <= held.keys():
             raise RunFolderError(
                 f"{path} is damaged: what the results beside it belong to is not known. Type "
@@ -218,8 +224,27 @@ class RunFolder:
         return {int(path.stem): r for path, r in self._records().items() if r is not None}
 
     def save_repetition(self, index: int, record: Mapping[str, Any]) -> None:
-        """Write a finished repetition, once."""
+        """Write a finished repetition, once; what was kept of its way there goes."""
         write_json(self.repetition_path(index), record)
+        self._failure_path(index).unlink(missing_ok=True)
+        shutil.rmtree(self.path / "cells" / f"{index:02d}", ignore_errors=True)
+
+    def _failure_path(self, index: int) -> Path:
+        return self.path / "failed" / f"{index:02d}.json"
+
+    def save_failure(self, index: int, kind: str, reason: str) -> None:
+        """Write how a repetition failed; the file goes when the repetition is finished."""
+        content = {"index": index, "kind": kind, "reason": reason, **environment()}
+        write_json(self._failure_path(index), content)
+
+    def failures(self, indices: Iterable[int]) -> list[dict[str, Any]]:
+        """How some repetitions failed; a damaged file says no more than that there was one."""
+        paths = {index: self._failure_path(index) for index in indices}
+        held = {i: read_mapping(path) or {} for i, path in paths.items() if path.exists()}
+        keys = ("kind", "reason")
+        return [
+            {"index": i, **{k: str(h.get(k, "unknown")) for k in keys}} for i, h in held.items()
+        ]
 
     @property
     def results_path(self) -> Path:
@@ -228,16 +253,16 @@ class RunFolder:
 
 
 def _pid(holder: Path) -> str:
-    return str((_read_mapping(holder) or {}).get("pid", "unknown"))
+    return str((read_mapping(holder) or {}).get("pid", "unknown"))
 
 
 def _read_repetition(path: Path) -> dict[str, Any] | None:
-    record = _read_mapping(path)
-    whole = record is not None and {*PER_REPETITION, *SHARED, "curves"} <= record.keys()
+    record = read_mapping(path)
+    whole = record is not None and {*PER_REPETITION, *NEEDED} <= record.keys()
     return record if whole else None
 
 
-def _read_mapping(path: Path) -> dict[str, Any] | None:
+def read_mapping(path: Path) -> dict[str, Any] | None:
     """Read a JSON mapping; None if the file holds none. Only the absence of rights is an error."""
     try:
         content = json.loads(path.read_bytes())

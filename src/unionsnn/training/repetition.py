@@ -48,6 +48,7 @@ from unionsnn.training.records import environment, set_aside
 from unionsnn.training.schedules import schedule_callbacks
 from unionsnn.training.schema import metric_mode
 from unionsnn.training.tasks import Task
+from unionsnn.training.undefined import require_metric
 
 
 def train_repetition(
@@ -57,6 +58,8 @@ def train_repetition(
     split: Split,
     index: int,
     folder: Path,
+    watch: Callback | None = None,
+    cell: int | None = None,
 ) -> dict[str, Any]:
     """Train, select and test once; return the repetition's record.
 
@@ -64,18 +67,25 @@ def train_repetition(
     Of processes that train together, the first one writes and tests; the others return an empty
     record.
 
+    Args:
+        config: A checked configuration.
+        data: Its data module.
+        protocol: How the epoch is selected.
+        split: The repetition's split.
+        index: The repetition.
+        folder: The run folder.
+        watch: Is told about the epochs.
+        cell: Number of a cell of a grid, which is measured on validation and never on test.
+
     Raises:
         RequestError: if the largest batch does not fit into memory.
         MemoryRanOutError: if memory runs out all the same.
         NonFiniteLossError: if training diverges.
         NotDeterministicError: if determinism was asked for and cannot be had.
+        UndefinedMetricError: if the metric is undefined on a part of the split.
     """
-    with (
-        torch.random.fork_rng(devices=[]),
-        quiet_lightning(),
-        deterministic(config["trainer"].get("deterministic", False)),
-    ):
-        return _train(config, data, protocol, split, index, folder)
+    with surroundings(config):
+        return _train(config, data, protocol, split, index, folder, watch, cell)
 
 
 def _train(
@@ -85,34 +95,35 @@ def _train(
     split: Split,
     index: int,
     folder: Path,
+    watch: Callback | None,
+    cell: int | None,
 ) -> dict[str, Any]:
     started = time.perf_counter()
-    seeds = np.random.SeedSequence([config["seed"], index]).generate_state(3)
-    model_seed, order_seed, control_seed = seeds
-    data.split = split
-    data.apply_control(config["coefficient"]["control"], np.random.default_rng(control_seed))
-    data.generator = torch.Generator().manual_seed(int(order_seed))
+    name = f"{index:02d}" if cell is None else f"{index:02d}-{cell:03d}"
+    model_seed = prepare(config, data, split, index)
     first = rank() == 0
-    unfinished = folder / "unfinished" / f"{index:02d}.ckpt"
+    unfinished = folder / "unfinished" / f"{name}.ckpt"
     if first:
         set_aside_if_damaged(unfinished)
     resumes = agreed(unfinished.exists())
-    torch.manual_seed(int(model_seed))
+    torch.manual_seed(model_seed)
     task = build_task(config, data)
     fit_gates(task.model, data)
     if not first:
         # Weights are the same everywhere, what dropout hides is not.
-        torch.manual_seed(int(model_seed) + rank())
-    csv = folder / "logs" / f"{index:02d}" / "metrics.csv"
+        torch.manual_seed(model_seed + rank())
+    csv = folder / "logs" / name / "metrics.csv"
     curves = Curves(csv if first and config["logger"]["name"] == "csv" else None)
     best = BestWeights(protocol.select_on) if protocol.select_on else None
     resume = ResumePoint(unfinished, data.generator)
-    callbacks = [StopOnNonFinite(), curves, *([best] if best else [])]
+    callbacks = [StopOnNonFinite(), curves, *([best] if best else []), *([watch] if watch else [])]
     if protocol.stop_on is not None:
         mode = metric_mode(protocol.stop_on)
         callbacks.append(EarlyStopping(protocol.stop_on, mode=mode, patience=protocol.patience))
     callbacks += schedule_callbacks(config)
-    predictions = [TestPredictions(folder / "predictions" / f"{index:02d}.npz")] if best else []
+    predictions: list[Callback] = []
+    if best and cell is None:
+        predictions = [TestPredictions(folder / "predictions" / f"{index:02d}.npz")]
     alone = world_size() == 1
     callbacks += predictions if alone else [EqualBuffers()]
     strategy: str | Strategy = "auto"
@@ -141,9 +152,14 @@ def _train(
     if not first:
         return {}
     with memory_errors(data):
-        tester = trainer if alone else make_trainer(config, index, predictions)
-        metrics = evaluate(tester, task, data) if best else dict(curves.history[-1])
-    save_checkpoint(folder / "checkpoints" / f"{index:02d}.ckpt", task.cpu(), config, data)
+        metrics = dict(curves.history[-1])
+        if best:
+            tester = trainer if alone else make_trainer(config, index, predictions)
+            metrics = evaluate(tester, task, data, test=cell is None)
+    path = folder / "checkpoints" / f"{name}.ckpt"
+    if cell is not None:
+        path = cell_checkpoint(folder, index, cell)
+    save_checkpoint(path, task.cpu(), config, data)
     unfinished.unlink(missing_ok=True)
     return {
         "index": index,
@@ -166,11 +182,74 @@ def _train(
     }
 
 
-def evaluate(trainer: pl.Trainer, task: Task, data: GraphDataModule) -> dict[str, float]:
-    """Metrics of the restored weights on validation and, once, on test."""
-    validation = trainer.validate(task, data.val_dataloader(), verbose=False)[0]
-    test = trainer.test(task, data.test_dataloader(), verbose=False)[0]
-    return {k: float(v) for k, v in {**validation, **test}.items()}
+@contextmanager
+def surroundings(config: Mapping[str, Any]) -> Iterator[None]:
+    """Leave nothing changed: the global generator, Lightning's loggers, determinism."""
+    wanted = config["trainer"].get("deterministic", False)
+    with torch.random.fork_rng(devices=[]), quiet_lightning(), deterministic(wanted):
+        yield
+
+
+def prepare(config: Mapping[str, Any], data: GraphDataModule, split: Split, index: int) -> int:
+    """Give the data a repetition's split, control and order; return the seed of its weights.
+
+    Raises:
+        UndefinedMetricError: if the metric is undefined on a part of the split.
+    """
+    seeds = np.random.SeedSequence([config["seed"], index]).generate_state(3)
+    model_seed, order_seed, control_seed = seeds
+    data.split = split
+    require_metric(data)
+    data.apply_control(config["coefficient"]["control"], np.random.default_rng(control_seed))
+    data.generator = torch.Generator().manual_seed(int(order_seed))
+    return int(model_seed)
+
+
+def cell_checkpoint(folder: Path, index: int, cell: int) -> Path:
+    """Selected weights of a cell of a grid, until the repetition is finished."""
+    return folder / "cells" / f"{index:02d}" / f"{cell:03d}.ckpt"
+
+
+def measure_selected(
+    config: Mapping[str, Any],
+    data: GraphDataModule,
+    split: Split,
+    index: int,
+    folder: Path,
+    cell: int,
+) -> dict[str, float]:
+    """Metrics of the selected cell on validation and, once, on test; its files become the fold's.
+
+    Args:
+        config: The configuration of the cell.
+        data: What it reads.
+        split: The repetition's split.
+        index: The repetition.
+        folder: The run folder.
+        cell: Its number.
+    """
+    prepare(config, data, split, index)
+    content = torch.load(cell_checkpoint(folder, index, cell), weights_only=True)
+    with surroundings(config):
+        task = build_task(config, data)
+        task.model.load_state_dict(content["state_dict"])
+        predictions = TestPredictions(folder / "predictions" / f"{index:02d}.npz")
+        trainer = make_trainer(config, index, [predictions])
+        data.device = trainer.strategy.root_device
+        with memory_errors(data):
+            metrics = evaluate(trainer, task, data)
+        save_checkpoint(folder / "checkpoints" / f"{index:02d}.ckpt", task.cpu(), config, data)
+    return metrics
+
+
+def evaluate(
+    trainer: pl.Trainer, task: Task, data: GraphDataModule, *, test: bool = True
+) -> dict[str, float]:
+    """Metrics of the restored weights on validation and, once, on test if it is to be touched."""
+    metrics = dict(trainer.validate(task, data.val_dataloader(), verbose=False)[0])
+    if test:
+        metrics |= trainer.test(task, data.test_dataloader(), verbose=False)[0]
+    return {k: float(v) for k, v in metrics.items()}
 
 
 def make_trainer(

@@ -16,8 +16,8 @@ from unionsnn.training.records import PER_REPETITION, SHARED, RunFolder, environ
 def merge(folder: RunFolder) -> dict[str, Any]:
     """Merge the repetitions of a folder into one record.
 
-    Its state is ``finished``, or ``incomplete`` with the repetitions that are missing; the result
-    is None while there is no repetition.
+    Its state is ``finished``, or ``incomplete`` with the repetitions that are missing, and those
+    of them that failed with their reasons; the result is None while there is no repetition.
     """
     config = folder.config
     protocol = make_protocol(config["protocol"])
@@ -30,6 +30,7 @@ def merge(folder: RunFolder) -> dict[str, Any]:
         "format": 1,
         "state": "incomplete" if missing else "finished",
         "missing": missing,
+        "failed": folder.failures(missing),
         "data": config["data"]["name"],
         "task": config["data"]["task"],
         "model": config["model"]["name"],
@@ -48,19 +49,25 @@ def merge(folder: RunFolder) -> dict[str, Any]:
         "result": protocol.summarize(chosen).to_dict() if chosen else None,
         "seconds": round(sum(r["seconds"] for r in chosen), 3),
         **{key: _shared(chosen, key) for key in SHARED},
-        "repetitions": [{key: r[key] for key in PER_REPETITION} for r in chosen],
+        "repetitions": [_row(r) for r in chosen],
         # What is merged, not what the folder's first request asked for.
         "config": {**config, "protocol": {**config["protocol"], "only": only}},
         "config_hash": config_hash(config),
     }
 
 
+def _row(record: dict[str, Any]) -> dict[str, Any]:
+    # Only a selection among the cells of a grid has this one.
+    grid = {"grid": record["grid"]} if "grid" in record else {}
+    return {**{key: record[key] for key in PER_REPETITION}, **grid}
+
+
 def _shared(records: list[dict[str, Any]], key: str) -> Any:
     """Value of a key that all repetitions have in common; a list of all values otherwise."""
     values: list[Any] = []
     for record in records:
-        if record[key] not in values:
-            values.append(record[key])
+        if record.get(key) not in values:
+            values.append(record.get(key))
     return values[0] if len(values) == 1 else values or None
 
 

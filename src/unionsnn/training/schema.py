@@ -217,6 +217,8 @@ class ProtocolSchema(Section):
     train_size: PositiveInt | None = None
     only: list[Annotated[int, Field(ge=0)]] | None
     workers: PositiveInt
+    # Checked as a whole in grid.py.
+    grid: dict[str, list[Any]] | None = absent_if_none()
 
     @model_validator(mode="after")
     def _repeats(self) -> Self:
@@ -361,6 +363,12 @@ class ConfigSchema(Section):
             raise ValueError(
                 "protocol.workers and trainer.devices are both larger than 1: each worker would "
                 "take all devices. Set one of them to 1."
+            )
+        if self.protocol.grid is not None and self.trainer.several:
+            raise ValueError(
+                "protocol.grid is given and trainer.devices is larger than 1: the cells of a grid "
+                "are trained by one process each. Type trainer=default, and protocol.workers=N to "
+                "train N repetitions at a time."
             )
         return self
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+import tempfile
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
@@ -15,64 +17,101 @@ import torch
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.splits import Split
 from unionsnn.training.build import build_data
+from unionsnn.training.failures import Failure, Outcome, attempt
 from unionsnn.training.launch import end_with_parent
+from unionsnn.training.nested import select_in_fold
 from unionsnn.training.protocols import make_protocol
 from unionsnn.training.repetition import train_repetition
+from unionsnn.training.status import StatusFile
+from unionsnn.training.worker_view import WorkerView
 
-
-class WorkerDiedError(RuntimeError):
-    """A worker process ended without a result, as when it is killed for its memory."""
+_DIED = Failure(
+    "WorkerDied",
+    "its worker process was killed. If memory ran out, set protocol.workers or data.batch_size "
+    "lower",
+)
+_LOOK = 0.25
+"""Seconds between two looks at what the workers do."""
 
 
 def train_in_workers(
-    config: Mapping[str, Any], splits: Sequence[Split], pending: Sequence[int], folder: Path
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Train repetitions in ``protocol.workers`` processes; yield each record when it is there.
+    config: Mapping[str, Any], splits: Sequence[Split], waiting: deque[int], folder: Path
+) -> Generator[tuple[int, Outcome]]:
+    """Train repetitions in ``protocol.workers`` processes; yield each outcome when it is there.
 
-    A repetition draws from its own seed, so the records are those of a single process.
+    A repetition draws from its own seed, so the records are those of a single process. A worker
+    that is killed loses its own repetition; another takes its place.
 
-    Raises:
-        WorkerDiedError: if a worker is killed.
+    Args:
+        config: A checked configuration.
+        splits: One for each repetition of the protocol.
+        waiting: Repetitions to train; what is removed from it is not begun.
+        folder: The run folder.
     """
-    count = min(config["protocol"]["workers"], len(pending))
-    executor = ProcessPoolExecutor(
-        count,
+    total = len(waiting)
+    with (
+        tempfile.TemporaryDirectory(prefix="unionsnn-", ignore_cleanup_errors=True) as status,
+        WorkerView(config["trainer"]["progress"], Path(status), total) as view,
+    ):
+        # A pool for each worker: one that dies takes no other's repetition with it.
+        idle = [
+            _pool(config, Path(status)) for _ in range(min(config["protocol"]["workers"], total))
+        ]
+        running: dict[Future[Outcome], tuple[int, ProcessPoolExecutor]] = {}
+        try:
+            while waiting or running:
+                while waiting and idle:
+                    index, pool = waiting.popleft(), idle.pop()
+                    running[pool.submit(_train, splits[index], index, folder)] = index, pool
+                done, _ = wait(running, timeout=_LOOK, return_when=FIRST_COMPLETED)
+                for future in done:
+                    index, pool = running.pop(future)
+                    try:
+                        outcome = future.result()
+                        idle.append(pool)
+                    except BrokenProcessPool:
+                        outcome = _DIED
+                        pool.shutdown(wait=False)
+                        idle.append(_pool(config, Path(status)))
+                    view.ended(index, isinstance(outcome, Failure))
+                    yield index, outcome
+                view.look([index for index, _ in running.values()])
+        finally:
+            # On an error or a signal nobody waits for what is still training.
+            for pool in [*idle, *(pool for _, pool in running.values())]:
+                pool.shutdown(wait=False, cancel_futures=True)
+            for child in multiprocessing.active_children():
+                child.kill()
+
+
+def _pool(config: Mapping[str, Any], status: Path) -> ProcessPoolExecutor:
+    """Make a pool of one process, which starts with its first repetition."""
+    return ProcessPoolExecutor(
+        1,
         # A forked child would inherit the threads' locks of torch and numba.
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_start,
-        initargs=(dict(config), os.getpid()),
+        initargs=(dict(config), os.getpid(), status),
     )
-    try:
-        futures: dict[Future[dict[str, Any]], int] = {
-            executor.submit(_train, splits[index], index, folder): index for index in pending
-        }
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-    except BrokenProcessPool as error:
-        raise WorkerDiedError(
-            "A worker process was killed. If memory ran out, set protocol.workers or "
-            "data.batch_size lower; finished repetitions are kept, the same command goes on."
-        ) from error
-    finally:
-        # On an error or a signal nobody waits for what is still training.
-        executor.shutdown(wait=False, cancel_futures=True)
-        for child in multiprocessing.active_children():
-            child.kill()
 
 
 _config: dict[str, Any] = {}
 _data: list[GraphDataModule] = []
+_status: list[Path] = []
 
 
-def _start(config: dict[str, Any], parent: int) -> None:
+def _start(config: dict[str, Any], parent: int, status: Path) -> None:
     """Prepare a worker: threads, data, and an end when the parent ends."""
     torch.set_num_threads(config["trainer"]["threads"])
     end_with_parent(parent)
-    config["trainer"]["progress"] = "none"
-    _config.update(config)
-    _data.append(build_data(config))
+    _config.update({**config, "trainer": {**config["trainer"], "progress": "none"}})
+    _data.append(build_data(_config))
+    _status.append(status)
 
 
-def _train(split: Split, index: int, folder: Path) -> dict[str, Any]:
+def _train(split: Split, index: int, folder: Path) -> Outcome:
     protocol = make_protocol(_config["protocol"])
-    return train_repetition(_config, _data[0], protocol, split, index, folder)
+    watch = StatusFile(_status[0], index, protocol.select_on)
+    train: Callable[..., dict[str, Any]] = select_in_fold if protocol.grid else train_repetition
+    outcome = attempt(lambda: train(_config, _data[0], protocol, split, index, folder, watch))
+    return outcome.without_error() if isinstance(outcome, Failure) else outcome
