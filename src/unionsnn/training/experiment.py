@@ -17,6 +17,7 @@ from unionsnn.training.protocols import Protocol, make_protocol
 from unionsnn.training.records import RunFolder, write_json
 from unionsnn.training.repetition import train_repetition
 from unionsnn.training.results import merge, warn_of_other_versions
+from unionsnn.training.trackers import check_tracker, prepare_tracking, track_results
 from unionsnn.training.workers import train_in_workers
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ def run_experiment(config: Mapping[str, Any], progress: Progress | None = None) 
         NonFiniteLossError: if training diverges.
     """
     check_accelerator(config)
+    check_tracker(config)
     check_model(config)
     torch.set_num_threads(config["trainer"]["threads"])
     with RunFolder.of(config).locked() as folder:
@@ -46,12 +48,15 @@ def run_experiment(config: Mapping[str, Any], progress: Progress | None = None) 
         if pending or data.belongs_to_user:
             refuse_other_data(folder, finished, data)
         if pending:
+            prepare_tracking(folder.path)
             splits = recorded_splits(folder, protocol, data, config["seed"])
             for index, record in train_all(config, data, splits, pending, folder.path, progress):
                 folder.save_repetition(index, record)
                 write_json(folder.results_path, merge(folder))
         results = merge(folder)
         write_json(folder.results_path, results)
+        if pending:
+            track_results(config, folder.path, results)
         return results
 
 

@@ -40,6 +40,7 @@ from unionsnn.training.records import environment, set_aside
 from unionsnn.training.schedules import schedule_callbacks
 from unionsnn.training.schema import metric_mode
 from unionsnn.training.tasks import Task
+from unionsnn.training.trackers import tracked
 
 
 def train_repetition(
@@ -67,15 +68,19 @@ def train_repetition(
     data.generator = torch.Generator().manual_seed(int(order_seed))
     unfinished = folder / "unfinished" / f"{index:02d}.ckpt"
     set_aside_if_damaged(unfinished)
-    with torch.random.fork_rng(devices=[]), quiet_lightning():
+    csv = folder / "logs" / f"{index:02d}" / "metrics.csv"
+    curves = Curves(None if config["logger"]["name"] == "none" else csv)
+    with (
+        torch.random.fork_rng(devices=[]),
+        quiet_lightning(),
+        tracked(config, index, folder, curves) as tracking,
+    ):
         torch.manual_seed(int(model_seed))
         task = build_task(config, data)
         fit_gates(task.model, data)
-        csv = folder / "logs" / f"{index:02d}" / "metrics.csv"
-        curves = Curves(csv if config["logger"]["name"] == "csv" else None)
         best = BestWeights(protocol.select_on) if protocol.select_on else None
         resume = ResumePoint(unfinished, data.generator)
-        callbacks = [StopOnNonFinite(), curves, *([best] if best else [])]
+        callbacks = [StopOnNonFinite(), curves, tracking, *([best] if best else [])]
         if protocol.stop_on is not None:
             mode = metric_mode(protocol.stop_on)
             callbacks.append(EarlyStopping(protocol.stop_on, mode=mode, patience=protocol.patience))
@@ -104,6 +109,7 @@ def train_repetition(
             raise
         with memory_errors(data):
             metrics = evaluate(trainer, task, data) if best else dict(curves.history[-1])
+        tracking.complete(metrics, best.best_epoch if best else None)
         save_checkpoint(folder / "checkpoints" / f"{index:02d}.ckpt", task.cpu(), config, data)
     unfinished.unlink(missing_ok=True)
     return {

@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from unionsnn.training.sections import (
     EncodingsSchema,
+    LoggerSchema,
     OptimizerSchema,
     PositiveInt,
     Section,
@@ -239,12 +240,6 @@ class TrainerSchema(Section):
     precision: Literal["32-true", "64-true", "bf16-mixed", "16-mixed"]
     threads: PositiveInt
     progress: Literal["auto", "bar", "plain", "none"]
-
-
-class LoggerSchema(Section):
-    """Which tracker gets the metrics."""
-
-    name: Literal["csv", "none"]
 
 
 class PathsSchema(Section):
