@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -298,16 +300,214 @@ def failing_server() -> Iterator[ThreadingHTTPServer]:
     thread.join()
 
 
-def command(config: dict[str, Any], *overrides: str, **environment: str) -> Any:
-    """Run the command line on a small experiment."""
-    small = ["data.num_train=32", "data.num_validation=16", "data.num_test=16"]
-    words = [*small, "model.hidden_channels=8", "trainer.max_epochs=2", "trainer.accelerator=cpu"]
-    paths = [f"paths.{key}={value}" for key, value in config["paths"].items()]
-    return subprocess.run(
-        [sys.executable, "-m", "unionsnn.cli", "--quiet", "train", *words, *paths, *overrides],
-        env={**os.environ, **environment},
-        cwd=Path(config["paths"]["output"]).parent,
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_server_that_answers_errors_leaves_one_warning(
+    tiny: Maker,
+    tmp_path: Path,
+    failing_server: ThreadingHTTPServer,
+    workers: int,
+) -> None:
+    config = tiny("logger=wandb", "logger.mode=online", *FOLDS)
+    words = [f"paths.{key}={value}" for key, value in config["paths"].items()]
+    words += ["data.num_train=32", "data.num_validation=16", "data.num_test=16"]
+    words += ["model.hidden_channels=8", "trainer.max_epochs=1", "trainer.accelerator=cpu"]
+    done = subprocess.run(
+        [sys.executable, "-c", "from unionsnn.cli import main; main()", "--quiet", "train"]
+        + ["logger=wandb", "logger.mode=online", f"protocol.workers={workers}", *FOLDS, *words],
+        env={
+            **os.environ,
+            "WANDB_API_KEY": "0" * 40,
+            "WANDB_BASE_URL": f"http://127.0.0.1:{failing_server.server_port}",
+        },
+        cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=400,
     )
+    assert done.returncode == 0, done.stderr
+    assert failing_server.requests  # type: ignore[attr-defined]
+    assert done.stderr.count("W&B failed") == 1
+    assert done.stderr.count("Warning") == 1
+    (path,) = tmp_path.rglob("results.json")
+    assert json.loads(path.read_text())["state"] == "finished"
+    assert not (tmp_path / "wandb").exists()
+
+
+def test_sigterm_marks_a_run_as_failed_and_nothing_is_printed(tiny: Maker, tmp_path: Path) -> None:
+    config = tiny()
+    words = [f"paths.{key}={value}" for key, value in config["paths"].items()]
+    words += ["data.num_train=32", "data.num_validation=16", "data.num_test=16"]
+    words += ["model.hidden_channels=8", "trainer.max_epochs=100000", "trainer.accelerator=cpu"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from unionsnn.cli import main; main()", "--quiet", "train"]
+        + ["logger=wandb", "protocol.patience=100000", *words],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while process.poll() is None and not list(tmp_path.rglob("metrics.csv")):
+        threading.Event().wait(0.1)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 143
+    assert said.startswith("Terminated.")
+    assert len(said.splitlines()) == 1
+    assert [p.name for p in tmp_path.iterdir() if "wandb" in p.name] == []
+    (folder,) = (tmp_path / "runs").glob("*/*/*")
+    (read,) = wandb_runs(folder)
+    assert read.exit_code == 1
+
+
+class FakeClient:
+    """What a run of MLflow calls, kept in memory."""
+
+    def __init__(self, uri: str) -> None:
+        STORE.setdefault("uri", uri)
+
+    def get_experiment_by_name(self, name: str) -> Any:
+        return STORE.get(name)
+
+    def create_experiment(self, name: str, artifact_location: str | None = None) -> str:
+        STORE[name] = SimpleNamespace(experiment_id="7")
+        return "7"
+
+    def create_run(self, experiment_id: str, tags: dict[str, str], run_name: str) -> Any:
+        assert experiment_id == "7"
+        run = {"name": run_name, "tags": tags, "metrics": [], "params": {}, "files": []}
+        STORE["runs"].append(run)
+        return SimpleNamespace(info=SimpleNamespace(run_id=len(STORE["runs"]) - 1))
+
+    def log_batch(self, run_id: int, params: list[tuple[str, str]]) -> None:
+        assert len(params) <= 100
+        STORE["runs"][run_id]["params"] |= dict(params)
+
+    def log_metric(self, run_id: int, key: str, value: float, step: int | None = None) -> None:
+        STORE["runs"][run_id]["metrics"].append((key, step, value))
+
+    def log_text(self, run_id: int, text: str, name: str) -> None:
+        STORE["runs"][run_id]["files"].append(name)
+
+    def log_artifact(self, run_id: int, path: str) -> None:
+        assert Path(path).stat().st_size > 0
+        STORE["runs"][run_id]["files"].append(Path(path).name)
+
+    def set_terminated(self, run_id: int, status: str) -> None:
+        STORE["runs"][run_id]["status"] = status
+
+
+STORE: dict[str, Any] = {}
+
+
+@pytest.fixture
+def fake_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand in for the package, which need not be installed."""
+    modules = {name: ModuleType(name) for name in ("mlflow", "mlflow.entities", "mlflow.tracking")}
+    modules["mlflow"].__spec__ = ModuleSpec("mlflow", None)
+    modules["mlflow.entities"].Param = lambda key, value: (key, value)  # type: ignore[attr-defined]
+    modules["mlflow.tracking"].MlflowClient = FakeClient  # type: ignore[attr-defined]
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    STORE.clear()
+    STORE["runs"] = []
+
+
+@pytest.mark.usefixtures("fake_mlflow")
+def test_mlflow_gets_what_the_record_has(tiny: Maker) -> None:
+    config = tiny("logger=mlflow", "logger.uri=http://127.0.0.1:1", "logger.tags=[x]", *FOLDS)
+    results = run_experiment(config)
+    *repetitions, whole = STORE["runs"]
+    assert STORE["uri"] == "http://127.0.0.1:1"
+    for row, run in zip(results["repetitions"], repetitions, strict=True):
+        record = json.loads(RunFolder.of(config).repetition_path(row["index"]).read_text())
+        curves = [(k, i, v) for i, epoch in enumerate(record["curves"]) for k, v in epoch.items()]
+        assert [m for m in run["metrics"] if m[1] is not None] == curves
+        final = {k.removeprefix("final/"): v for k, step, v in run["metrics"] if step is None}
+        assert final == {**row["metrics"], **{k: row[k] for k in ("best_epoch", "epochs")}}
+        assert run["params"]["optimizer.lr"] == str(config["optimizer"]["lr"])
+        assert run["tags"]["x"] == "true"
+        assert run["files"] == ["epochs.csv", "learning_curves.png"]
+        assert run["status"] == "FINISHED"
+    assert ("final/mean", None, results["result"]["mean"]) in whole["metrics"]
+    assert whole["files"] == ["repetitions.csv"]
+
+
+def test_the_real_mlflow_keeps_runs_in_the_run_folder(tiny: Maker) -> None:
+    tracking = pytest.importorskip("mlflow.tracking", reason="the extra mlflow is not installed")
+    config = tiny("logger=mlflow")
+    results = run_experiment(config)
+    path = RunFolder.of(config).path / "tracking" / "mlflow.db"
+    client = tracking.MlflowClient(f"sqlite:///{path}")
+    experiment = client.get_experiment_by_name("unionsnn")
+    runs = client.search_runs([experiment.experiment_id])
+    held = {run.data.tags["kind"]: run for run in runs}
+    metrics = results["repetitions"][0]["metrics"]
+    final = held["repetition"].data.metrics
+    assert {k: final[f"final/{k}"] for k in metrics} == metrics
+    assert {run.info.status for run in runs} == {"FINISHED"}
+
+
+@pytest.mark.parametrize("name", ["mlflow", "tensorboard", "wandb"])
+def test_an_absent_package_is_refused_before_training(
+    tiny: Maker, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(trackers, "find_spec", lambda name: None)
+    config = tiny(f"logger={name}")
+    with pytest.raises(
+        RequestError, match=f"type pip install 'unionsnn\\[{name}\\]', or logger=csv"
+    ):
+        run_experiment(config)
+    assert not RunFolder.of(config).path.exists()
+
+
+def test_online_without_a_key_is_refused(
+    tiny: Maker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config = tiny("logger=wandb", "logger.mode=online")
+    with pytest.raises(RequestError, match="type wandb login, set WANDB_API_KEY, or leave"):
+        run_experiment(config)
+    (tmp_path / "netrc").write_text("machine api.wandb.ai login user password secret\n")
+    trackers.check_tracker(config)
+    (tmp_path / "netrc").unlink()
+    monkeypatch.setenv("WANDB_API_KEY", "key")
+    trackers.check_tracker(config)
+
+
+def test_every_key_reaches_the_run(tiny: Maker, tmp_path: Path) -> None:
+    keys = {"project": "p", "group": "g", "tags": ["a", "b"]}
+    words = ["logger.project=p", "logger.group=g", "logger.tags=[a,b]"]
+    config = tiny("logger=wandb", "logger.entity=e", *words)
+    run = trackers.GuardedRun(tmp_path, trackers.describe_run(config, tmp_path, "repetition", 3))
+    run.finish(failed=False)
+    (read,) = wandb_runs(tmp_path)
+    held = read.run
+    assert (held.project, held.run_group, list(held.tags)) == tuple(keys.values())
+    assert (held.entity, held.job_type) == ("e", "repetition")
+    assert held.display_name == "4cycles_small unionsnn repetition 3"
+
+
+REFUSALS = [
+    (["logger=wandbb"], "logger=wandbb is unknown; allowed are csv, mlflow, none", "'wandb'?"),
+    (["logger=wandb", "logger.mode=onlin"], "logger.mode is 'onlin'; it must be 'offline' or"),
+    (["logger=wandb", "logger.projct=x"], "Did you mean 'logger.project'?"),
+    (
+        ["logger=csv", "+logger.mode=online"],
+        "logger.mode has no effect on logger=csv; type logger=wandb, or leave it out.",
+    ),
+    (["+logger.tags=[a]"], "logger.tags has no effect", "type logger=wandb or logger=mlflow"),
+    (["logger=mlflow", "+logger.entity=x"], "logger.entity has no effect on logger=mlflow"),
+]
+
+
+@pytest.mark.parametrize("case", REFUSALS, ids=lambda c: " ".join(c[0]))
+def test_a_wrong_request_says_what_to_do(case: tuple[list[str], ...]) -> None:
+    overrides, *parts = case
+    with pytest.raises(RequestError) as refusal:
+        compose_config(overrides)
+    for part in parts:
+        assert part in str(refusal.value)
+
+
+def test_the_tracker_is_no_part_of_what_a_run_is_named_after() -> None:
+    names = ["none", "csv", "wandb", "tensorboard", "mlflow"]
+    assert len({config_hash(compose_config([f"logger={name}"])) for name in names}) == 1
+    assert compose_config(["logger=csv"])["logger"] == {"name": "csv"}
