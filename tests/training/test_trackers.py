@@ -1,15 +1,11 @@
-"""Trackers: what they hold, and that none of them ever stops a training."""
+"""Trackers: what they hold equals the record."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -18,77 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unionsnn.training import repetition, tracked_runs, trackers
-from unionsnn.training.callbacks import Curves, NonFiniteLossError
+from unionsnn.training import trackers
 from unionsnn.training.config import RequestError, compose_config, config_hash
 from unionsnn.training.experiment import run_experiment
 from unionsnn.training.records import RunFolder
+from wandb_files import table_of, wandb_runs
 
 Maker = Callable[..., dict[str, Any]]
+pytestmark = pytest.mark.usefixtures("_no_account")
 FOLDS = ["protocol=cross_validation", "protocol.folds=3"]
-
-
-@pytest.fixture(autouse=True)
-def _no_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Keep the user's account and settings out."""
-    for name in [n for n in os.environ if n.startswith(("WANDB_", "MLFLOW_"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path / "wandb_config"))
-
-
-def wandb_records(path: Path) -> Iterator[Any]:
-    """Records of a .wandb file: a log in blocks of 32 KiB, as of LevelDB, after 7 bytes."""
-    from wandb.proto.wandb_internal_pb2 import Record
-
-    content, at, whole = path.read_bytes(), 7, b""
-    while at + 7 <= len(content):
-        if 32768 - at % 32768 < 7:
-            at += 32768 - at % 32768
-            continue
-        size, kind = int.from_bytes(content[at + 4 : at + 6], "little"), content[at + 6]
-        whole += content[at + 7 : at + 7 + size]
-        at += 7 + size
-        if kind in (1, 4):
-            record = Record()
-            record.ParseFromString(whole)
-            yield record
-            whole = b""
-
-
-class Read:
-    """What a .wandb file holds."""
-
-    def __init__(self, path: Path) -> None:
-        self.history: list[dict[str, Any]] = []
-        self.summary: dict[str, Any] = {}
-        self.config: dict[str, Any] = {}
-        self.exit_code: int | None = None
-        for record in wandb_records(path):
-            kind = record.WhichOneof("record_type")
-            if kind == "run":
-                self.run = record.run
-                self.config = decoded(record.run.config.update)
-            elif kind == "history":
-                self.history.append(decoded(record.history.item))
-            elif kind == "summary":
-                self.summary |= decoded(record.summary.update)
-            elif kind == "exit":
-                self.exit_code = record.exit.exit_code
-
-
-def decoded(items: Any) -> dict[str, Any]:
-    return {i.key or "/".join(i.nested_key): json.loads(i.value_json) for i in items}
-
-
-def wandb_runs(folder: Path) -> list[Read]:
-    return [Read(path) for path in sorted(folder.glob("tracking/wandb/*/*.wandb"))]
-
-
-def table_of(run_folder: Path, value: dict[str, Any]) -> dict[str, Any]:
-    (path,) = run_folder.glob(f"tracking/wandb/*/files/{value['path']}")
-    content: dict[str, Any] = json.loads(path.read_text())
-    return content
 
 
 def test_wandb_files_of_three_folds_equal_the_record(
@@ -172,190 +106,10 @@ def test_tensorboard_files_equal_the_record(tiny: Maker) -> None:
     assert "repetitions/text_summary" in held.Tags()["tensors"]
 
 
-@pytest.mark.parametrize("error", [NonFiniteLossError, KeyboardInterrupt, SystemExit])
-def test_a_training_that_is_ended_is_marked_failed(
-    tiny: Maker, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
-) -> None:
-    def stop(*args: object) -> None:
-        raise error
-
-    monkeypatch.setattr(repetition, "evaluate", stop)
-    config = tiny("logger=wandb")
-    with pytest.raises(error):
-        run_experiment(config)
-    (read,) = wandb_runs(RunFolder.of(config).path)
-    assert read.exit_code == 1
-    assert [h["epoch"] for h in read.history] == [0, 1]
-
-    monkeypatch.undo()
-    monkeypatch.setenv("NETRC", "absent")
-    run_experiment(config)
-    codes = sorted(each.exit_code or 0 for each in wandb_runs(RunFolder.of(config).path))
-    assert codes == [0, 0, 1]
-
-
 def test_no_two_runs_share_an_id(tiny: Maker, tmp_path: Path) -> None:
     config = tiny("logger=wandb")
     ids = {trackers.describe_run(config, tmp_path, "repetition", 0).run_id for _ in range(100)}
     assert len(ids) == 100
-
-
-class Broken(tracked_runs.TrackedRun):
-    """A tracker that fails at one of its calls."""
-
-    fails_at: str
-    calls: list[str]
-
-    def __init__(self, run: tracked_runs.RunDescription) -> None:
-        self._do("start")
-
-    def _do(self, name: str) -> None:
-        self.calls.append(name)
-        if name == self.fails_at:
-            os.environ["LEFT_BEHIND"] = "1"
-            raise ConnectionError("the server\nanswers 500")
-
-    def log(self, *args: object, **kwargs: object) -> None:
-        self._do("log")
-
-    def report(self, *args: object, **kwargs: object) -> None:
-        self._do("report")
-
-    def finish(self, *, failed: bool) -> None:
-        self._do("finish")
-
-
-@pytest.mark.parametrize("call", ["start", "log", "report", "finish"])
-def test_whatever_fails_is_one_warning_and_no_more(
-    tiny: Maker, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
-    broken = type("Broken", (Broken,), {"fails_at": call, "calls": []})
-    monkeypatch.setattr(trackers, "TRACKERS", {"wandb": ("W&B", broken)})
-    config = tiny("logger=wandb", *FOLDS)
-    with pytest.warns(UserWarning, match=r"W&B failed \(ConnectionError: the server answers 500\)"
-                      ) as caught:  # fmt: skip
-        results = run_experiment(config)
-    assert len(caught) == 1
-    assert "results.json" in str(caught[0].message)
-    assert results["state"] == "finished"
-    assert broken.calls.count(call) <= 2
-    assert "LEFT_BEHIND" not in os.environ
-    # The next command asks the tracker again.
-    folder = RunFolder.of(config).path
-    assert (folder / "tracking" / "failure.txt").exists()
-    trackers.prepare_tracking(folder)
-    broken.fails_at = ""
-    run = trackers.GuardedRun(folder, trackers.describe_run(config, folder, "repetition", 0))
-    before = len(broken.calls)
-    run.call(lambda run: run.log({}, 0))
-    assert len(broken.calls) == before + 1
-
-
-def test_a_resumed_training_logs_all_epochs_once(tiny: Maker, tmp_path: Path) -> None:
-    logged: list[int] = []
-
-    class Kept(Broken):
-        fails_at, calls = "", []  # noqa: RUF012
-
-        def log(self, values: object, epoch: int) -> None:  # type: ignore[override]
-            logged.append(epoch)
-
-    config = tiny("logger=wandb")
-    run = trackers.GuardedRun(tmp_path, trackers.describe_run(config, tmp_path, "repetition", 0))
-    run._run = Kept(run.description)
-    curves = Curves()
-    tracking = trackers.Tracking(run, curves)
-    for epoch in range(5):
-        curves.history.append({"val_loss": 1.0, "val_accuracy": 0.5})
-        if epoch >= 2:
-            tracking._log_epochs()
-    tracking.complete({}, None)
-    assert logged == [0, 1, 2, 3, 4]
-
-
-class Errors(BaseHTTPRequestHandler):
-    """Answers every request with status 500."""
-
-    def do_POST(self) -> None:
-        self.send_response(500)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-        self.server.requests.append(self.path)  # type: ignore[attr-defined]
-
-    do_GET = do_PUT = do_POST
-
-    def log_message(self, *args: object) -> None:
-        pass
-
-
-@pytest.fixture
-def failing_server() -> Iterator[ThreadingHTTPServer]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Errors)
-    server.requests = []  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_server_that_answers_errors_leaves_one_warning(
-    tiny: Maker,
-    tmp_path: Path,
-    failing_server: ThreadingHTTPServer,
-    workers: int,
-) -> None:
-    config = tiny("logger=wandb", "logger.mode=online", *FOLDS)
-    words = [f"paths.{key}={value}" for key, value in config["paths"].items()]
-    words += ["data.num_train=32", "data.num_validation=16", "data.num_test=16"]
-    words += ["model.hidden_channels=8", "trainer.max_epochs=1", "trainer.accelerator=cpu"]
-    done = subprocess.run(
-        [sys.executable, "-c", "from unionsnn.cli import main; main()", "--quiet", "train"]
-        + ["logger=wandb", "logger.mode=online", f"protocol.workers={workers}", *FOLDS, *words],
-        env={
-            **os.environ,
-            "WANDB_API_KEY": "0" * 40,
-            "WANDB_BASE_URL": f"http://127.0.0.1:{failing_server.server_port}",
-        },
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=400,
-    )
-    assert done.returncode == 0, done.stderr
-    assert failing_server.requests  # type: ignore[attr-defined]
-    assert done.stderr.count("W&B failed") == 1
-    assert done.stderr.count("Warning") == 1
-    (path,) = tmp_path.rglob("results.json")
-    assert json.loads(path.read_text())["state"] == "finished"
-    assert not (tmp_path / "wandb").exists()
-
-
-def test_sigterm_marks_a_run_as_failed_and_nothing_is_printed(tiny: Maker, tmp_path: Path) -> None:
-    config = tiny()
-    words = [f"paths.{key}={value}" for key, value in config["paths"].items()]
-    words += ["data.num_train=32", "data.num_validation=16", "data.num_test=16"]
-    words += ["model.hidden_channels=8", "trainer.max_epochs=100000", "trainer.accelerator=cpu"]
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from unionsnn.cli import main; main()", "--quiet", "train"]
-        + ["logger=wandb", "protocol.patience=100000", *words],
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    while process.poll() is None and not list(tmp_path.rglob("metrics.csv")):
-        threading.Event().wait(0.1)
-    process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == 143
-    assert said.startswith("Terminated.")
-    assert len(said.splitlines()) == 1
-    assert [p.name for p in tmp_path.iterdir() if "wandb" in p.name] == []
-    (folder,) = (tmp_path / "runs").glob("*/*/*")
-    (read,) = wandb_runs(folder)
-    assert read.exit_code == 1
 
 
 class FakeClient:
@@ -444,32 +198,6 @@ def test_the_real_mlflow_keeps_runs_in_the_run_folder(tiny: Maker) -> None:
     final = held["repetition"].data.metrics
     assert {k: final[f"final/{k}"] for k in metrics} == metrics
     assert {run.info.status for run in runs} == {"FINISHED"}
-
-
-@pytest.mark.parametrize("name", ["mlflow", "tensorboard", "wandb"])
-def test_an_absent_package_is_refused_before_training(
-    tiny: Maker, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.setattr(trackers, "find_spec", lambda name: None)
-    config = tiny(f"logger={name}")
-    with pytest.raises(
-        RequestError, match=f"type pip install 'unionsnn\\[{name}\\]', or logger=csv"
-    ):
-        run_experiment(config)
-    assert not RunFolder.of(config).path.exists()
-
-
-def test_online_without_a_key_is_refused(
-    tiny: Maker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    config = tiny("logger=wandb", "logger.mode=online")
-    with pytest.raises(RequestError, match="type wandb login, set WANDB_API_KEY, or leave"):
-        run_experiment(config)
-    (tmp_path / "netrc").write_text("machine api.wandb.ai login user password secret\n")
-    trackers.check_tracker(config)
-    (tmp_path / "netrc").unlink()
-    monkeypatch.setenv("WANDB_API_KEY", "key")
-    trackers.check_tracker(config)
 
 
 def test_every_key_reaches_the_run(tiny: Maker, tmp_path: Path) -> None:
