@@ -53,10 +53,11 @@ def decoded(items: Any) -> dict[str, Any]:
 
 
 def wandb_runs(folder: Path) -> list[Read]:
-    return [Read(path) for path in sorted(folder.glob("tracking/wandb/*/*.wandb"))]
+    return [Read(path) for path in sorted(folder.glob("tracking/wandb/offline-run-*/*.wandb"))]
 
 
-def table_of(run_folder: Path, value: dict[str, Any]) -> dict[str, Any]:
-    (path,) = run_folder.glob(f"tracking/wandb/*/files/{value['path']}")
+def table_of(run_folder: Path, read: Read, name: str) -> dict[str, Any]:
+    """Content of a run's table."""
+    (path,) = run_folder.glob(f"tracking/wandb/offline-run-*/files/{read.summary[f'{name}/path']}")
     content: dict[str, Any] = json.loads(path.read_text())
     return content

@@ -59,13 +59,13 @@ def test_wandb_files_of_three_folds_equal_the_record(
         expected = {**config, "force": False}
         assert {key: read.config[key] for key in expected} == expected
         assert read.config["environment"]["versions"] == results["versions"]
-        curve = table_of(folder.path, read.summary["epochs_table"])
+        curve = table_of(folder.path, read, "curves")
         assert curve["data"] == [[i, *each.values()] for i, each in enumerate(record["curves"])]
-        assert read.summary["learning_curves"]["_type"] == "image-file"
+        assert read.summary["learning_curves/_type"] == "image-file"
     whole = parts[None]
     assert whole.run.job_type == "results"
     assert whole.summary["mean"] == results["result"]["mean"]
-    table = table_of(folder.path, whole.summary["repetitions"])
+    table = table_of(folder.path, whole, "repetitions")
     for row, held in zip(results["repetitions"], table["data"], strict=True):
         told = dict(zip(table["columns"], held, strict=True))
         assert {key: told.pop(key) for key in row["metrics"]} == row["metrics"]
@@ -179,7 +179,7 @@ def test_mlflow_gets_what_the_record_has(tiny: Maker) -> None:
         assert final == {**row["metrics"], **{k: row[k] for k in ("best_epoch", "epochs")}}
         assert run["params"]["optimizer.lr"] == str(config["optimizer"]["lr"])
         assert run["tags"]["x"] == "true"
-        assert run["files"] == ["epochs.csv", "learning_curves.png"]
+        assert run["files"] == ["curves.csv", "learning_curves.png"]
         assert run["status"] == "FINISHED"
     assert ("final/mean", None, results["result"]["mean"]) in whole["metrics"]
     assert whole["files"] == ["repetitions.csv"]

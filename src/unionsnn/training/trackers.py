@@ -9,7 +9,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -177,6 +176,10 @@ class GuardedRun:
         if run is not None and os.getpid() == self._process:
             self._guard(lambda: action(run))
 
+    def log(self, values: Mapping[str, float], epoch: int) -> None:
+        """Add an epoch's metrics."""
+        self.call(lambda run: run.log(values, epoch))
+
     def finish(self, *, failed: bool) -> None:
         """End the run; nothing can be added to it any more."""
         self.call(lambda run: run.finish(failed=failed))
@@ -239,7 +242,7 @@ class Tracking(Callback):
     def _log_epochs(self) -> None:
         """Log the epochs that the run has not had yet."""
         for epoch, row in enumerate(self.curves.history[self._logged :], self._logged):
-            self.run.call(partial(TrackedRun.log, values=row, epoch=epoch))
+            self.run.log(row, epoch)
             self._logged = epoch + 1
 
     def complete(self, metrics: Mapping[str, float], best_epoch: int | None) -> None:
@@ -254,7 +257,7 @@ class Tracking(Callback):
             plot.mkdir(parents=True, exist_ok=True)
             draw_history(history).savefig(plot / "learning_curves.png", dpi=120)
             values = {**metrics, "best_epoch": best_epoch, "epochs": len(history)}
-            tables = {"epochs": (["epoch", *columns], rows)}
+            tables = {"curves": (["epoch", *columns], rows)}
             run.report(values, tables, plot / "learning_curves.png")
 
         self.run.call(report)
