@@ -21,5 +21,6 @@ def mirror() -> Path:
 @pytest.fixture(autouse=True)
 def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the user's own settings out of the tests."""
-    for name in ("UNIONSNN_DATA", "UNIONSNN_MIRROR"):
+    trackers = [name for name in os.environ if name.startswith(("WANDB_", "MLFLOW_"))]
+    for name in ("UNIONSNN_DATA", "UNIONSNN_MIRROR", *trackers):
         monkeypatch.delenv(name, raising=False)

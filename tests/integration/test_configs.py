@@ -76,6 +76,8 @@ def test_every_experiment(tmp_path: Path, experiment: str, monkeypatch: pytest.M
 @pytest.mark.parametrize("option", [f"{g}={o}" for g in ("logger", "trainer", "optimizer",
                                     "coefficient") for o in options(g)])  # fmt: skip
 def test_every_other_option(tmp_path: Path, option: str) -> None:
+    if option == "logger=mlflow":
+        pytest.importorskip("mlflow", reason="the extra mlflow is not installed")
     trains(tmp_path, option, *CYCLES)
 
 

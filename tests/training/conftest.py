@@ -41,3 +41,10 @@ def tiny(tmp_path: Path) -> Callable[..., dict[str, Any]]:
         return config
 
     return make
+
+
+@pytest.fixture
+def _no_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Keep the user's account at W&B out."""
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path / "wandb_config"))

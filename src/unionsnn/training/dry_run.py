@@ -33,6 +33,7 @@ from unionsnn.training.nested import CellData
 from unionsnn.training.protocols import make_protocol
 from unionsnn.training.records import RunFolder
 from unionsnn.training.tasks import Task
+from unionsnn.training.trackers import check_tracker
 
 _TIMED_STEPS = 5
 
@@ -47,6 +48,7 @@ def describe(config: Mapping[str, Any], progress: Progress | None = None) -> dic
         MemoryRanOutError: A step does not fit into the memory of the CPU, where steps are timed.
     """
     check_accelerator(config)
+    check_tracker(config)
     check_model(config)
     torch.set_num_threads(config["trainer"]["threads"])
     protocol = make_protocol(config["protocol"])

@@ -37,6 +37,7 @@ from unionsnn.training.protocols import Protocol, make_protocol
 from unionsnn.training.records import RunFolder, write_json
 from unionsnn.training.repetition import train_repetition
 from unionsnn.training.results import merge, warn_of_other_versions
+from unionsnn.training.trackers import check_tracker, prepare_tracking, track_results
 from unionsnn.training.workers import train_in_workers
 
 logger = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ def run_experiment(config: Mapping[str, Any], progress: Progress | None = None) 
             that fails beside finished ones is part of the record, under ``failed``.
     """
     check_accelerator(config)
+    check_tracker(config)
     check_model(config)
     torch.set_num_threads(config["trainer"]["threads"])
     with joined_by_torchrun(config):
@@ -80,6 +82,7 @@ def _run(config: Mapping[str, Any], progress: Progress | None) -> dict[str, Any]
             refuse_other_data(folder, finished, data)
         first: Failure | None = None
         if pending:
+            prepare_tracking(folder.path)
             splits = recorded_splits(folder, protocol, data, config["seed"])
             waiting, alike = deque(pending), SameAgain(bool(finished))
             # Closed at once if saving fails or a signal comes: workers end with it.
@@ -96,6 +99,8 @@ def _run(config: Mapping[str, Any], progress: Progress | None) -> dict[str, Any]
                     write_json(folder.results_path, merge(folder))
         results = merge(folder)
         write_json(folder.results_path, results)
+        if pending and first is None:
+            track_results(config, folder.path, results)
         if first is not None and not results["repetitions"]:
             raise first.error or RepetitionFailedError(f"{first.reason}.")
         return results

@@ -7,7 +7,7 @@ import time
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,7 @@ from unionsnn.training.records import environment, set_aside
 from unionsnn.training.schedules import schedule_callbacks
 from unionsnn.training.schema import metric_mode
 from unionsnn.training.tasks import Task
+from unionsnn.training.trackers import tracked
 from unionsnn.training.undefined import require_metric
 
 
@@ -106,60 +107,64 @@ def _train(
     if first:
         set_aside_if_damaged(unfinished)
     resumes = agreed(unfinished.exists())
-    torch.manual_seed(model_seed)
-    task = build_task(config, data)
-    fit_gates(task.model, data)
-    if not first:
-        # Weights are the same everywhere, what dropout hides is not.
-        torch.manual_seed(model_seed + rank())
     csv = folder / "logs" / name / "metrics.csv"
-    curves = Curves(csv if first and config["logger"]["name"] == "csv" else None)
-    best = BestWeights(protocol.select_on) if protocol.select_on else None
-    resume = ResumePoint(unfinished, data.generator)
-    callbacks = [StopOnNonFinite(), curves, *([best] if best else []), *([watch] if watch else [])]
-    if protocol.stop_on is not None:
-        mode = metric_mode(protocol.stop_on)
-        callbacks.append(EarlyStopping(protocol.stop_on, mode=mode, patience=protocol.patience))
-    callbacks += schedule_callbacks(config)
-    predictions: list[Callback] = []
-    if best and cell is None:
-        predictions = [TestPredictions(folder / "predictions" / f"{index:02d}.npz")]
-    alone = world_size() == 1
-    callbacks += predictions if alone else [EqualBuffers()]
-    strategy: str | Strategy = "auto"
-    if not alone:
-        strategy = ddp_strategy(config, all_used=uses_all_parameters(task, data))
-    trainer = make_trainer(config, index, [*callbacks, resume], strategy)
-    data.device = trainer.strategy.root_device
-    require_memory(task.model, data, data.device)
-    validation: Any = data.val_dataloader()
-    if protocol.keeps_test_curve:
-        validation = [validation, data.test_dataloader()]
-    try:
+    curves = Curves(csv if first and config["logger"]["name"] != "none" else None)
+    tracker = tracked(config, index, folder, curves) if first else nullcontext()
+    with tracker as tracking:
+        torch.manual_seed(model_seed)
+        task = build_task(config, data)
+        fit_gates(task.model, data)
+        if not first:
+            # Weights are the same everywhere, what dropout hides is not.
+            torch.manual_seed(model_seed + rank())
+        best = BestWeights(protocol.select_on) if protocol.select_on else None
+        resume = ResumePoint(unfinished, data.generator)
+        callbacks = [StopOnNonFinite(), curves, *(c for c in (tracking, best, watch) if c)]
+        if protocol.stop_on is not None:
+            mode = metric_mode(protocol.stop_on)
+            callbacks.append(EarlyStopping(protocol.stop_on, mode=mode, patience=protocol.patience))
+        callbacks += schedule_callbacks(config)
+        predictions: list[Callback] = []
+        if best and cell is None:
+            predictions = [TestPredictions(folder / "predictions" / f"{index:02d}.npz")]
+        alone = world_size() == 1
+        callbacks += predictions if alone else [EqualBuffers()]
+        strategy: str | Strategy = "auto"
+        if not alone:
+            strategy = ddp_strategy(config, all_used=uses_all_parameters(task, data))
+        trainer = make_trainer(config, index, [*callbacks, resume], strategy)
+        data.device = trainer.strategy.root_device
+        require_memory(task.model, data, data.device)
+        validation: Any = data.val_dataloader()
+        if protocol.keeps_test_curve:
+            validation = [validation, data.test_dataloader()]
+        try:
+            with memory_errors(data):
+                trainer.fit(
+                    task,
+                    data.train_dataloader(),
+                    validation,
+                    ckpt_path=unfinished if resumes else None,
+                )
+        except SystemExit as error:
+            # Lightning turns Ctrl-C into exit(1); the command has a status of its own for it, and
+            # another one for SIGTERM.
+            if isinstance(error.__context__, KeyboardInterrupt):
+                raise KeyboardInterrupt from error
+            raise
+        if not first:
+            return {}
         with memory_errors(data):
-            trainer.fit(
-                task,
-                data.train_dataloader(),
-                validation,
-                ckpt_path=unfinished if resumes else None,
-            )
-    except SystemExit as error:
-        # Lightning turns Ctrl-C into exit(1); the command has a status of its own for it, and
-        # another one for SIGTERM.
-        if isinstance(error.__context__, KeyboardInterrupt):
-            raise KeyboardInterrupt from error
-        raise
-    if not first:
-        return {}
-    with memory_errors(data):
-        metrics = dict(curves.history[-1])
-        if best:
-            tester = trainer if alone else make_trainer(config, index, predictions)
-            metrics = evaluate(tester, task, data, test=cell is None)
-    path = folder / "checkpoints" / f"{name}.ckpt"
-    if cell is not None:
-        path = cell_checkpoint(folder, index, cell)
-    save_checkpoint(path, task.cpu(), config, data)
+            metrics = dict(curves.history[-1])
+            if best:
+                tester = trainer if alone else make_trainer(config, index, predictions)
+                metrics = evaluate(tester, task, data, test=cell is None)
+        if tracking:
+            tracking.complete(metrics, best.best_epoch if best else None)
+        path = folder / "checkpoints" / f"{name}.ckpt"
+        if cell is not None:
+            path = cell_checkpoint(folder, index, cell)
+        save_checkpoint(path, task.cpu(), config, data)
     unfinished.unlink(missing_ok=True)
     return {
         "index": index,

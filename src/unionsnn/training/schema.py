@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from unionsnn.training.sections import (
     EncodingsSchema,
+    LoggerSchema,
     OptimizerSchema,
     PositiveInt,
     Section,
@@ -231,12 +232,6 @@ class ProtocolSchema(Section):
                     f"{key}; type ~protocol.{key} to leave it out."
                 )
         return self
-
-
-class LoggerSchema(Section):
-    """Which tracker gets the metrics."""
-
-    name: Literal["csv", "none"]
 
 
 class PathsSchema(Section):
