@@ -23,7 +23,7 @@ from unionsnn.training.config import RequestError
 from unionsnn.training.dry_run import describe
 from unionsnn.training.experiment import run_experiment
 from unionsnn.training.records import RunFolder, RunFolderError
-from unionsnn.training.repetition import load_checkpoint
+from unionsnn.training.checkpoints import load_checkpoint
 
 Maker = Callable[..., dict[str, Any]]
 

@@ -39,6 +39,7 @@ _NOT_IN_HASH = (
     ("trainer", "devices"),
     ("trainer", "threads"),
     ("trainer", "progress"),
+    ("trainer", "keep_checkpoints"),
 )
 
 

@@ -15,17 +15,10 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback, EarlyStopping
-from torch import nn
 
-from unionsnn.data.arrays import atomic_write
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.splits import Split, split_hash
-from unionsnn.training.build import (
-    build_model,
-    build_task,
-    count_parameters,
-    fit_gates,
-)
+from unionsnn.training.build import build_task, count_parameters, fit_gates
 from unionsnn.training.callbacks import (
     BestWeights,
     Curves,
@@ -33,6 +26,7 @@ from unionsnn.training.callbacks import (
     StopOnNonFinite,
     progress_callbacks,
 )
+from unionsnn.training.checkpoints import save_checkpoint
 from unionsnn.training.memory import memory_errors, require_memory
 from unionsnn.training.predictions import TestPredictions
 from unionsnn.training.protocols import Protocol
@@ -104,7 +98,8 @@ def train_repetition(
             raise
         with memory_errors(data):
             metrics = evaluate(trainer, task, data) if best else dict(curves.history[-1])
-        save_checkpoint(folder / "checkpoints" / f"{index:02d}.ckpt", task.cpu(), config, data)
+        if config["trainer"].get("keep_checkpoints", True):
+            save_checkpoint(folder / "checkpoints" / f"{index:02d}.ckpt", task.cpu(), config, data)
     unfinished.unlink(missing_ok=True)
     return {
         "index": index,
@@ -174,31 +169,6 @@ def set_aside_if_damaged(path: Path) -> None:
         f"{path} is damaged ({fault}) and set aside as {aside.name}; its repetition starts anew.",
         stacklevel=2,
     )
-
-
-def save_checkpoint(
-    path: Path, task: Task, config: Mapping[str, Any], data: GraphDataModule
-) -> None:
-    """Write the selected weights with all that is needed to build the network again.
-
-    The file holds plain types and tensors: `torch.load(path, weights_only=True)` reads it.
-    """
-    content = {
-        "state_dict": task.model.state_dict(),
-        "config": dict(config),
-        "num_features": data.num_features,
-        "num_outputs": data.num_outputs,
-        "coefficient_columns": [] if data.spec is None else list(data.spec.columns),
-    }
-    atomic_write(path, lambda file: torch.save(content, file))
-
-
-def load_checkpoint(path: str | Path) -> nn.Module:
-    """Build the network that a checkpoint holds, in evaluation mode."""
-    content = torch.load(path, weights_only=True, map_location="cpu")
-    model = build_model(content["config"], content["num_features"], content["num_outputs"])
-    model.load_state_dict(content["state_dict"])
-    return model.eval()
 
 
 def device_name(trainer: pl.Trainer) -> str:
