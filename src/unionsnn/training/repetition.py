@@ -27,8 +27,9 @@ from unionsnn.training.callbacks import (
     progress_callbacks,
 )
 from unionsnn.training.checkpoints import save_checkpoint
+from unionsnn.training.histograms import coefficient_histogram
 from unionsnn.training.memory import memory_errors, require_memory
-from unionsnn.training.predictions import TestPredictions
+from unionsnn.training.predictions import EpochPredictions, TestPredictions
 from unionsnn.training.protocols import Protocol
 from unionsnn.training.records import environment, set_aside
 from unionsnn.training.schedules import schedule_callbacks
@@ -74,8 +75,11 @@ def train_repetition(
             mode = metric_mode(protocol.stop_on)
             callbacks.append(EarlyStopping(protocol.stop_on, mode=mode, patience=protocol.patience))
         callbacks += schedule_callbacks(config)
+        predictions = folder / "predictions" / f"{index:02d}.npz"
         if best:
-            callbacks.append(TestPredictions(folder / "predictions" / f"{index:02d}.npz"))
+            callbacks.append(TestPredictions(predictions))
+        elif protocol.keeps_test_curve:
+            callbacks.append(EpochPredictions(predictions, config["trainer"]["max_epochs"]))
         trainer = make_trainer(config, index, [*callbacks, resume])
         data.device = trainer.strategy.root_device
         require_memory(task.model, data, data.device)
@@ -112,6 +116,7 @@ def train_repetition(
         "curves": curves.history,
         "dataset": data.dataset_id,
         "coefficient": None if data.spec is None else data.spec.to_dict(),
+        "coefficient_histogram": coefficient_histogram(data),
         "encodings": data.encodings.wanted(),
         "layer_coefficient": None if data.layer_spec is None else data.layer_spec.to_dict(),
         "parameters": count_parameters(task.model),

@@ -77,9 +77,15 @@ class Task(pl.LightningModule):
         self.log("train_loss", loss, on_step=False, on_epoch=True, batch_size=len(target))
         return loss
 
-    def validation_step(self, batch: Data, batch_idx: int, dataloader_idx: int = 0) -> None:
-        """Add a batch to the validation metrics; a second loader's to the test metrics."""
-        self._evaluate(batch, "val" if dataloader_idx == 0 else "test")
+    def validation_step(
+        self, batch: Data, batch_idx: int, dataloader_idx: int = 0
+    ) -> dict[str, Tensor]:
+        """Add a batch to the validation metrics, a second loader's to the test metrics.
+
+        Returns its rows of ``output`` and ``target``.
+        """
+        output, target = self._evaluate(batch, "val" if dataloader_idx == 0 else "test")
+        return {"output": output, "target": target}
 
     def test_step(self, batch: Data, batch_idx: int) -> dict[str, Tensor]:
         """Add a batch to the test metrics; return its rows of ``output`` and ``target``."""
