@@ -45,6 +45,9 @@ class OneGraph(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor, attributes: Inputs) -> Tensor:
         """Output for the graph, [1, outputs], or [num_nodes, outputs] for nodes."""
+        if "distance" in attributes:
+            # Batches have no place for matrices of several sizes; one graph does.
+            attributes = {**attributes, "distance": attributes["distance"].flatten()}
         output: Tensor = self.model(x, edge_index, **attributes)
         return output
 
@@ -129,16 +132,20 @@ def arguments(inputs: Inputs) -> tuple[Tensor, Tensor, Inputs]:
 
 def dynamic_shapes(inputs: Inputs) -> tuple[Any, Any, Any]:
     """Say which sizes of the inputs are free."""
-    nodes, edges, pairs = Dim("num_nodes"), Dim("num_edges"), Dim("num_pairs")
-    along = {"edge_coefficient": edges, "layer_coefficient": edges, "distance": pairs}
-    rest = {key: {0: along.get(key, nodes)} for key in arguments(inputs)[2]}
+    nodes, edges = Dim("num_nodes"), Dim("num_edges")
+    free = {
+        "edge_coefficient": {0: edges},
+        "layer_coefficient": {0: edges},
+        "distance": {0: nodes, 1: nodes},
+    }
+    rest = {key: free.get(key, {0: nodes}) for key in arguments(inputs)[2]}
     return {0: nodes}, {1: edges}, rest
 
 
 def difference(program: torch.export.ExportedProgram, model: nn.Module, inputs: Inputs) -> float:
     """Largest difference of program and network on a graph, relative to the network's outputs."""
     with torch.no_grad():
-        wanted = model(inputs["x"], inputs["edge_index"], **arguments(inputs)[2])
+        wanted = OneGraph(model)(*arguments(inputs))
         found = program.module()(*arguments(inputs))
     scale = max(1.0, float(wanted.abs().max()))
     return float((found - wanted).abs().max()) / scale
@@ -173,6 +180,8 @@ def example(config: Mapping[str, Any], num_features: Any, num_nodes: int, num_ed
     )
     batch = GraphStore(dataset).batch(torch.tensor([0]))
     inputs = {key: batch[key] for key in ("edge_index", *ATTRIBUTES) if key in batch}
+    if "distance" in inputs:
+        inputs["distance"] = inputs["distance"].view(num_nodes, num_nodes)
     if isinstance(num_features, int):
         x = torch.from_numpy(generator.random((num_nodes, num_features), dtype=np.float32))
     else:
@@ -182,9 +191,7 @@ def example(config: Mapping[str, Any], num_features: Any, num_nodes: int, num_ed
 
 
 def _shape(key: str, value: Tensor) -> str:
-    first = {"distance": "num_nodes ** 2", "edge_index": "2"}
-    rows = "num_edges" if key.endswith("coefficient") else first.get(key, "num_nodes")
-    if key == "edge_index":
-        return "int64 [2, num_edges]"
-    sizes = ", ".join([rows, *map(str, value.shape[1:])])
+    rows = "num_edges" if key.endswith("coefficient") else "num_nodes"
+    whole = {"edge_index": "2, num_edges", "distance": "num_nodes, num_nodes"}
+    sizes = whole.get(key) or ", ".join([rows, *map(str, value.shape[1:])])
     return f"{str(value.dtype).removeprefix('torch.')} [{sizes}]"
