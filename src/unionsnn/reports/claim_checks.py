@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -127,6 +128,7 @@ def only_union_separates() -> Verdict:
     )
 
 
+@cache
 def _case_study() -> CaseStudy:
     return study(None, count=_CASES, max_nodes=_MOST_NODES, seed=0)
 
