@@ -83,7 +83,7 @@ def stored(run: Path, index: int = 0) -> tuple[np.ndarray, np.ndarray]:
         ["model=gin"],
         ["model=unionsnn"],
         ["model=graphsnn", "data.features=degree"],
-        ["model=unionormer", "data.max_pairs=400"],
+        ["model=unionormer", "data.max_pairs=3000"],
         ["model=union_gps", "model.heads=2"],
     ],
     ids=lambda words: words[0],
@@ -94,13 +94,13 @@ def test_the_test_part_of_a_run_gets_the_predictions_that_it_stored(
     config = tiny(*overrides)
     run, arrays = trained(config)
     output, test = stored(run)
-    if "data.max_pairs=400" in overrides:
+    if "data.max_pairs=3000" in overrides:
         # Its batches are by size: the stored rows are in another order.
         output = output[np.lexsort(output.T)]
     found = predict(run, write_graphs(arrays, test, tmp_path / "new"))
     wanted = probabilities(output, config["data"]["task"])
     values = found.each[0]
-    if "data.max_pairs=400" in overrides:
+    if "data.max_pairs=3000" in overrides:
         values = values[np.lexsort(values.T)]
         wanted = wanted[np.lexsort(wanted.T)]
     np.testing.assert_allclose(values, wanted, atol=1e-5)

@@ -225,11 +225,11 @@ def trained_widths(content: Mapping[str, Any]) -> Sequence[int] | None:
 @torch.no_grad()
 def apply(model: nn.Module, data: NewGraphs, config: Mapping[str, Any]) -> FloatArray:
     """Probabilities, or values of a regression, of all items in their order, [I, C]."""
+    # The bound is one of training; a larger graph has a batch of its own.
+    largest = int(data.store.num_nodes.max()) ** 2
+    pairs = None if data.max_pairs is None else max(data.max_pairs, largest)
     loader = BatchLoader(
-        data.store,
-        range(data.num_graphs),
-        batch_size=data.batch_size,
-        max_pairs=data.max_pairs,
+        data.store, range(data.num_graphs), batch_size=data.batch_size, max_pairs=pairs
     )
     task, found = config["data"]["task"], None
     for batch in loader:
