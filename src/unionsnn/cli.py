@@ -16,6 +16,7 @@ from unionsnn.cli_common import OVERRIDE, REQUEST_WAS_WRONG, composed, failures,
 from unionsnn.cli_compare import compare
 from unionsnn.cli_data import clean, datasets
 from unionsnn.cli_expressivity import expressivity
+from unionsnn.cli_predict import export, predict
 from unionsnn.cli_reports import report, reproduce
 from unionsnn.cli_structure import cache, case_study, coefficients, precompute
 from unionsnn.training.launch import started_by_torchrun
@@ -172,6 +173,8 @@ _COMMANDS = (
     report,
     precompute,
     coefficients,
+    predict,
+    export,
     expressivity,
     case_study,
     cache,

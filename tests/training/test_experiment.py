@@ -19,11 +19,11 @@ from unionsnn.reports.tables import provenance
 from unionsnn.training import experiment, repetition
 from unionsnn.training.build import build_model, count_parameters
 from unionsnn.training.callbacks import NonFiniteLossError, PlainProgress
+from unionsnn.training.checkpoints import load_checkpoint
 from unionsnn.training.config import RequestError
 from unionsnn.training.dry_run import describe
 from unionsnn.training.experiment import run_experiment
 from unionsnn.training.records import RunFolder, RunFolderError
-from unionsnn.training.repetition import load_checkpoint
 
 Maker = Callable[..., dict[str, Any]]
 

@@ -75,6 +75,8 @@ class GraphDataModule(LightningDataModule, ABC):
     """How many values each column of labels can take, where that is known beforehand."""
     normalize_features: bool = False
     """Whether each node's features are divided by their sum."""
+    widths: tuple[int, ...] | None = None
+    """How many values each categorical node feature can take; None for as many as occur."""
     belongs_to_user: bool = False
     """Whether the files are the user's own and may change from one run to the next."""
 
@@ -167,6 +169,7 @@ class GraphDataModule(LightningDataModule, ABC):
                 {name: self.coefficients(spec) for name, spec in specs.items() if spec},
                 {name: self.encoding(name, n) for name, n in self.encodings.wanted().items()},
                 normalize_features=self.normalize_features,
+                widths=self.widths,
             )
         return self._graphs
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data, InMemoryDataset
 
-from unionsnn.data.arrays import DataError, GraphArrays
+from unionsnn.data.arrays import DataError, GraphArrays, IntArray
 from unionsnn.data.encodings import pair_slices
 
 
@@ -42,6 +42,7 @@ def build_dataset(
     encodings: Mapping[str, NDArray[Any]] | None = None,
     *,
     normalize_features: bool = False,
+    widths: Sequence[int] | None = None,
 ) -> GraphDataset:
     """Make the data set that models see.
 
@@ -53,16 +54,17 @@ def build_dataset(
             pair of nodes of a graph, [num_pairs, 1], by name; stored as they are made, distances
             without their second dimension.
         normalize_features: Whether each node's features are divided by their sum.
+        widths: How many values each categorical feature can take; by default, as many as occur.
 
     Raises:
-        DataError: if the graphs lack what `features` names.
+        DataError: if the graphs lack what `features` names, or hold a value beyond its width.
     """
     if features not in NODE_FEATURES:
         raise DataError(f"data.features is {features!r}; allowed are {', '.join(NODE_FEATURES)}.")
     node_slices = torch.from_numpy(arrays.node_slices)
     edge_slices = torch.from_numpy(arrays.edge_slices)
     one_each = torch.arange(arrays.num_graphs + 1)
-    x = NODE_FEATURES[features](arrays)
+    x = NODE_FEATURES[features](arrays, widths)
     data = Data(
         x=_rows_of_sum_one(x) if normalize_features else x,
         edge_index=torch.from_numpy(arrays.edge_index),
@@ -94,11 +96,46 @@ def with_coefficient(dataset: GraphDataset, rows: Tensor) -> GraphDataset:
     return GraphDataset(data, dataset.slices)
 
 
-def _one_hot(columns: NDArray[np.int64]) -> Tensor:
+def feature_widths(arrays: GraphArrays, features: str) -> list[int] | None:
+    """How many values each categorical node feature takes in a set; None where there is none."""
+    columns = {"degree": _capped_degree, "labels": _given_labels, "both": _given_labels}
+    if features not in columns:
+        return None
+    return [int(column.max(initial=-1)) + 1 for column in columns[features](arrays).T]
+
+
+def _one_hot(columns: IntArray, widths: Sequence[int] | None) -> Tensor:
+    if widths is not None:
+        check_widths(columns, widths)
     labels = torch.from_numpy(columns)
     return torch.cat(
-        [torch.nn.functional.one_hot(column) for column in labels.unbind(dim=1)], dim=1
+        [
+            torch.nn.functional.one_hot(column, -1 if widths is None else widths[i])
+            for i, column in enumerate(labels.unbind(dim=1))
+        ],
+        dim=1,
     ).to(torch.get_default_dtype())
+
+
+class WidthError(DataError):
+    """Categorical node features that are not those that a network was made for."""
+
+
+def check_widths(columns: IntArray, widths: Sequence[int]) -> None:
+    """Refuse categorical features that are not those that a network was made for.
+
+    Shapes:
+        columns [N, k]; widths k numbers.
+
+    Raises:
+        WidthError: There are more or fewer columns than widths, or a value is too large.
+    """
+    if columns.shape[1] != len(widths):
+        raise WidthError(f"there are {columns.shape[1]} columns; needed are {len(widths)}")
+    for i, width in enumerate(widths):
+        largest = int(columns[:, i].max(initial=0))
+        if largest >= width:
+            raise WidthError(f"column {i} has the value {largest}; allowed are 0..{width - 1}")
 
 
 def _rows_of_sum_one(x: Tensor) -> Tensor:
@@ -107,15 +144,19 @@ def _rows_of_sum_one(x: Tensor) -> Tensor:
     return x / torch.where(total == 0, torch.ones_like(total), total)
 
 
-def _labels(arrays: GraphArrays) -> Tensor:
+def _given_labels(arrays: GraphArrays) -> IntArray:
     if arrays.node_labels is None:
         raise DataError(
             "The set has no node labels; choose data.features=attributes, degree or constant."
         )
-    return _one_hot(arrays.node_labels)
+    return arrays.node_labels
 
 
-def _attributes(arrays: GraphArrays) -> Tensor:
+def _labels(arrays: GraphArrays, widths: Sequence[int] | None) -> Tensor:
+    return _one_hot(_given_labels(arrays), widths)
+
+
+def _attributes(arrays: GraphArrays, widths: Sequence[int] | None) -> Tensor:
     if arrays.node_attributes is None:
         raise DataError(
             "The set has no node attributes; choose data.features=labels, degree or constant."
@@ -123,29 +164,32 @@ def _attributes(arrays: GraphArrays) -> Tensor:
     return torch.from_numpy(arrays.node_attributes).to(torch.get_default_dtype())
 
 
-def _categorical(arrays: GraphArrays) -> Tensor:
-    if arrays.node_labels is None:
-        raise DataError(
-            "The set has no node labels; choose data.features=attributes, degree or constant."
-        )
-    return torch.from_numpy(arrays.node_labels)
+def _categorical(arrays: GraphArrays, widths: Sequence[int] | None) -> Tensor:
+    labels = _given_labels(arrays)
+    if widths is not None:
+        check_widths(labels, widths)
+    return torch.from_numpy(labels)
 
 
-def _both(arrays: GraphArrays) -> Tensor:
-    return torch.cat([_labels(arrays), _attributes(arrays)], dim=1)
+def _both(arrays: GraphArrays, widths: Sequence[int] | None) -> Tensor:
+    return torch.cat([_labels(arrays, widths), _attributes(arrays, None)], dim=1)
 
 
-def _degree(arrays: GraphArrays) -> Tensor:
+def _capped_degree(arrays: GraphArrays) -> IntArray:
     degree = np.bincount(disjoint_union(arrays)[1], minlength=arrays.num_nodes)
     # Degrees of 64 and more share a column: one hub must not widen every row.
-    return _one_hot(np.minimum(degree, 64)[:, None])
+    return np.minimum(degree, 64)[:, None]
 
 
-def _constant(arrays: GraphArrays) -> Tensor:
+def _degree(arrays: GraphArrays, widths: Sequence[int] | None) -> Tensor:
+    return _one_hot(_capped_degree(arrays), widths)
+
+
+def _constant(arrays: GraphArrays, widths: Sequence[int] | None) -> Tensor:
     return torch.ones(arrays.num_nodes, 1)
 
 
-NODE_FEATURES: Mapping[str, Callable[[GraphArrays], Tensor]] = {
+NODE_FEATURES: Mapping[str, Callable[[GraphArrays, Sequence[int] | None], Tensor]] = {
     "labels": _labels,
     "categorical": _categorical,
     "attributes": _attributes,

@@ -19,7 +19,7 @@ from unionsnn.data.graph_files import FORMATS, read_graph_file
 from unionsnn.data.nodes import NodeDataModule
 from unionsnn.data.sources import files_hash
 
-_NODE_ARRAYS = {"node_labels": np.int64, "node_attributes": np.float32}
+NODE_ARRAYS = {"node_labels": np.int64, "node_attributes": np.float32}
 
 
 class FolderDataModule(GraphDataModule):
@@ -51,41 +51,7 @@ class FolderDataModule(GraphDataModule):
         return f"folder {files_hash([self.path / self.table, *files])} {kind} {self.symmetrize}"
 
     def _rows(self) -> tuple[list[Path], list[list[str]]]:
-        """Files and labels by row of the table."""
-        path = self.path / self.table
-        if not path.is_file():
-            raise DataError(
-                f"{path} is not there: data.path names a folder, and data.table a CSV file in it "
-                "with the columns file and label"
-            )
-        try:
-            with open(path, newline="", encoding="utf-8-sig") as file:
-                reader = csv.reader(file)
-                numbered = [(reader.line_num, row) for row in reader if row]
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise DataError(f"{path} is not a CSV file ({error})") from error
-        (line, header), *rows = numbered or [(1, [])]
-        names = [name.strip() for name in header]
-        if len(names) < 2 or names[0] != "file":
-            raise DataError(f"{path}, line {line}: the header is {header}; it must be file,label")
-        files: list[Path] = []
-        first: dict[Path, int] = {}
-        for number, row in rows:
-            if len(row) != len(names):
-                raise DataError(f"{path}, line {number}: {len(row)} columns, not {len(names)}")
-            files.append(self.path / row[0].strip())
-            if not files[-1].is_file():
-                raise DataError(f"{path}, line {number}: {files[-1]} is not there")
-            # Twice the same graph could be trained on and tested.
-            before = first.setdefault(files[-1].resolve(), number)
-            if before != number:
-                raise DataError(
-                    f"{path}, line {number}: {files[-1]} is in line {before} already; name each "
-                    "file once"
-                )
-        if not files:
-            raise DataError(f"{path} names no file")
-        return files, [[value.strip() for value in row[1:]] for _, row in rows]
+        return labelled_files(self.path, self.table)
 
     def read(self) -> GraphArrays:
         """Read all files that the table names."""
@@ -101,16 +67,16 @@ class FolderDataModule(GraphDataModule):
                 found = graph.edge_index
             edges.append(found)
             counts.append(graph.num_nodes)
-            features.append(_npz_features(path, graph.num_nodes))
+            features.append(npz_features(path, graph.num_nodes))
         node_slices = slices(counts)
         y, class_names = self._targets(labels)
-        return _assembled(
+        return assembled(
             edges,
             node_slices,
             [str(path) for path in files],
             y=y,
             class_names=class_names,
-            **{key: _joined(key, files, features) for key in _NODE_ARRAYS},
+            **{key: joined(key, files, features) for key in NODE_ARRAYS},
         )
 
     def _targets(self, labels: Sequence[Sequence[str]]) -> tuple[NDArray[Any], tuple[str, ...]]:
@@ -127,6 +93,48 @@ class FolderDataModule(GraphDataModule):
         return np.array([number[label] for label in flat], dtype=np.int64), tuple(names)
 
 
+def labelled_files(folder: Path, table: str) -> tuple[list[Path], list[list[str]]]:
+    """Files and labels by row of a folder's table.
+
+    Raises:
+        DataError: The table is not there or not whole, or names a file that is not there.
+    """
+    path = folder / table
+    if not path.is_file():
+        raise DataError(
+            f"{path} is not there: data.path names a folder, and data.table a CSV file in it "
+            "with the columns file and label"
+        )
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file)
+            numbered = [(reader.line_num, row) for row in reader if row]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path} is not a CSV file ({error})") from error
+    (line, header), *rows = numbered or [(1, [])]
+    names = [name.strip() for name in header]
+    if len(names) < 2 or names[0] != "file":
+        raise DataError(f"{path}, line {line}: the header is {header}; it must be file,label")
+    files: list[Path] = []
+    first: dict[Path, int] = {}
+    for number, row in rows:
+        if len(row) != len(names):
+            raise DataError(f"{path}, line {number}: {len(row)} columns, not {len(names)}")
+        files.append(folder / row[0].strip())
+        if not files[-1].is_file():
+            raise DataError(f"{path}, line {number}: {files[-1]} is not there")
+        # Twice the same graph could be trained on and tested.
+        before = first.setdefault(files[-1].resolve(), number)
+        if before != number:
+            raise DataError(
+                f"{path}, line {number}: {files[-1]} is in line {before} already; name each "
+                "file once"
+            )
+    if not files:
+        raise DataError(f"{path} names no file")
+    return files, [[value.strip() for value in row[1:]] for _, row in rows]
+
+
 def _natural(label: str) -> tuple[int, float, str]:
     """Numbers in their order, then words."""
     try:
@@ -135,13 +143,13 @@ def _natural(label: str) -> tuple[int, float, str]:
         return 1, 0.0, label
 
 
-def _npz_features(path: Path, num_nodes: int) -> dict[str, NDArray[Any]]:
+def npz_features(path: Path, num_nodes: int) -> dict[str, NDArray[Any]]:
     """Node features that stand in an npz file beside its edges."""
     if path.suffix.lower() not in FORMATS["npz"].endings:
         return {}
     found = {}
     with np.load(path, allow_pickle=False) as archive:
-        for key, dtype in _NODE_ARRAYS.items():
+        for key, dtype in NODE_ARRAYS.items():
             if key not in archive.files:
                 continue
             array = archive[key]
@@ -155,7 +163,7 @@ def _npz_features(path: Path, num_nodes: int) -> dict[str, NDArray[Any]]:
     return found
 
 
-def _joined(
+def joined(
     key: str, files: Sequence[Path], features: Sequence[Mapping[str, NDArray[Any]]]
 ) -> NDArray[Any] | None:
     """Join one kind of features; all files have it, or none."""
@@ -171,13 +179,23 @@ def _joined(
     return np.concatenate(arrays)
 
 
-def _assembled(
+def assembled(
     edges: Sequence[IntArray],
     node_slices: IntArray,
     names: Sequence[str],
+    *,
+    remedy: str = "data.symmetrize=true",
     **arrays: Any,
 ) -> GraphArrays:
-    """Make the set of directed edges, loops and repeats dropped; refuse one-way edges by name."""
+    """Make the set of directed edges, loops and repeats dropped; refuse one-way edges by name.
+
+    Args:
+        edges: Edges of each graph, its nodes counted from 0.
+        node_slices: Where each graph's nodes begin and end.
+        names: Name of each graph, for messages.
+        remedy: What to type if an edge is meant to go both ways.
+        arrays: Further fields of `GraphArrays`.
+    """
     union = united(edges, node_slices)
     simple, _ = simple_edges(union, int(node_slices[-1]))
     lonely = one_way_edges(simple, int(node_slices[-1]))
@@ -187,7 +205,7 @@ def _assembled(
         local = (edge - node_slices[graph]).tolist()
         raise DataError(
             f"{names[graph]}: edge {local} has no edge back ({len(lonely)} such edges); type "
-            "data.symmetrize=true if an edge is meant to go both ways"
+            f"{remedy} if an edge is meant to go both ways"
         )
     edge_index, edge_slices = cut_by_graph(simple, node_slices)
     return GraphArrays(
@@ -223,7 +241,7 @@ def read_pyg_dataset(dataset: Any, *, level: str, symmetrize: bool) -> GraphArra
         raise DataError("its one graph has a y for each node; type data=pyg_nodes")
     node_slices = slices([int(data.num_nodes) for data in graphs])
     edges = [data.edge_index.cpu().numpy() for data in graphs]
-    return _assembled(
+    return assembled(
         [both_ways(e) for e in edges] if symmetrize else edges,
         node_slices,
         [f"graph {i}" for i in range(len(graphs))],

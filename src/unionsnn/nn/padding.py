@@ -35,7 +35,8 @@ class Padding:
         self.num_nodes = batch.size(0)
         self.tokens = int(token)
         counts = torch.bincount(batch, minlength=num_graphs)
-        self.counts: list[int] = counts.tolist()
+        # All nodes are those of a single graph: nothing is read back from a device for it.
+        self.counts: list[int] = [batch.size(0)] if num_graphs == 1 else counts.tolist()
         self.size = max(1, max(self.counts, default=0) + self.tokens)
         order = torch.argsort(batch, stable=True)
         rank = torch.empty_like(order)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,8 +39,9 @@ class UnionPlugin(nn.Module):
     is h_u itself (GIN, GraphSAGE, GraphConv). A layer that transforms first (GCN, GAT) has what it
     sends gated. Loops that the layer adds itself keep the weight 1. The wrapped layer, called
     directly, stays as it was. In a compiled network the wrapped layer runs uncompiled, since PyG
-    calls no hooks in compiled code; `torch.export` and `torch.jit` are not supported. One plug-in
-    must not run in several threads at once: the weights of a pass are kept on it.
+    calls no hooks in compiled code; `torch.export` traces it with ``strict=False``, and `torch.jit`
+    is not supported. One plug-in must not run in several threads at once: the weights of a pass are
+    kept on it.
 
     Args:
         conv: A `MessagePassing` layer, with any flow direction. It is used, not copied.
@@ -140,7 +142,29 @@ class UnionPlugin(nn.Module):
         # The gate wants receivers in the second row.
         edges = edge_index.flip(0) if self.conv.flow == "target_to_source" else edge_index
         weight = self.gate(edge_coefficient, edges, _num_nodes(x))
+        if torch.compiler.is_exporting():
+            with self._traced():
+                return self._send(weight, x, edge_index, *args, **kwargs)
         return self._send(weight, x, edge_index, *args, **kwargs)
+
+    @contextmanager
+    def _traced(self) -> Iterator[None]:
+        """Do what the hooks do by wrapped methods: PyG calls no hooks while it is exported."""
+        conv, message, propagate = self.conv, self.conv.message, self.conv.propagate
+
+        def noted(edge_index: Tensor, *args: Any, **kwargs: Any) -> Any:
+            self._note_edges(conv, (edge_index,))
+            return propagate(edge_index, *args, **kwargs)
+
+        def gated(*args: Any, **kwargs: Any) -> Tensor | None:
+            return self._multiply(conv, args, message(*args, **kwargs))
+
+        conv.message, conv.propagate = gated, noted
+        try:
+            yield
+        finally:
+            # The class's own methods come back.
+            del conv.message, conv.propagate
 
     @torch.compiler.disable
     def _send(self, weight: Tensor, x: Any, edge_index: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -172,7 +196,10 @@ class UnionPlugin(nn.Module):
         weight = _aligned(self._pass, name)
         num_messages, *trailing = message.shape[_edge_dim(conv, message) :]
         width = torch.Size(trailing).numel()
-        if num_messages != weight.size(0):
+        if torch.compiler.is_exporting():
+            # How many loops a graph has is known only when the exported program runs.
+            torch._check(num_messages == weight.size(0))
+        elif num_messages != weight.size(0):
             raise TypeError(
                 f"{name} sends {num_messages} messages along {weight.size(0)} edges; "
                 "this layer cannot be wrapped."
@@ -223,7 +250,12 @@ def _aligned(current: _Pass, name: str) -> Tensor:
     Layers that add loops first remove the ones that exist, and put theirs last.
     """
     given, sent, weight = current.given, current.sent, current.weight
-    if sent is given or torch.equal(sent, given):
+    if sent is given:
+        return weight
+    if torch.compiler.is_exporting():
+        # A layer that passes on a copy cannot be told from one that adds loops: it is not traced.
+        return _with_loops(current)
+    if torch.equal(sent, given):
         return weight
     kept = given[0] != given[1]
     edges = given[:, kept]
@@ -234,6 +266,13 @@ def _aligned(current: _Pass, name: str) -> Tensor:
             "cannot be matched to them; this layer cannot be wrapped."
         )
     return torch.cat([weight[kept], weight.new_ones(tail.size(1), weight.size(1))])
+
+
+def _with_loops(current: _Pass) -> Tensor:
+    """Weights of edges without loops, then 1 for each node, as far as no values are needed."""
+    given, sent, weight = current.given, current.sent, current.weight
+    kept = weight[given[0] != given[1]]
+    return torch.cat([kept, weight.new_ones(sent.size(1) - kept.size(0), weight.size(1))])
 
 
 def fit_statistics(network: nn.Module, data: Any) -> None:

@@ -35,16 +35,29 @@ class Found:
                 return []
         return found
 
+    def histogram(self) -> dict[str, Any] | None:
+        """Counts of the coefficients that the first repetition was trained on; None without."""
+        try:
+            index = self.record["repetitions"][0]["index"]
+            path = self.folder / "repetitions" / f"{index:02d}.json"
+            found: dict[str, Any] | None = json.loads(path.read_bytes())["coefficient_histogram"]
+        except (OSError, ValueError, KeyError, IndexError, TypeError):
+            return None
+        return found
+
     def predictions(self) -> tuple[NDArray[Any], NDArray[Any]] | None:
         """Outputs and targets of the test parts of all repetitions; None where there are none."""
         outputs, targets = [], []
+        epoch = self.record["result"].get("epoch")
         for row in self.record["repetitions"]:
             try:
                 path = self.folder / "predictions" / f"{row['index']:02d}.npz"
                 with np.load(path, allow_pickle=False) as content:
-                    outputs.append(content["output"])
+                    # Where an epoch is chosen after training, those of all epochs are kept.
+                    chosen = "outputs" in content.files
+                    outputs.append(content["outputs"][epoch] if chosen else content["output"])
                     targets.append(content["target"])
-            except (OSError, ValueError, KeyError):
+            except (OSError, ValueError, KeyError, IndexError, TypeError):
                 return None
         return (np.concatenate(outputs), np.concatenate(targets)) if outputs else None
 

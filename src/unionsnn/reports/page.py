@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 MAX_PREDICTIONS = 6
 """Most confusion matrices or scatters of a data set: those of the best records."""
+
+MAX_HISTOGRAMS = 4
+"""Most distributions of coefficients of a data set."""
 
 
 @dataclass(frozen=True)
@@ -134,12 +138,33 @@ def _section(group: Sequence[Found], sheet: Sheet) -> Section:
     if without_predictions:
         section.left_out.append(
             f"no predictions on disk: {len(without_predictions)} of {len(group)} experiments "
-            "(runs of cross_validation_paper keep none: no weights belong to its number)"
+            "(of cross_validation_paper they are kept of every epoch, if they are not too large)"
         )
-    section.left_out.append(
-        "histograms of coefficients are left out: unionsnn coefficients FILE --plot draws them"
-    )
+    section.figures += _histograms(group, names)
+    gated = [each for each in group if each.record["gate"] is not None]
+    if lacking := sum(each.histogram() is None for each in gated):
+        section.left_out.append(f"no histogram of coefficients on disk: {lacking} experiments")
     return section
+
+
+def _histograms(group: Sequence[Found], names: Sequence[str]) -> list[Picture]:
+    """Draw each distribution of coefficients once, whichever records share it."""
+    sharing: dict[str, list[int]] = {}
+    for i, each in enumerate(group):
+        if (histogram := each.histogram()) is not None:
+            sharing.setdefault(json.dumps(histogram), []).append(i)
+    found = []
+    for content, members in list(sharing.items())[:MAX_HISTOGRAMS]:
+        also = f" and {len(members) - 1} more" if len(members) > 1 else ""
+        title = f"coefficients of {names[members[0]]}{also}"
+        found.append(
+            _picture(
+                record_plots.draw_histogram(json.loads(content), title),
+                f"Histograms of the {title}",
+                f"{title}: training part of the first repetition, counts on a logarithmic scale",
+            )
+        )
+    return found
 
 
 def _numbered(sheet: Sheet) -> Sheet:

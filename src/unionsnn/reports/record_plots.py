@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -111,6 +111,35 @@ def draw_predictions(output: NDArray[Any], target: NDArray[Any], task: str, titl
         axes.set_xticks(range(count))
         axes.set_yticks(range(count))
     axes.set_title(_short(title, 50), fontsize=9)
+    return figure
+
+
+def draw_histogram(histogram: Mapping[str, Mapping[str, Any]], title: str) -> Figure:
+    """Draw how many edges have which coefficient, a panel for each column.
+
+    Args:
+        histogram: Of each column its ``low`` and ``high`` end and the ``counts`` of equal bins.
+        title: Title of the figure.
+    """
+    from matplotlib.figure import Figure
+
+    across = min(len(histogram), 4)
+    down = -(-len(histogram) // across)
+    figure = Figure(figsize=(2.5 * across, 0.6 + 1.7 * down), layout="constrained")
+    panels = figure.subplots(down, across, squeeze=False).flat
+    for axes, (column, content) in zip(panels, histogram.items(), strict=False):
+        ends = np.linspace(content["low"], content["high"], len(content["counts"]) + 1)
+        axes.stairs(content["counts"], ends, fill=True, color="#4477aa")
+        # Most edges of a molecule share a few values: a linear scale would show only those.
+        axes.set_yscale("log")
+        axes.set_ylim(bottom=0.7)
+        axes.set_xlabel(column, fontsize=8)
+        axes.tick_params(labelsize=7)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in panels:
+        axes.set_axis_off()
+    figure.supylabel("directed edges", fontsize=8)
+    figure.suptitle(_short(title, 30 * across), fontsize=9)
     return figure
 
 

@@ -42,6 +42,7 @@ _NOT_IN_HASH = (
     ("trainer", "sync_batchnorm"),
     ("trainer", "threads"),
     ("trainer", "progress"),
+    ("trainer", "keep_checkpoints"),
 )
 
 

@@ -16,18 +16,11 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback, EarlyStopping
 from pytorch_lightning.strategies import Strategy
-from torch import nn
 
-from unionsnn.data.arrays import atomic_write
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.ranks import agreed, rank, world_size
 from unionsnn.data.splits import Split, split_hash
-from unionsnn.training.build import (
-    build_model,
-    build_task,
-    count_parameters,
-    fit_gates,
-)
+from unionsnn.training.build import build_task, count_parameters, fit_gates
 from unionsnn.training.callbacks import (
     BestWeights,
     Curves,
@@ -35,14 +28,16 @@ from unionsnn.training.callbacks import (
     StopOnNonFinite,
     progress_callbacks,
 )
+from unionsnn.training.checkpoints import save_checkpoint
 from unionsnn.training.devices import (
     EqualBuffers,
     ddp_strategy,
     deterministic,
     uses_all_parameters,
 )
+from unionsnn.training.histograms import coefficient_histogram
 from unionsnn.training.memory import memory_errors, require_memory
-from unionsnn.training.predictions import TestPredictions
+from unionsnn.training.predictions import EpochPredictions, TestPredictions
 from unionsnn.training.protocols import Protocol
 from unionsnn.training.records import environment, set_aside
 from unionsnn.training.schedules import schedule_callbacks
@@ -124,11 +119,14 @@ def _train(
             mode = metric_mode(protocol.stop_on)
             callbacks.append(EarlyStopping(protocol.stop_on, mode=mode, patience=protocol.patience))
         callbacks += schedule_callbacks(config)
+        file = folder / "predictions" / f"{index:02d}.npz"
         predictions: list[Callback] = []
         if best and cell is None:
-            predictions = [TestPredictions(folder / "predictions" / f"{index:02d}.npz")]
+            predictions = [TestPredictions(file)]
         alone = world_size() == 1
         callbacks += predictions if alone else [EqualBuffers()]
+        if protocol.keeps_test_curve and first:
+            callbacks.append(EpochPredictions(file, config["trainer"]["max_epochs"]))
         strategy: str | Strategy = "auto"
         if not alone:
             strategy = ddp_strategy(config, all_used=uses_all_parameters(task, data))
@@ -161,10 +159,10 @@ def _train(
                 metrics = evaluate(tester, task, data, test=cell is None)
         if tracking:
             tracking.complete(metrics, best.best_epoch if best else None)
-        path = folder / "checkpoints" / f"{name}.ckpt"
         if cell is not None:
-            path = cell_checkpoint(folder, index, cell)
-        save_checkpoint(path, task.cpu(), config, data)
+            save_checkpoint(cell_checkpoint(folder, index, cell), task.cpu(), config, data)
+        elif config["trainer"].get("keep_checkpoints", True):
+            save_checkpoint(folder / "checkpoints" / f"{name}.ckpt", task.cpu(), config, data)
     unfinished.unlink(missing_ok=True)
     return {
         "index": index,
@@ -177,6 +175,7 @@ def _train(
         "curves": curves.history,
         "dataset": data.dataset_id,
         "coefficient": None if data.spec is None else data.spec.to_dict(),
+        "coefficient_histogram": coefficient_histogram(data),
         "encodings": data.encodings.wanted(),
         "layer_coefficient": None if data.layer_spec is None else data.layer_spec.to_dict(),
         "parameters": count_parameters(task.model),
@@ -243,7 +242,8 @@ def measure_selected(
         data.device = trainer.strategy.root_device
         with memory_errors(data):
             metrics = evaluate(trainer, task, data)
-        save_checkpoint(folder / "checkpoints" / f"{index:02d}.ckpt", task.cpu(), config, data)
+        if config["trainer"].get("keep_checkpoints", True):
+            save_checkpoint(folder / "checkpoints" / f"{index:02d}.ckpt", task.cpu(), config, data)
     return metrics
 
 
@@ -313,33 +313,6 @@ def set_aside_if_damaged(path: Path) -> None:
         f"{path} is damaged ({fault}) and set aside as {aside.name}; its repetition starts anew.",
         stacklevel=2,
     )
-
-
-def save_checkpoint(
-    path: Path, task: Task, config: Mapping[str, Any], data: GraphDataModule
-) -> None:
-    """Write the selected weights with all that is needed to build the network again.
-
-    The file holds plain types and tensors: `torch.load(path, weights_only=True)` reads it.
-    """
-    content = {
-        "state_dict": task.model.state_dict(),
-        "config": dict(config),
-        "num_features": data.num_features,
-        "num_outputs": data.num_outputs,
-        "coefficient_columns": [] if data.spec is None else list(data.spec.columns),
-    }
-    atomic_write(path, lambda file: torch.save(content, file))
-
-
-def load_checkpoint(path: str | Path) -> nn.Module:
-    """Build the network that a checkpoint holds, in evaluation mode."""
-    content = torch.load(path, weights_only=True, map_location="cpu")
-    model = build_model(content["config"], content["num_features"], content["num_outputs"])
-    if content["config"]["trainer"]["precision"] == "64-true":
-        model.double()
-    model.load_state_dict(content["state_dict"])
-    return model.eval()
 
 
 def device_name(trainer: pl.Trainer) -> str:

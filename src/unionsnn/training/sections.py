@@ -113,6 +113,7 @@ class TrainerSchema(Section):
     precision: Literal["32-true", "64-true", "bf16-mixed", "16-mixed"]
     threads: PositiveInt
     progress: Literal["auto", "bar", "plain", "none"]
+    keep_checkpoints: bool = True
 
     @property
     def several(self) -> bool:

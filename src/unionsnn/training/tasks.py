@@ -11,8 +11,20 @@ from torch_geometric.data import Data
 from torchmetrics import MeanAbsoluteError, Metric
 from torchmetrics.classification import BinaryAUROC, MulticlassAccuracy
 
-_ATTRIBUTES = ("edge_coefficient", "layer_coefficient", "random_walk", "laplacian", "distance")
+ATTRIBUTES = ("edge_coefficient", "layer_coefficient", "random_walk", "laplacian", "distance")
 """What a batch may carry for the network beside nodes and edges."""
+
+
+def output_of(model: nn.Module, batch: Data) -> Tensor:
+    """Output of a network for a batch: one row per graph (or node)."""
+    output: Tensor = model(
+        batch.x,
+        batch.edge_index,
+        batch=batch.batch,
+        num_graphs=batch.num_graphs,
+        **{name: batch[name] for name in ATTRIBUTES if name in batch},
+    )
+    return output
 
 
 class Task(pl.LightningModule):
@@ -66,13 +78,7 @@ class Task(pl.LightningModule):
 
     def forward(self, batch: Data) -> Tensor:
         """Output of the network for a batch, at least in single precision."""
-        output: Tensor = self.model(
-            batch.x,
-            batch.edge_index,
-            batch=batch.batch,
-            num_graphs=batch.num_graphs,
-            **{name: batch[name] for name in _ATTRIBUTES if name in batch},
-        )
+        output = output_of(self.model, batch)
         return output.to(torch.promote_types(output.dtype, torch.float32))
 
     def training_step(self, batch: Data, batch_idx: int) -> Tensor:
@@ -90,9 +96,15 @@ class Task(pl.LightningModule):
         )
         return loss * weight
 
-    def validation_step(self, batch: Data, batch_idx: int, dataloader_idx: int = 0) -> None:
-        """Add a batch to the validation metrics; a second loader's to the test metrics."""
-        self._evaluate(batch, "val" if dataloader_idx == 0 else "test")
+    def validation_step(
+        self, batch: Data, batch_idx: int, dataloader_idx: int = 0
+    ) -> dict[str, Tensor]:
+        """Add a batch to the validation metrics, a second loader's to the test metrics.
+
+        Returns its rows of ``output`` and ``target``.
+        """
+        output, target = self._evaluate(batch, "val" if dataloader_idx == 0 else "test")
+        return {"output": output, "target": target}
 
     def test_step(self, batch: Data, batch_idx: int) -> dict[str, Tensor]:
         """Add a batch to the test metrics; return its rows of ``output`` and ``target``."""

@@ -1,0 +1,167 @@
+"""Claims of the paper about graphs, measured on the spot: nothing is trained, all take seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.csgraph import dijkstra
+
+from unionsnn.data.pairs import golden_pairs
+from unionsnn.data.small_graphs import connected_graphs
+from unionsnn.reports.theorems import appendix_verdicts
+from unionsnn.structure.case_study import CaseStudy, Shares, study
+from unionsnn.structure.choices import Choice
+from unionsnn.structure.coefficients import structural_coefficients
+from unionsnn.structure.expressivity import Bench
+from unionsnn.structure.theorems import Census, theorem_one
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a claim holds, and the numbers that say so."""
+
+    state: Literal["holds", "fails", "not run"]
+    evidence: str
+
+
+_CASES = 300
+_MOST_NODES = 14
+
+
+def theorem_one_on_its_counterexample() -> Verdict:
+    """Theorem 1 as worded, on one graph of 6 nodes."""
+    census = Census([complement_of_path_and_triangle()])
+    found = theorem_one(census, rooted=False)
+    rooted = theorem_one(census, rooted=True)
+    if not found:
+        return _verdict(True, "no exception in the complement of P3 and K3")
+    i, j = found[0].nodes
+    also = "none" if not rooted else f"{len(rooted)}"
+    return _verdict(
+        False,
+        f"nodes {i} and {j} of the complement of P3 and K3 are an exception; {also} where an "
+        "isomorphism must carry edge to edge",
+    )
+
+
+def complement_of_path_and_triangle() -> NDArray[np.bool_]:
+    """Adjacency of the complement of P3 and K3 side by side."""
+    there = np.zeros((6, 6), dtype=bool)
+    for v, u in ((0, 1), (1, 2), (3, 4), (4, 5), (3, 5)):
+        there[v, u] = there[u, v] = True
+    return ~there & ~np.eye(6, dtype=bool)
+
+
+def path_matrix_is_the_graph() -> Verdict:
+    """Whether the ones of the path matrix are the edges, on all connected graphs of 5 nodes."""
+    graphs = connected_graphs(5)
+    same = 0
+    for adjacency in graphs:
+        lengths = dijkstra(adjacency.astype(float), unweighted=True)
+        same += bool(np.array_equal(lengths == 1, adjacency))
+    return _verdict(
+        same == len(graphs),
+        f"the ones of P are the edges of S in {same} of {len(graphs)} connected graphs of up to 5 "
+        "nodes",
+    )
+
+
+def _told(name: str, choice: str) -> bool:
+    families = [family for family in golden_pairs() if family.name == name]
+    outcome = Bench(families, threads=1).run(Choice.parse(choice))
+    return bool(outcome.told[0])
+
+
+def beyond_one_wl() -> Verdict:
+    """Whether the coefficient tells two triangles from a 6-cycle, which 1-WL does not."""
+    plain, own = (_told("C6 / 2 C3", choice) for choice in ("1wl", "a"))
+    return _verdict(
+        own and not plain,
+        f"C6 and two C3: a tells them {_apart(own)}, 1-WL {_apart(plain)}",
+    )
+
+
+def rook_and_shrikhande() -> Verdict:
+    """Whether the coefficient, and what the paper's layer reads of it, tells the pair apart."""
+    own, normalized = (_told("Rook / Shrikhande", choice) for choice in ("a", "a~"))
+    return _verdict(
+        normalized,
+        f"a tells them {_apart(own)}, the normalised a of the paper's layer {_apart(normalized)}",
+    )
+
+
+def size_aware() -> Verdict:
+    """Whether graphs of different size have different coefficients."""
+    (family,) = (each for each in golden_pairs() if each.name == "C4 / K5")
+    ring, whole = (float(structural_coefficients(e, n)[0]) for e, n in family.graphs)
+    return _verdict(
+        abs(ring - whole) > 1e-9, f"a is {ring:.4f} on each edge of C4, {whole:.4f} of K5"
+    )
+
+
+def others_miss_edges_of_kind_four() -> Verdict:
+    """Whether betweenness and curvature stay the same when an E4 edge is added."""
+    base = [(0, 1), (0, 2), (0, 3), (1, 4), (3, 4)]
+    texts, missed = [], True
+    for descriptor in ("edge_betweenness", "curvature"):
+        values = []
+        for pairs in (base, [*base, (2, 3)]):
+            edges = np.array(pairs).T
+            both = np.concatenate([edges, edges[::-1]], axis=1)
+            rows = structural_coefficients(both, 5, descriptor=descriptor, encoding=None)
+            values.append(float(rows[0]))
+        texts.append(f"{descriptor.replace('_', ' ')} {values[0]:.3f} and {values[1]:.3f}")
+        missed = missed and abs(values[0] - values[1]) < 1e-9
+    return _verdict(missed, f"without and with an E4 edge beside an E3 edge: {', '.join(texts)}")
+
+
+def only_union_separates() -> Verdict:
+    """Whether a pair is told apart by union subgraphs, and by nothing else that is compared."""
+    found = appendix_verdicts()
+    told = [kind for kind, apart in found.items() if apart]
+    return _verdict(
+        told == ["union"], f"a pair of 8 nodes with 2 and 0 cycles of length 4: {', '.join(told)}"
+    )
+
+
+@cache
+def _case_study() -> CaseStudy:
+    return study(None, count=_CASES, max_nodes=_MOST_NODES, seed=0)
+
+
+def deleting_an_edge() -> Verdict:
+    """Whether deleting an edge always raises a."""
+    return _always(_case_study().edge, "raised")
+
+
+def deleting_a_node() -> Verdict:
+    """Whether deleting a node always lowers a."""
+    return _always(_case_study().node, "lowered")
+
+
+def _always(shares: Shares, what: Literal["raised", "lowered"]) -> Verdict:
+    share = shares.raised if what == "raised" else shares.lowered
+    assert share is not None
+    return _verdict(share == 1, f"a is {what} in {100 * share:.1f} % of {shares.cases:,} deletions")
+
+
+def order_of_kinds() -> Verdict:
+    """Whether mean changes rise from E1 to E4 in every union subgraph."""
+    found = _case_study()
+    return _verdict(
+        found.ordered == found.with_all_kinds,
+        f"so in {found.ordered} of {found.with_all_kinds} union subgraphs with all four kinds; "
+        f"over all edges together it {'holds' if found.ordered_overall else 'fails'}",
+    )
+
+
+def _verdict(holds: bool, evidence: str) -> Verdict:
+    return Verdict("holds" if holds else "fails", evidence)
+
+
+def _apart(told: bool) -> str:
+    return "apart" if told else "not apart"
