@@ -19,13 +19,13 @@ import pytest
 import torch
 
 from unionsnn.training.build import build_data, build_task
+from unionsnn.training.checkpoints import load_checkpoint
 from unionsnn.training.config import RequestError, compose_config, config_hash
 from unionsnn.training.devices import check_accelerator, uses_all_parameters
 from unionsnn.training.distributed import RankDiedError
 from unionsnn.training.experiment import run_experiment
 from unionsnn.training.protocols import make_protocol
 from unionsnn.training.records import RunFolder
-from unionsnn.training.repetition import load_checkpoint
 from unionsnn.training.tasks import Task
 
 Maker = Callable[..., dict[str, Any]]
