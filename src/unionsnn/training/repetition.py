@@ -75,7 +75,7 @@ def train_repetition(
     """
     started = time.perf_counter()
     name = f"{index:02d}" if cell is None else f"{index:02d}-{cell:03d}"
-    model_seed = prepare(config, data, split, index)
+    model_seed, order = prepare(config, data, split, index)
     unfinished = folder / "unfinished" / f"{name}.ckpt"
     set_aside_if_damaged(unfinished)
     with torch.random.fork_rng(devices=[]), quiet_lightning():
@@ -85,7 +85,7 @@ def train_repetition(
         csv = folder / "logs" / name / "metrics.csv"
         curves = Curves(csv if config["logger"]["name"] == "csv" else None)
         best = BestWeights(protocol.select_on) if protocol.select_on else None
-        resume = ResumePoint(unfinished, data.generator)
+        resume = ResumePoint(unfinished, order)
         callbacks = [
             StopOnNonFinite(),
             curves,
@@ -148,8 +148,13 @@ def train_repetition(
     }
 
 
-def prepare(config: Mapping[str, Any], data: GraphDataModule, split: Split, index: int) -> int:
-    """Give the data a repetition's split, control and order; return the seed of its weights.
+def prepare(
+    config: Mapping[str, Any], data: GraphDataModule, split: Split, index: int
+) -> tuple[int, torch.Generator]:
+    """Give the data a repetition's split, control and order.
+
+    Returns:
+        The seed of its weights, and the generator of the order of its training items.
 
     Raises:
         UndefinedMetricError: if the metric is undefined on a part of the split.
@@ -157,10 +162,10 @@ def prepare(config: Mapping[str, Any], data: GraphDataModule, split: Split, inde
     seeds = np.random.SeedSequence([config["seed"], index]).generate_state(3)
     model_seed, order_seed, control_seed = seeds
     data.split = split
-    require_metric(data)
+    require_metric(data, split)
     data.apply_control(config["coefficient"]["control"], np.random.default_rng(control_seed))
     data.generator = torch.Generator().manual_seed(int(order_seed))
-    return int(model_seed)
+    return int(model_seed), data.generator
 
 
 def cell_checkpoint(folder: Path, index: int, cell: int) -> Path:
