@@ -20,6 +20,7 @@ import pytest
 
 from data_files import write_ogb
 from unionsnn import cli
+from unionsnn.data.splits import Split
 from unionsnn.training import callbacks, experiment
 from unionsnn.training.config import compose_config
 from unionsnn.training.experiment import run_experiment
@@ -45,10 +46,8 @@ Maker = Callable[..., dict[str, Any]]
 def small(tmp_path: Path) -> Maker:
     def make(*words: str) -> dict[str, Any]:
         paths = [f"paths.output={tmp_path / 'runs'}", f"paths.data={tmp_path / 'data'}"]
-        given = {word.partition("=")[0] for word in words}
-        return compose_config(
-            [*words, *(w for w in SMALL if w.partition("=")[0] not in given), *paths]
-        )
+        own = [w for w in SMALL if not (w.startswith("data.") and words[:1] == ("data=molbbbp",))]
+        return compose_config([*own, *words, *paths])
 
     return make
 
@@ -146,14 +145,14 @@ def test_a_fold_without_a_class_fails_with_the_reason_and_the_others_count(
 
 def test_other_metrics_need_no_second_class() -> None:
     part = np.arange(4)
-    split = SimpleNamespace(parts=lambda: {"train": part, "validation": part, "test": part})
-    data: Any = SimpleNamespace(task="graph_classification", targets=np.zeros(4), split=split)
-    require_metric(data)
+    split = Split(part, part, part)
+    data: Any = SimpleNamespace(task="graph_classification", targets=np.zeros(4, dtype=int))
+    require_metric(data, split)
     data.task = "graph_binary_classification"
     with pytest.raises(UndefinedMetricError, match="its 4 graphs are all of class 0"):
-        require_metric(data)
+        require_metric(data, split)
     data.targets = np.array([0, 1, 1, 0])
-    require_metric(data)
+    require_metric(data, split)
 
 
 def test_a_cache_that_goes_in_mid_run_stops_nothing(

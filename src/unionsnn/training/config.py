@@ -247,7 +247,7 @@ def _validated(config: DictConfig, given: set[str]) -> dict[str, Any]:
     if missing:
         raise RequestError([f"{key} must be given: type {key}=..." for key in missing])
     try:
-        plain = OmegaConf.to_container(config, resolve=True)
+        plain: Any = OmegaConf.to_container(config, resolve=True)
     except OmegaConfBaseException as error:
         raise RequestError([" ".join(str(error).split())]) from None
     grid = plain["protocol"].pop("grid", None) if isinstance(plain.get("protocol"), dict) else None

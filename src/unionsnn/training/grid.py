@@ -43,8 +43,8 @@ def with_cell(config: Mapping[str, Any], cell: Mapping[str, Any]) -> dict[str, A
     return made
 
 
-def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield all dotted keys and their values."""
+def flatten(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield all dotted keys of nested mappings, and their values."""
     for key, value in config.items():
         if isinstance(value, Mapping) and value:
             yield from flatten(value, f"{prefix}{key}.")

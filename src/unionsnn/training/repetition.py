@@ -96,7 +96,7 @@ def _train(
 ) -> dict[str, Any]:
     started = time.perf_counter()
     name = f"{index:02d}" if cell is None else f"{index:02d}-{cell:03d}"
-    model_seed = prepare(config, data, split, index)
+    model_seed, order = prepare(config, data, split, index)
     first = rank() == 0
     unfinished = folder / "unfinished" / f"{name}.ckpt"
     if first:
@@ -113,7 +113,7 @@ def _train(
             # Weights are the same everywhere, what dropout hides is not.
             torch.manual_seed(model_seed + rank())
         best = BestWeights(protocol.select_on) if protocol.select_on else None
-        resume = ResumePoint(unfinished, data.generator)
+        resume = ResumePoint(unfinished, order)
         callbacks = [StopOnNonFinite(), curves, *(c for c in (tracking, best, watch) if c)]
         if protocol.stop_on is not None:
             mode = metric_mode(protocol.stop_on)
@@ -194,8 +194,13 @@ def surroundings(config: Mapping[str, Any]) -> Iterator[None]:
         yield
 
 
-def prepare(config: Mapping[str, Any], data: GraphDataModule, split: Split, index: int) -> int:
-    """Give the data a repetition's split, control and order; return the seed of its weights.
+def prepare(
+    config: Mapping[str, Any], data: GraphDataModule, split: Split, index: int
+) -> tuple[int, torch.Generator]:
+    """Give the data a repetition's split, control and order.
+
+    Returns:
+        The seed of its weights, and the generator of the order of its training items.
 
     Raises:
         UndefinedMetricError: if the metric is undefined on a part of the split.
@@ -203,10 +208,10 @@ def prepare(config: Mapping[str, Any], data: GraphDataModule, split: Split, inde
     seeds = np.random.SeedSequence([config["seed"], index]).generate_state(3)
     model_seed, order_seed, control_seed = seeds
     data.split = split
-    require_metric(data)
+    require_metric(data, split)
     data.apply_control(config["coefficient"]["control"], np.random.default_rng(control_seed))
     data.generator = torch.Generator().manual_seed(int(order_seed))
-    return int(model_seed)
+    return int(model_seed), data.generator
 
 
 def cell_checkpoint(folder: Path, index: int, cell: int) -> Path:

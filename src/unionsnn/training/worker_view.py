@@ -101,13 +101,14 @@ class WorkerView:
         for status in statuses:
             if status.index not in self._tasks:
                 self._tasks[status.index] = self._progress.add_task("", values="")
-            values = str(status).partition(f"epoch {status.epoch}/{status.max_epochs}")
+            # The epoch stands in the bar.
+            values = str(status).replace(f"epoch {status.epoch}/{status.max_epochs}", "")
             self._progress.update(
                 self._tasks[status.index],
                 description=f"{status.index:>2}",
                 completed=status.epoch,
                 total=status.max_epochs,
-                values=f"{values[0]}{values[2]}".strip(),
+                values=" ".join(values.split()),
             )
-        values = f"{self.failed} failed" if self.failed else ""
-        self._progress.update(self._all, completed=self.done + self.failed, values=values)
+        failed = f"{self.failed} failed" if self.failed else ""
+        self._progress.update(self._all, completed=self.done + self.failed, values=failed)
