@@ -208,7 +208,7 @@ def test_the_page_draws_each_distribution_of_coefficients_once(tmp_path: Path) -
         ("unionsnn", 0.9, {**counts, "nodes_r1": counts["a_r1"]}),
         ("gin", 0.6, None),
     ):
-        folder = saved(tmp_path, model, mean, gate=None if histogram is None else "default")
+        folder = saved(tmp_path, model, mean)
         path = folder / "repetitions" / "00.json"
         path.write_text(
             json.dumps({**json.loads(path.read_text()), "coefficient_histogram": histogram})
