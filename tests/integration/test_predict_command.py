@@ -64,7 +64,7 @@ def test_predictions_are_printed_and_written_in_each_format(run: Path, tmp_path:
         assert done.exit_code == 0, done.output
         assert "mean probabilities of 2 repetitions" in done.output
         read = {
-            ".csv": lambda p: [*csv.DictReader(p.open())],
+            ".csv": lambda p: [*csv.DictReader(p.read_text().splitlines())],
             ".parquet": lambda p: pyarrow.parquet.read_table(p).to_pylist(),
             ".json": lambda p: json.loads(p.read_text())["rows"],
         }[ending](out)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from unionsnn.reports import record_plots
 from unionsnn.reports.collection import Found
+from unionsnn.reports.edge_table import counted
 from unionsnn.reports.formats import Sheet, write_text
 from unionsnn.reports.records_table import by_dataset, labels, sheets
 
@@ -79,7 +80,7 @@ def page(found: Sequence[Found], faults: Sequence[str] = (), claims: Sheet | Non
     sections = [_section(group, sheet) for group, sheet in zip(groups, sheets(found), strict=True)]
     return environment.get_template("page.html.j2").render(
         title="unionsnn: results",
-        summary=f"{len(found)} experiments on {len(sections)} data sets",
+        summary=f"{counted(len(found), 'experiment')} on {counted(len(sections), 'data set')}",
         sections=sections,
         claims=claims,
         faults=faults,

@@ -126,7 +126,7 @@ def draw_histogram(histogram: Mapping[str, Mapping[str, Any]], title: str) -> Fi
     across = min(len(histogram), 4)
     down = -(-len(histogram) // across)
     figure = Figure(figsize=(2.5 * across, 0.6 + 1.7 * down), layout="constrained")
-    panels = figure.subplots(down, across, squeeze=False).flat
+    panels = list(figure.subplots(down, across, squeeze=False).flat)
     for axes, (column, content) in zip(panels, histogram.items(), strict=False):
         ends = np.linspace(content["low"], content["high"], len(content["counts"]) + 1)
         axes.stairs(content["counts"], ends, fill=True, color="#4477aa")
@@ -136,7 +136,7 @@ def draw_histogram(histogram: Mapping[str, Mapping[str, Any]], title: str) -> Fi
         axes.set_xlabel(column, fontsize=8)
         axes.tick_params(labelsize=7)
         axes.spines[["top", "right"]].set_visible(False)
-    for axes in panels:
+    for axes in panels[len(histogram) :]:
         axes.set_axis_off()
     figure.supylabel("directed edges", fontsize=8)
     figure.suptitle(_short(title, 30 * across), fontsize=9)
