@@ -34,7 +34,7 @@ from unionsnn.training.tracked_runs import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TRACKERS: Mapping[str, tuple[str, type[TrackedRun]]] = {
+TRACKERS: Mapping[str, tuple[str, Callable[[RunDescription], TrackedRun]]] = {
     "wandb": ("W&B", WandbRun),
     "tensorboard": ("TensorBoard", TensorBoardRun),
     "mlflow": ("MLflow", MLflowRun),
