@@ -33,7 +33,7 @@ MODELS = sorted(path.stem for path in (config_folder() / "model").glob("*.yaml")
 
 def documented() -> dict[str, str]:
     """Return the page's word for each model: yes, or why not."""
-    rows = re.findall(r"^\| `(\w+)` \| (.+?) \|$", PAGE.read_text(), flags=re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \| (yes|no: .+?) \|$", PAGE.read_text(), flags=re.MULTILINE)
     return dict(rows)
 
 

@@ -70,13 +70,14 @@ class FolderDataModule(GraphDataModule):
             features.append(npz_features(path, graph.num_nodes))
         node_slices = slices(counts)
         y, class_names = self._targets(labels)
+        carried: dict[str, Any] = {key: joined(key, files, features) for key in NODE_ARRAYS}
         return assembled(
             edges,
             node_slices,
             [str(path) for path in files],
             y=y,
             class_names=class_names,
-            **{key: joined(key, files, features) for key in NODE_ARRAYS},
+            **carried,
         )
 
     def _targets(self, labels: Sequence[Sequence[str]]) -> tuple[NDArray[Any], tuple[str, ...]]:
@@ -274,7 +275,7 @@ def _width(data: Any, level: str) -> int:
     return int(data.y.numel()) // max(count, 1)
 
 
-def _pyg_features(graphs: Sequence[Any]) -> dict[str, NDArray[Any]]:
+def _pyg_features(graphs: Sequence[Any]) -> dict[str, Any]:
     if graphs[0].get("x") is None:
         return {}
     x = np.concatenate([data.x.reshape(int(data.num_nodes), -1).numpy() for data in graphs])

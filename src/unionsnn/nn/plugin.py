@@ -198,7 +198,7 @@ class UnionPlugin(nn.Module):
         width = torch.Size(trailing).numel()
         if torch.compiler.is_exporting():
             # How many loops a graph has is known only when the exported program runs.
-            torch._check(num_messages == weight.size(0))
+            torch._check(num_messages == weight.size(0))  # type: ignore[no-untyped-call]
         elif num_messages != weight.size(0):
             raise TypeError(
                 f"{name} sends {num_messages} messages along {weight.size(0)} edges; "

@@ -49,7 +49,7 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
         content = torch.load(path, weights_only=True, map_location="cpu")
     except FileNotFoundError:
         raise DataError(f"{path} is not there.") from None
-    except (RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
+    except (RuntimeError, OSError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
         reason = str(error).splitlines()[0][:100]
         raise DataError(
             f"{path} is no checkpoint, or damaged ({type(error).__name__}: {reason}); name a run "
