@@ -90,9 +90,9 @@ def test_test_part_is_touched_once_after_selection(
     fit_done: list[int] = []
     evaluate = repetition.evaluate
 
-    def after_fit(*arguments: Any) -> Any:
+    def after_fit(*arguments: Any, **options: Any) -> Any:
         fit_done.append(calls.count("test"))
-        return evaluate(*arguments)
+        return evaluate(*arguments, **options)
 
     monkeypatch.setattr(repetition, "evaluate", after_fit)
     run_experiment(tiny(*FOLDS[:1], "protocol.folds=3", "trainer.max_epochs=2"))

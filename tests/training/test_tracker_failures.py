@@ -31,7 +31,7 @@ FOLDS = ["protocol=cross_validation", "protocol.folds=3"]
 def test_a_training_that_is_ended_is_marked_failed(
     tiny: Maker, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
-    def stop(*args: object) -> None:
+    def stop(*args: object, **options: object) -> None:
         raise error
 
     monkeypatch.setattr(repetition, "evaluate", stop)
