@@ -46,7 +46,10 @@ Maker = Callable[..., dict[str, Any]]
 def small(tmp_path: Path) -> Maker:
     def make(*words: str) -> dict[str, Any]:
         paths = [f"paths.output={tmp_path / 'runs'}", f"paths.data={tmp_path / 'data'}"]
-        own = [w for w in SMALL if not (w.startswith("data.") and words[:1] == ("data=molbbbp",))]
+        given = {word.partition("=")[0] for word in words}
+        own = [w for w in SMALL if w.partition("=")[0] not in given]
+        if "data" in given:
+            own = [w for w in own if not w.startswith("data.")]
         return compose_config([*own, *words, *paths])
 
     return make
