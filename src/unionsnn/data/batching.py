@@ -276,7 +276,7 @@ class BatchLoader:
         graphs = self.graphs
         if self.shuffle:
             graphs = graphs[torch.randperm(len(graphs), generator=self.generator)]
-        yield from graphs.split(self.batch_size) if len(graphs) else ()
+        yield from torch.split(graphs, self.batch_size) if len(graphs) else ()
 
     def _bucketed(self, buckets: Sequence[Bucket]) -> Iterator[Tensor]:
         """Numbers of the graphs of each batch, of similar size within a batch."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback
-from pytorch_lightning.plugins.environments import LightningEnvironment
+from lightning_fabric.plugins.environments import LightningEnvironment
 from pytorch_lightning.strategies import DDPStrategy
 
 from unionsnn.data.batching import GraphStore

@@ -83,12 +83,12 @@ def together(config: Mapping[str, Any]) -> Iterator[None]:
                 process.start()
                 theirs.close()
                 others.append((process, ours))
-            for process, connection in others:
-                wait([connection, process.sentinel])
+            for started, connection in others:
+                wait([connection, started.sentinel])
                 with suppress(EOFError):
                     connection.recv()
                     continue
-                raise _death(others) or RankDiedError(f"Process {process.pid} did not start.")
+                raise _death(others) or RankDiedError(f"Process {started.pid} did not start.")
             finished = threading.Event()
             threading.Thread(target=_watch, args=(others, finished), daemon=True).start()
             try:
@@ -103,9 +103,9 @@ def together(config: Mapping[str, Any]) -> Iterator[None]:
             finally:
                 finished.set()
         finally:
-            for process, _ in others:
-                process.kill()
-                process.join()
+            for started, _ in others:
+                started.kill()
+                started.join()
 
 
 @contextmanager
