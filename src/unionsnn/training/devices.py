@@ -10,8 +10,8 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning.callbacks import Callback
-from lightning_fabric.plugins.environments import LightningEnvironment
 from pytorch_lightning.strategies import DDPStrategy
 
 from unionsnn.data.batching import GraphStore
