@@ -40,7 +40,7 @@ def train_commands() -> list[tuple[str, str]]:
     # The pages that add something train what they have just made.
     for page in (page for page in PAGES if not page.name.startswith("add_a_")):
         for block in blocks(page, "sh"):
-            for line in block.splitlines():
+            for line in block.replace("\\\n", " ").splitlines():
                 words = shlex.split(line, comments=True)
                 if "train" in words[:2]:
                     rest = words[words.index("train") + 1 :]

@@ -50,7 +50,7 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise DataError(f"{path} is not there.") from None
     except (RuntimeError, OSError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
-        reason = str(error).splitlines()[0][:100]
+        reason = str(error).partition("\n")[0][:100] or "it ends too early"
         raise DataError(
             f"{path} is no checkpoint, or damaged ({type(error).__name__}: {reason}); name a run "
             "folder, or a file of its folder checkpoints."
