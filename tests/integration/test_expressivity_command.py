@@ -13,7 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from unionsnn.cli import command_line
-from unionsnn.reports.expressivity import PUBLISHED, as_csv, as_markdown, notes
+from unionsnn.reports.expressivity import PUBLISHED, plain_rows, sheet
+from unionsnn.reports.formats import markdown
 from unionsnn.reports.theorems import APPENDIX_PAIR, appendix_verdicts, graph_of
 from unionsnn.structure.theorems import four_cycles
 
@@ -81,8 +82,8 @@ def test_a_narrow_terminal_gets_lines(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     done = command(own, "--choices", "a,a~,cyclomatic")
-    assert "a~: own.g6 0/2; equal up to" in done.stdout
-    assert "cyclomatic: own.g6 2/2; exact; faults 0; " in done.stdout
+    assert "a~: own.g6 (2) 0; largest equal" in done.stdout
+    assert "cyclomatic: own.g6 (2) 2; largest equal exact; " in done.stdout
 
 
 def test_seed_relabels_and_verdicts_stay(command: Command, own: Path) -> None:
@@ -124,10 +125,10 @@ def test_golden_pairs_are_drawn(command: Command, tmp_path: Path) -> None:
 
 def test_brec_is_beside_what_others_printed() -> None:
     part = {"set": "brec", "categories": {"CFI": {"families": 1, "graphs": 2}}, "choices": []}
-    text = " ".join(notes(part))
+    text = markdown(sheet(part))
     assert all(f"{name} {count}" in text for name, (count, _) in PUBLISHED.items())
-    assert "brec" in as_markdown({"sets": [part]})
-    assert as_csv({"sets": [part]}).count("\n") == 1
+    assert "brec" in text
+    assert plain_rows({"sets": [part]}) == []
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_brec_is_beside_what_others_printed() -> None:
             ["mean 'spectrum'", "'x' is no radius"],
         ),
         (["golden", "--choices", ","], 2, ["--choices is empty"]),
-        (["golden", "--out", "table.html"], 2, ["must end in .md or .csv"]),
+        (["golden", "--out", "table.html"], 2, ["must end in .md, .csv, .tex"]),
         (["brce"], 1, ["neither a set nor a file", "golden, csl, sr25, brec"]),
         (["sr25", "--offline", "--choices", "1wl"], 1, ["could not be had", "UNIONSNN_MIRROR"]),
         (["golden", "--theorems"], 2, ["--theorems takes"]),

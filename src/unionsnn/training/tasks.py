@@ -15,6 +15,18 @@ _ATTRIBUTES = ("edge_coefficient", "layer_coefficient", "random_walk", "laplacia
 """What a batch may carry for the network beside nodes and edges."""
 
 
+def output_of(model: nn.Module, batch: Data) -> Tensor:
+    """Output of a network for a batch, with all that the batch carries for it."""
+    output: Tensor = model(
+        batch.x,
+        batch.edge_index,
+        batch=batch.batch,
+        num_graphs=batch.num_graphs,
+        **{name: batch[name] for name in _ATTRIBUTES if name in batch},
+    )
+    return output
+
+
 class Task(pl.LightningModule):
     """A network with loss, metric and optimiser.
 
@@ -56,13 +68,7 @@ class Task(pl.LightningModule):
 
     def forward(self, batch: Data) -> Tensor:
         """Output of the network for a batch."""
-        return self.model(
-            batch.x,
-            batch.edge_index,
-            batch=batch.batch,
-            num_graphs=batch.num_graphs,
-            **{name: batch[name] for name in _ATTRIBUTES if name in batch},
-        )
+        return output_of(self.model, batch)
 
     def training_step(self, batch: Data, batch_idx: int) -> Tensor:
         """Loss of a batch; refuses one that is not finite."""
