@@ -131,6 +131,38 @@ def test_brec_is_beside_what_others_printed() -> None:
     assert plain_rows({"sets": [part]}) == []
 
 
+@pytest.fixture
+def trained(command: Command, tmp_path: Path) -> Command:
+    settings = ("model.hidden_channels=8", "model.num_layers=3", "trainer.max_epochs=1")
+
+    def call(*arguments: object) -> Result:
+        return command("--trained", f"paths.output={tmp_path / 'runs'}", *settings, *arguments)
+
+    return call
+
+
+def test_trained_networks_on_own_pairs(trained: Command, own: Path, tmp_path: Path) -> None:
+    done = trained(own, "model=union_gin", "--json")
+    assert done.exit_code == 0, done.stderr
+    record = json.loads(done.stdout)
+    assert record["summary"]["told"] == record["summary"]["tested"] == 2
+    assert f"{record['threshold']:.2f}" == "72.34"
+    (kept,) = (tmp_path / "runs" / "own" / "union_gin").glob("paired_comparison-*/pairs.json")
+    assert json.loads(kept.read_text())["pairs"] == record["pairs"]
+    table = tmp_path / "table.csv"
+    done = trained(own, "model=gin", "--out", table)
+    assert "Told apart in own by trained networks" in done.stdout
+    assert "FAULT" not in done.stdout
+    rows = list(csv.DictReader(io.StringIO(table.read_text())))
+    assert [(row["network"], row["told"]) for row in rows] == [("gin", "False")] * 2
+
+
+def test_a_sample_of_the_pairs(trained: Command, own: Path) -> None:
+    record = json.loads(trained(own, "model=gin", "--sample", "0.5", "--json").stdout)
+    assert record["state"] == "incomplete"
+    assert record["summary"]["tested"] == 1
+
+
 @pytest.mark.parametrize(
     ("words", "status", "parts"),
     [
@@ -145,6 +177,13 @@ def test_brec_is_beside_what_others_printed() -> None:
         (["sr25", "--offline", "--choices", "1wl"], 1, ["could not be had", "UNIONSNN_MIRROR"]),
         (["golden", "--theorems"], 2, ["--theorems takes"]),
         (["--theorems", "--max-nodes", "9"], 2, ["--max-nodes"]),
+        (["golden", "model=gin"], 2, ["model=gin belongs to --trained"]),
+        (["golden", "--sample", "0.5"], 2, ["--sample or --config-dir belongs to --trained"]),
+        (["golden", "csl", "--trained"], 2, ["takes one set", "golden, csl"]),
+        (["--trained", "--choices", "a"], 2, ["--choices has no effect"]),
+        (["--trained", "--seed", "1"], 2, ["type seed=N"]),
+        (["golden", "--trained", "data=mutag"], 2, ["data has no effect on this test"]),
+        (["golden", "--trained", "model=gni"], 2, ["model=gni is unknown"]),
     ],
 )
 def test_requests_that_cannot_be_met(
