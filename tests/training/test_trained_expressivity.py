@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from unionsnn.data.pairs import golden_pairs
 from unionsnn.reports.trained_expressivity import estimate, label, sheet
 from unionsnn.structure.expressivity import Family
-from unionsnn.training import contrastive, expressivity
+from unionsnn.training import contrastive, pair_workers
 from unionsnn.training.config import RequestError, config_folder
 from unionsnn.training.expressivity import (
     PROTOCOL,
@@ -162,7 +162,7 @@ def test_a_stopped_run_goes_on(
 ) -> None:
     whole = run(golden, "model=union_gin", f"run_dir={tmp_path / 'whole'}")
     compared: list[int] = []
-    real = expressivity.compare_pair
+    real = pair_workers.compare_pair
 
     def stopping(config: Any, graphs: Any, index: int) -> dict[str, Any]:
         if len(compared) == 3:
@@ -170,7 +170,7 @@ def test_a_stopped_run_goes_on(
         compared.append(index)
         return real(config, graphs, index)
 
-    monkeypatch.setattr(expressivity, "compare_pair", stopping)
+    monkeypatch.setattr(pair_workers, "compare_pair", stopping)
     own = f"run_dir={tmp_path / 'own'}"
     with pytest.raises(KeyboardInterrupt):
         run(golden, "model=union_gin", own)

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
-import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -21,10 +17,9 @@ from unionsnn.data.copies import Graph
 from unionsnn.structure.expressivity import Family
 from unionsnn.training.build import build_model, check_model, count_parameters
 from unionsnn.training.config import RequestError, compose_config, config_hash
-from unionsnn.training.contrastive import compare_pair
+from unionsnn.training.pair_workers import compared
 from unionsnn.training.paired_comparison import chance_bound, t2_threshold
 from unionsnn.training.records import RunFolder, environment, set_aside, write_json
-from unionsnn.training.workers import WorkerDiedError, begin_worker
 
 Progress = Callable[[str, int, int], None]
 
@@ -177,7 +172,7 @@ def compare_pairs(
         RequestError: if the model refuses its arguments, or the folder is another experiment's.
         RunFolderError: if the run folder cannot be used.
         NonFiniteLossError: if training diverges.
-        WorkerDiedError: if a worker is killed.
+        RuntimeError: if a worker is killed.
     """
     check_model(config)
     torch.set_num_threads(config["trainer"]["threads"])
@@ -190,7 +185,7 @@ def compare_pairs(
         if pending and environment() not in record["environments"]:
             record["environments"].append(environment())
         what = f"{config['data']['name']}, {config['model']['name']}"
-        for outcome in _outcomes(config, pairs, pending):
+        for outcome in compared(config, [pair.graphs for pair in pairs], pending):
             index = outcome["index"]
             named = {"name": pairs[index].name, "category": pairs[index].category}
             outcomes[index] = {**outcome, **named}
@@ -247,39 +242,6 @@ def _read(path: Any) -> dict[str, Any] | None:
     aside = set_aside(path)
     warnings.warn(f"{path} is damaged and set aside as {aside.name}.", stacklevel=4)
     return None
-
-
-# -- workers -------------------------------------------------------------------------------
-
-
-def _outcomes(
-    config: Mapping[str, Any], pairs: Sequence[Pair], pending: Sequence[int]
-) -> Iterator[dict[str, Any]]:
-    """Outcome of each pair, as they come, from this process or from ``protocol.workers``."""
-    count = min(config["protocol"]["workers"], len(pending))
-    if count <= 1:
-        for index in pending:
-            yield compare_pair(config, pairs[index].graphs, index)
-        return
-    executor = ProcessPoolExecutor(
-        count,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=begin_worker,
-        initargs=(config["trainer"]["threads"], os.getpid()),
-    )
-    try:
-        futures = [executor.submit(compare_pair, config, pairs[i].graphs, i) for i in pending]
-        for future in as_completed(futures):
-            yield future.result()
-    except BrokenProcessPool as error:
-        raise WorkerDiedError(
-            "A worker process was killed. If memory ran out, set protocol.workers or "
-            "data.batch_size lower; finished pairs are kept, the same command goes on."
-        ) from error
-    finally:
-        executor.shutdown(wait=False, cancel_futures=True)
-        for child in multiprocessing.active_children():
-            child.kill()
 
 
 # -- what it comes to ----------------------------------------------------------------------

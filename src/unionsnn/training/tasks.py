@@ -11,18 +11,18 @@ from torch_geometric.data import Data
 from torchmetrics import MeanAbsoluteError, Metric
 from torchmetrics.classification import BinaryAUROC, MulticlassAccuracy
 
-_ATTRIBUTES = ("edge_coefficient", "layer_coefficient", "random_walk", "laplacian", "distance")
+ATTRIBUTES = ("edge_coefficient", "layer_coefficient", "random_walk", "laplacian", "distance")
 """What a batch may carry for the network beside nodes and edges."""
 
 
 def output_of(model: nn.Module, batch: Data) -> Tensor:
-    """Output of a network for a batch, with all that the batch carries for it."""
+    """Output of a network for a batch: one row per graph (or node)."""
     output: Tensor = model(
         batch.x,
         batch.edge_index,
         batch=batch.batch,
         num_graphs=batch.num_graphs,
-        **{name: batch[name] for name in _ATTRIBUTES if name in batch},
+        **{name: batch[name] for name in ATTRIBUTES if name in batch},
     )
     return output
 

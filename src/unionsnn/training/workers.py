@@ -68,18 +68,13 @@ _data: list[GraphDataModule] = []
 
 def _start(config: dict[str, Any], parent: int) -> None:
     """Prepare a worker: threads, data, and an end when the parent ends."""
-    begin_worker(config["trainer"]["threads"], parent)
-    config["trainer"]["progress"] = "none"
-    _config.update(config)
-    _data.append(build_data(config))
-
-
-def begin_worker(threads: int, parent: int) -> None:
-    """Set a worker's threads, and see to its end when the parent ends."""
-    torch.set_num_threads(threads)
+    torch.set_num_threads(config["trainer"]["threads"])
     # Ctrl-C reaches all processes of a terminal; the parent alone decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    config["trainer"]["progress"] = "none"
+    _config.update(config)
+    _data.append(build_data(config))
 
 
 def _end_with(parent: int) -> None:
