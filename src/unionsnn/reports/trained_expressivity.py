@@ -9,6 +9,7 @@ from typing import Any
 from unionsnn.reports.expressivity import BREC_PAPER, PUBLISHED
 from unionsnn.reports.formats import Sheet, print_sheets, write_sheets
 from unionsnn.reports.tables import format_seconds
+from unionsnn.training.expressivity import NOISE
 
 
 def sheet(records: Sequence[Mapping[str, Any]]) -> Sheet:
@@ -85,9 +86,11 @@ def _remarks(record: Mapping[str, Any]) -> list[str]:
     """What is wrong with a record, or missing in it."""
     summary, lines = record["summary"], []
     if summary["bar"] is not None and summary["told"] > summary["bar"]:
+        counts = f"tells {summary['told']} pairs apart where {summary['bar']} are explained"
         lines.append(
-            f"FAULT: {label(record)} is a control, and tells {summary['told']} pairs apart where "
-            f"{summary['bar']} are explained."
+            f"{label(record)} {counts}: noise itself tells them apart."
+            if record["control"] in NOISE
+            else f"FAULT: {label(record)} is a control, and {counts}."
         )
     if summary["unreliable"] > summary["unreliable_bound"]:
         lines.append(

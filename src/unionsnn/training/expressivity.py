@@ -50,6 +50,9 @@ _ALLOWED = (
     *("trainer.max_epochs", "trainer.threads", "data.batch_size", "protocol.workers"),
     *("run_dir", "force", "paths"),
 )
+NOISE = ("random", "shuffled")
+"""Controls that draw the coefficients of each copy from those of both graphs."""
+
 _SAMPLE_SEED = 0
 
 
@@ -280,11 +283,12 @@ def bar(record: Mapping[str, Any]) -> int | None:
     """How many pairs a control may tell apart; None for a model that is no control.
 
     Message passing without a coefficient, or with the same one on every edge, is at most 1-WL.
-    Where a control draws other coefficients for each copy, chance comes on top.
+    Where a control draws other coefficients for each copy, chance comes on top. `shuffled_within`
+    is no control here: it keeps each graph's own coefficients, by which graphs may differ.
     """
     config = record["config"]
     known = sum(o["told_by_1wl"] for o in record["pairs"])
-    if record["control"] in ("random", "shuffled", "shuffled_within"):
+    if record["control"] in NOISE:
         others = len(record["pairs"]) - known
         return known + chance_bound(others, config["protocol"]["alpha"])
     sees_structure = config["model"].get("coefficient") or any(
