@@ -18,7 +18,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from unionsnn.reports.trained_expressivity import print_result, write
+from unionsnn.reports.formats import print_sheets
+from unionsnn.reports.trained_expressivity import sheet, write_records
 from unionsnn.training.config import config_folder
 
 FULL = (
@@ -81,9 +82,9 @@ def main() -> None:
         if not arguments.dry_run:
             records.append(run(line))
     if records:
-        print_result(records)
+        print_sheets([sheet(records)])
         if arguments.out is not None:
-            write(records, arguments.out)
+            write_records(records, arguments.out)
 
 
 if __name__ == "__main__":

@@ -88,12 +88,12 @@ def expressivity(
 
         with refusals():
             check_output("--out", out, ENDINGS)
-    where = {"mirror": mirror, "offline": offline}
+    where: dict[str, Any] = {"mirror": mirror, "offline": offline}
     if trained:
         _refuse_for_trained(sets, choices=choices, seed=seed, threads=threads, plot=plot)
         name = sets[0] if sets else "brec"
         record = _trained(options, name, overrides, config_dir, sample, where, quiet=as_json)
-        _show("trained_expressivity", [record], out, as_json=as_json)
+        _show("trained_expressivity", record, out, as_json=as_json)
         return
     if overrides or sample is not None or config_dir is not None:
         named = ", ".join(overrides) or "--sample or --config-dir"

@@ -68,13 +68,14 @@ class PairCopies:
             if each is not None
         }
         if spec is not None:
-            coefficients["edge_coefficient"] = controlled_rows(
+            rows = controlled_rows(
                 coefficients["edge_coefficient"],
                 arrays,
                 np.where(np.arange(4 * copies) < 2 * copies, TRAINING, TRAINING + 1),
                 control=control,
                 generator=generator,
             )
+            coefficients["edge_coefficient"] = rows.astype(np.float64)
         self.dataset = build_dataset(
             arrays,
             "constant",

@@ -111,15 +111,22 @@ def estimate(record: Mapping[str, Any]) -> float:
     return total
 
 
-def print_result(records: Sequence[Mapping[str, Any]]) -> None:
-    """Print the table."""
-    print_sheets([sheet(records)])
+def print_result(record: Mapping[str, Any]) -> None:
+    """Print the table of one network."""
+    print_sheets([sheet([record])])
 
 
-def write(records: Sequence[Mapping[str, Any]], path: Path) -> None:
+def write(record: Mapping[str, Any], path: Path) -> None:
+    """Write the table of one network; as CSV one row for each pair."""
+    write_records([record], path)
+
+
+def write_records(records: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Write the table; as CSV one row for each network and pair."""
-    keys = ("name", "category", "told", "reliable", "told_by_1wl", "statistic", "reliability")
-    keys += ("rank", "distance", "spread", "epochs", "loss", "seconds")
+    keys = (
+        *("name", "category", "told", "reliable", "told_by_1wl", "statistic", "reliability"),
+        *("rank", "distance", "spread", "epochs", "loss", "seconds"),
+    )
     rows = [
         {"network": label(record)} | {key: outcome[key] for key in keys}
         for record in records

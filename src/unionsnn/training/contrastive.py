@@ -103,9 +103,8 @@ def train_contrastive(
     first, second = copies.test
     numbers = torch.stack([first, second], dim=1).flatten()
     # Whole pairs in each batch.
-    batches = [
-        single(store.batch(part)) for part in numbers.split(config["data"]["batch_size"] // 2 * 2)
-    ]
+    parts = torch.split(numbers, config["data"]["batch_size"] // 2 * 2)
+    batches = [single(store.batch(part)) for part in parts]
     model.train()
     epoch, mean = 0, float("nan")
     for epoch in range(1, config["trainer"]["max_epochs"] + 1):
@@ -137,8 +136,10 @@ def compare_reliably(
     threshold = t2_threshold(protocol["channels"], protocol["copies"], protocol["alpha"])
     model.double().eval()
     store, size = GraphStore(copies.dataset), config["data"]["batch_size"]
-    test = paired_t2(*(embeddings(model, store, numbers, size) for numbers in copies.test))
-    check = paired_t2(*(embeddings(model, store, numbers, size) for numbers in copies.check))
+    test, check = (
+        paired_t2(embeddings(model, store, first, size), embeddings(model, store, second, size))
+        for first, second in (copies.test, copies.check)
+    )
     reliable = check.statistic <= threshold
     return {
         "told": test.statistic > threshold and reliable,
@@ -156,7 +157,7 @@ def embeddings(
     model: nn.Module, store: GraphStore, numbers: Tensor, batch_size: int
 ) -> NDArray[np.float64]:
     """Embeddings of copies of one graph, none of another's among its batches, [q, d]."""
-    parts = [output_of(model, store.batch(part)) for part in numbers.split(batch_size)]
+    parts = [output_of(model, store.batch(part)) for part in torch.split(numbers, batch_size)]
     return torch.cat(parts).numpy()
 
 
