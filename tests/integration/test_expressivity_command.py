@@ -13,7 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from unionsnn.cli import command_line
-from unionsnn.reports.expressivity import PUBLISHED, as_csv, as_markdown, notes
+from unionsnn.reports.expressivity import PUBLISHED, plain_rows, sheet
+from unionsnn.reports.formats import markdown
 from unionsnn.reports.theorems import APPENDIX_PAIR, appendix_verdicts, graph_of
 from unionsnn.structure.theorems import four_cycles
 
@@ -81,8 +82,8 @@ def test_a_narrow_terminal_gets_lines(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     done = command(own, "--choices", "a,a~,cyclomatic")
-    assert "a~: own.g6 0/2; equal up to" in done.stdout
-    assert "cyclomatic: own.g6 2/2; exact; faults 0; " in done.stdout
+    assert "a~: own.g6 (2) 0; largest equal" in done.stdout
+    assert "cyclomatic: own.g6 (2) 2; largest equal exact; " in done.stdout
 
 
 def test_seed_relabels_and_verdicts_stay(command: Command, own: Path) -> None:
@@ -124,10 +125,42 @@ def test_golden_pairs_are_drawn(command: Command, tmp_path: Path) -> None:
 
 def test_brec_is_beside_what_others_printed() -> None:
     part = {"set": "brec", "categories": {"CFI": {"families": 1, "graphs": 2}}, "choices": []}
-    text = " ".join(notes(part))
+    text = markdown(sheet(part))
     assert all(f"{name} {count}" in text for name, (count, _) in PUBLISHED.items())
-    assert "brec" in as_markdown({"sets": [part]})
-    assert as_csv({"sets": [part]}).count("\n") == 1
+    assert "brec" in text
+    assert plain_rows({"sets": [part]}) == []
+
+
+@pytest.fixture
+def trained(command: Command, tmp_path: Path) -> Command:
+    settings = ("model.hidden_channels=8", "model.num_layers=3", "trainer.max_epochs=1")
+
+    def call(*arguments: object) -> Result:
+        return command("--trained", f"paths.output={tmp_path / 'runs'}", *settings, *arguments)
+
+    return call
+
+
+def test_trained_networks_on_own_pairs(trained: Command, own: Path, tmp_path: Path) -> None:
+    done = trained(own, "model=union_gin", "--json")
+    assert done.exit_code == 0, done.stderr
+    record = json.loads(done.stdout)
+    assert record["summary"]["told"] == record["summary"]["tested"] == 2
+    assert f"{record['threshold']:.2f}" == "72.34"
+    (kept,) = (tmp_path / "runs" / "own" / "union_gin").glob("paired_comparison-*/pairs.json")
+    assert json.loads(kept.read_text())["pairs"] == record["pairs"]
+    table = tmp_path / "table.csv"
+    done = trained(own, "model=gin", "--out", table)
+    assert "Told apart in own by trained networks" in done.stdout
+    assert "FAULT" not in done.stdout
+    rows = list(csv.DictReader(io.StringIO(table.read_text())))
+    assert [(row["network"], row["told"]) for row in rows] == [("gin", "False")] * 2
+
+
+def test_a_sample_of_the_pairs(trained: Command, own: Path) -> None:
+    record = json.loads(trained(own, "model=gin", "--sample", "0.5", "--json").stdout)
+    assert record["state"] == "incomplete"
+    assert record["summary"]["tested"] == 1
 
 
 @pytest.mark.parametrize(
@@ -139,11 +172,18 @@ def test_brec_is_beside_what_others_printed() -> None:
             ["mean 'spectrum'", "'x' is no radius"],
         ),
         (["golden", "--choices", ","], 2, ["--choices is empty"]),
-        (["golden", "--out", "table.html"], 2, ["must end in .md or .csv"]),
+        (["golden", "--out", "table.html"], 2, ["must end in .md, .csv, .tex"]),
         (["brce"], 1, ["neither a set nor a file", "golden, csl, sr25, brec"]),
         (["sr25", "--offline", "--choices", "1wl"], 1, ["could not be had", "UNIONSNN_MIRROR"]),
         (["golden", "--theorems"], 2, ["--theorems takes"]),
         (["--theorems", "--max-nodes", "9"], 2, ["--max-nodes"]),
+        (["golden", "model=gin"], 2, ["model=gin belongs to --trained"]),
+        (["golden", "--sample", "0.5"], 2, ["--sample or --config-dir belongs to --trained"]),
+        (["golden", "csl", "--trained"], 2, ["takes one set", "golden, csl"]),
+        (["--trained", "--choices", "a"], 2, ["--choices has no effect"]),
+        (["--trained", "--seed", "1"], 2, ["type seed=N"]),
+        (["golden", "--trained", "data=mutag"], 2, ["data has no effect on this test"]),
+        (["golden", "--trained", "model=gni"], 2, ["model=gni is unknown"]),
     ],
 )
 def test_requests_that_cannot_be_met(

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.measure import Measurement
-from rich.table import Table
-
-from unionsnn.data.arrays import DataError, atomic_write
+from unionsnn.data.arrays import DataError
 from unionsnn.data.pairs import load_set
-from unionsnn.reports.formats import check_output
+from unionsnn.reports.formats import Sheet, print_sheets, write_sheets
 from unionsnn.reports.progress import Callback
 from unionsnn.reports.tables import format_seconds
 from unionsnn.structure.choices import DEFAULT, Choice, every_choice
@@ -149,22 +143,23 @@ def _plain(families: Sequence[Family], outcome: Outcome) -> dict[str, Any]:
 # -- tables --------------------------------------------------------------------------------
 
 
-def header(part: Mapping[str, Any]) -> list[str]:
-    """Names of the columns of a set's table."""
+def sheet(part: Mapping[str, Any]) -> Sheet:
+    """Make a set's table: what was told apart / where S is not the whole graph."""
     sizes = part["categories"]
     names = [f"{name} ({size_text(size)})" for name, size in sizes.items()]
     total = [f"all ({sum(s['families'] for s in sizes.values())})"] if len(sizes) > 1 else []
-    return ["choice", *names, *total, "largest equal", "smallest different", "faults", "time"]
+    margins = ["largest equal", "smallest different", "faults", "time"]
+    return Sheet(
+        title=f"Told apart in {part['set']}",
+        header=["choice", *names, *total, *margins],
+        rows=[_cells(sizes, each) for each in part["choices"]],
+        notes=notes(part),
+    )
 
 
 def size_text(size: Mapping[str, Any]) -> str:
     """How much there is to tell apart in a category."""
     return f"{size['graphs']} graphs" if size["graphs"] > 2 else str(size["families"])
-
-
-def rows(part: Mapping[str, Any]) -> list[list[str]]:
-    """Cells of a set's table: what was told apart / where S is not the whole graph."""
-    return [_cells(part["categories"], each) for each in part["choices"]]
 
 
 def _cells(sizes: Mapping[str, Any], each: Mapping[str, Any]) -> list[str]:
@@ -215,87 +210,26 @@ def notes(part: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def as_line(part: Mapping[str, Any], each: Mapping[str, Any]) -> str:
-    """Write what a choice told apart on one line, for narrow terminals."""
-    sizes, cells = part["categories"], _cells(part["categories"], each)
-    counts = []
-    for (category, size), cell in zip(sizes.items(), cells[1:], strict=False):
-        number = size["graphs"] if size["graphs"] > 2 else size["families"]
-        told, *rest = cell.split(" ", 1)
-        counts.append(" ".join([f"{category} {told}/{number}", *rest]))
-    total = f"{each['told']}/{sum(s['families'] for s in sizes.values())} in all: "
-    equal, different, faults, seconds = cells[-4:]
-    margin = "exact" if each["exact"] else f"equal up to {equal}, different from {different}"
-    return (
-        f"{each['choice']}: {total if len(sizes) > 1 else ''}{', '.join(counts)}; {margin}; "
-        f"faults {faults}; {seconds}"
-    )
-
-
-def print_result(result: Mapping[str, Any], console: Console | None = None) -> None:
+def print_result(result: Mapping[str, Any]) -> None:
     """Print a table for each set."""
-    console = console or Console()
-    for part in result["sets"]:
-        title = f"Told apart in {part['set']}"
-        table = Table(title=title, title_justify="left")
-        for i, name in enumerate(header(part)):
-            table.add_column(name, justify="right" if i else "left", no_wrap=i == 0)
-        for row in rows(part):
-            table.add_row(*row)
-        unbounded = console.options.update(width=1000)
-        if Measurement.get(console, unbounded, table).maximum > console.width:
-            text = "\n".join([title, *(as_line(part, each) for each in part["choices"])])
-            console.print(text, soft_wrap=True, highlight=False, markup=False)
-        else:
-            console.print(table)
-        for line in notes(part):
-            console.print(line, soft_wrap=True, highlight=False, markup=False)
+    print_sheets([sheet(part) for part in result["sets"]])
 
 
-def as_markdown(result: Mapping[str, Any]) -> str:
-    """Return the tables in Markdown."""
-    parts = []
-    for part in result["sets"]:
-        head = header(part)
-        lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows(part)]
-        table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-        text = "\n".join(f"- {line}" for line in notes(part))
-        parts.append(f"## {part['set']}\n\n{table}\n\n{text}\n")
-    return "\n".join(parts)
-
-
-def as_csv(result: Mapping[str, Any]) -> str:
-    """Return one row for each set, choice and category."""
-    buffer = io.StringIO()
-    fields = ("told", "classes", "whole", "told_where_not_whole", "at_fault", "unstable")
+def plain_rows(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return full numbers, one row for each set, choice and category."""
+    counts = ("told", "classes", "whole", "told_where_not_whole", "at_fault", "unstable")
     margins = ("exact", "largest_equal", "smallest_different", "seconds")
-    names = ("set", "choice", "category", "families", "graphs", *fields, *margins)
-    writer = csv.DictWriter(buffer, names, lineterminator="\n")
-    writer.writeheader()
-    for part in result["sets"]:
-        for each in part["choices"]:
-            for category, found in each["categories"].items():
-                row = {"set": part["set"], "choice": each["choice"], "category": category}
-                row |= part["categories"][category]
-                row |= {key: found[key] for key in fields} | {key: each[key] for key in margins}
-                writer.writerow(row)
-    return buffer.getvalue()
-
-
-WRITERS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {".md": as_markdown, ".csv": as_csv}
-"""Makers of a table by the ending of its file's name."""
-
-
-def check_out(path: Path) -> None:
-    """Check before any work that a table can be written under a name.
-
-    Raises:
-        DataError: The ending or the folder will not do.
-    """
-    check_output("--out", path, tuple(WRITERS))
+    return [
+        {"set": part["set"], "choice": each["choice"], "category": category}
+        | part["categories"][category]
+        | {key: found[key] for key in counts}
+        | {key: each[key] for key in margins}
+        for part in result["sets"]
+        for each in part["choices"]
+        for category, found in each["categories"].items()
+    ]
 
 
 def write(result: Mapping[str, Any], path: Path) -> None:
     """Write the tables, all of them or nothing."""
-    content = WRITERS[path.suffix.lower()](result).encode()
-    atomic_write(path, lambda file: file.write(content))
+    write_sheets(path, [sheet(part) for part in result["sets"]], plain_rows(result))

@@ -1,4 +1,7 @@
-"""Pictures of pairs of graphs: edges coloured by a number or a class, nodes by 1-WL."""
+"""Pictures of pairs of graphs: edges coloured by a number or a class, nodes by 1-WL.
+
+The half of an edge at a node has the colour of what that node receives over it.
+"""
 
 from __future__ import annotations
 
@@ -125,11 +128,14 @@ def _draw_graph(axes: Axes, panel: Panel, classes: IntArray, palette: Any) -> No
     from matplotlib import colormaps
     from matplotlib.collections import LineCollection
 
-    half = panel.edge_index[0] < panel.edge_index[1]
-    pairs = panel.edge_index[:, half].T
-    place = place_nodes(pairs, panel.num_nodes)
+    senders, receivers = panel.edge_index
+    place = place_nodes(panel.edge_index[:, senders < receivers].T, panel.num_nodes)
+    # The half of an edge at a node shows what that node sees: ã differs from end to end.
+    # A little beyond the middle, so that no gap shows between halves of one colour.
+    middle = place[receivers] + 0.505 * (place[senders] - place[receivers])
+    halves = np.stack([middle, place[receivers]], axis=1)
     lines = LineCollection(
-        list(place[pairs]), colors=[palette[k] for k in classes[half]], linewidths=3, zorder=1
+        list(halves), colors=[palette[k] for k in classes], linewidths=3, zorder=1
     )
     axes.add_collection(lines)
     shades = colormaps["Pastel1"].colors  # type: ignore[attr-defined]
