@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
-import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -16,6 +13,7 @@ import torch
 
 from unionsnn.data.copies import Graph
 from unionsnn.training.contrastive import compare_pair
+from unionsnn.training.launch import end_with_parent
 
 
 def compared(
@@ -62,12 +60,4 @@ def compared(
 def _start(threads: int, parent: int) -> None:
     """Prepare a worker: threads, and an end when the parent ends."""
     torch.set_num_threads(threads)
-    # Ctrl-C reaches all processes of a terminal; the parent alone decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
+    end_with_parent(parent)
