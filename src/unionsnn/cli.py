@@ -18,6 +18,7 @@ from unionsnn.cli_data import clean, datasets
 from unionsnn.cli_expressivity import expressivity
 from unionsnn.cli_reports import report, reproduce
 from unionsnn.cli_structure import cache, case_study, coefficients, precompute
+from unionsnn.cli_sweep import sweep
 
 INTERRUPTED = 130
 TERMINATED = 143
@@ -144,6 +145,7 @@ def completion(shell: str) -> None:
 
 _COMMANDS = (
     compare,
+    sweep,
     reproduce,
     report,
     precompute,

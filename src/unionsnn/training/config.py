@@ -95,6 +95,22 @@ def compose_config(
     return _validated(config, {o.key_or_group for o in parsed})
 
 
+def group_choices(overrides: Sequence[str], config_dir: str | Path | None = None) -> dict[str, str]:
+    """Options of the groups that a request comes to, those of its experiment included."""
+    search = (
+        [] if config_dir is None else [f"hydra.searchpath=[file://{Path(config_dir).resolve()}]"]
+    )
+    with initialize_config_dir(str(config_folder()), version_base="1.3"):
+        config = compose("train", [*search, *overrides], return_hydra_config=True)
+        chosen = OmegaConf.to_container(config.hydra.runtime.choices)
+    assert isinstance(chosen, dict)
+    return {
+        str(group): str(option)
+        for group, option in chosen.items()
+        if option is not None and "/" not in str(group) and group != "experiment"
+    }
+
+
 def determining(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a configuration that determines a result."""
     plain: dict[str, Any] = json.loads(json.dumps(config))
@@ -114,7 +130,7 @@ def config_hash(config: Mapping[str, Any]) -> str:
 
 def differing_keys(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """Dotted keys in which two configurations differ so that their results may."""
-    left, right = (dict(_flatten(determining(config))) for config in (one, other))
+    left, right = (dict(flatten(determining(config))) for config in (one, other))
     return sorted(k for k in left.keys() | right.keys() if left.get(k) != right.get(k))
 
 
@@ -194,7 +210,7 @@ def _value_fault(override: Override, base: DictConfig, loader: ConfigLoader) -> 
     key = override.key_or_group
     if override.is_add() or override.is_force_add() or override.is_delete():
         return None
-    leaves = dict(_flatten(OmegaConf.to_container(base)))
+    leaves = dict(flatten(OmegaConf.to_container(base)))
     known = (
         set(leaves)
         | {k.rpartition(".")[0] for k in leaves}
@@ -234,7 +250,7 @@ def _compose(overrides: Sequence[str]) -> DictConfig:
 
 
 def _validated(config: DictConfig, given: set[str]) -> dict[str, Any]:
-    unresolved = dict(_flatten(OmegaConf.to_container(config)))
+    unresolved = dict(flatten(OmegaConf.to_container(config)))
     missing = sorted(key for key, value in unresolved.items() if value == "???")
     if missing:
         raise RequestError([f"{key} must be given: type {key}=..." for key in missing])
@@ -274,10 +290,11 @@ def _sentence(fault: Any) -> str:
     return f"{key} is {given!r}; {message[0].lower()}{message[1:]}."
 
 
-def _flatten(config: Any, prefix: str = "") -> Iterable[tuple[str, Any]]:
+def flatten(config: Any, prefix: str = "") -> Iterable[tuple[str, Any]]:
+    """Yield dotted keys and values of the leaves."""
     for key, value in config.items():
         if isinstance(value, Mapping) and value:
-            yield from _flatten(value, f"{prefix}{key}.")
+            yield from flatten(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 
@@ -288,5 +305,5 @@ def completions(incomplete: str) -> list[str]:
         loader = GlobalHydra.instance().config_loader()
         groups = loader.get_group_options("", ObjectType.GROUP)
         words = [f"{g}={o}" for g in groups for o in _options(g, loader)]
-        words += [f"{key}=" for key, _ in _flatten(OmegaConf.to_container(compose("train")))]
+        words += [f"{key}=" for key, _ in flatten(OmegaConf.to_container(compose("train")))]
     return sorted(word for word in words if word.startswith(incomplete))

@@ -49,10 +49,23 @@ def train_repetition(
     split: Split,
     index: int,
     folder: Path,
+    *,
+    test: bool = True,
+    further: Sequence[Callback] = (),
 ) -> dict[str, Any]:
     """Train, select and test once; return the repetition's record.
 
     Repetition i draws from SeedSequence([seed, i]), whatever ran before it and in which process.
+
+    Args:
+        config: A checked configuration.
+        data: Its data.
+        protocol: Its protocol.
+        split: Parts of the repetition.
+        index: Number of the repetition.
+        folder: Where its files go.
+        test: Whether to test; a search that has not chosen yet must not.
+        further: Callbacks beside those that each training has.
 
     Raises:
         RequestError: if the largest batch does not fit into memory.
@@ -75,12 +88,12 @@ def train_repetition(
         curves = Curves(csv if config["logger"]["name"] == "csv" else None)
         best = BestWeights(protocol.select_on) if protocol.select_on else None
         resume = ResumePoint(unfinished, data.generator)
-        callbacks = [StopOnNonFinite(), curves, *([best] if best else [])]
+        callbacks = [StopOnNonFinite(), curves, *([best] if best else []), *further]
         if protocol.stop_on is not None:
             mode = metric_mode(protocol.stop_on)
             callbacks.append(EarlyStopping(protocol.stop_on, mode=mode, patience=protocol.patience))
         callbacks += schedule_callbacks(config)
-        if best:
+        if best and test:
             callbacks.append(TestPredictions(folder / "predictions" / f"{index:02d}.npz"))
         trainer = make_trainer(config, index, [*callbacks, resume])
         data.device = trainer.strategy.root_device
@@ -103,7 +116,7 @@ def train_repetition(
                 raise KeyboardInterrupt from error
             raise
         with memory_errors(data):
-            metrics = evaluate(trainer, task, data) if best else dict(curves.history[-1])
+            metrics = evaluate(trainer, task, data, test) if best else dict(curves.history[-1])
         save_checkpoint(folder / "checkpoints" / f"{index:02d}.ckpt", task.cpu(), config, data)
     unfinished.unlink(missing_ok=True)
     return {
@@ -127,11 +140,14 @@ def train_repetition(
     }
 
 
-def evaluate(trainer: pl.Trainer, task: Task, data: GraphDataModule) -> dict[str, float]:
-    """Metrics of the restored weights on validation and, once, on test."""
-    validation = trainer.validate(task, data.val_dataloader(), verbose=False)[0]
-    test = trainer.test(task, data.test_dataloader(), verbose=False)[0]
-    return {k: float(v) for k, v in {**validation, **test}.items()}
+def evaluate(
+    trainer: pl.Trainer, task: Task, data: GraphDataModule, test: bool = True
+) -> dict[str, float]:
+    """Metrics of the restored weights on validation and, once and if asked for, on test."""
+    metrics = dict(trainer.validate(task, data.val_dataloader(), verbose=False)[0])
+    if test:
+        metrics |= trainer.test(task, data.test_dataloader(), verbose=False)[0]
+    return {k: float(v) for k, v in metrics.items()}
 
 
 def make_trainer(

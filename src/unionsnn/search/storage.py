@@ -1,0 +1,133 @@
+"""Where the trials of a study are kept: SQLite, or PostgreSQL for several machines."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import optuna
+import sqlalchemy
+from optuna.exceptions import ExperimentalWarning, StorageInternalError
+from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
+
+from unionsnn.training.config import RequestError
+
+logger = logging.getLogger(__name__)
+
+SILENT_BEATS = 6
+"""After so many heartbeats without a sign of life a worker counts as dead."""
+
+_SQLITE = "sqlite:///"
+
+
+class PatientStorage(RDBStorage):
+    """A storage that outlives a restart of its server.
+
+    Args:
+        url: SQLAlchemy's URL.
+        heartbeat: Seconds between signs of life of a running trial.
+        retries: How often the trial of a dead worker is tried again.
+        patience: Seconds to wait for a server that is away.
+    """
+
+    def __init__(self, url: str, heartbeat: int, retries: int, patience: float = 120.0) -> None:
+        arguments: dict[str, Any] = {"pool_pre_ping": True}
+        if url.startswith(_SQLITE):
+            # Workers write in turn.
+            arguments = {"connect_args": {"timeout": 60}}
+        with _still_experimental():
+            super().__init__(
+                url,
+                arguments,
+                heartbeat_interval=heartbeat,
+                grace_period=SILENT_BEATS * heartbeat,
+                heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(retries),
+            )
+        self.patience = patience
+        # Only now: a server that was never there is told at once.
+        sqlalchemy.event.listen(self.engine, "do_connect", self._connect)
+
+    def _connect(self, dialect: Any, record: Any, arguments: Any, options: Any) -> Any:
+        limit = time.monotonic() + self.patience
+        while True:
+            try:
+                return dialect.connect(*arguments, **options)
+            except dialect.loaded_dbapi.OperationalError:
+                if time.monotonic() > limit:
+                    raise
+                time.sleep(0.5)
+
+    def record_heartbeat(self, trial_id: int) -> None:
+        """Give a sign of life; one that fails is not the end of those that follow."""
+        with contextlib.suppress(StorageInternalError):
+            super().record_heartbeat(trial_id)
+
+
+@contextlib.contextmanager
+def _still_experimental() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        yield
+
+
+def open_storage(url: str, heartbeat: int, retries: int) -> PatientStorage:
+    """Open a storage, or make it.
+
+    Raises:
+        RequestError: if that is not possible.
+    """
+    if url.startswith(_SQLITE):
+        Path(url.removeprefix(_SQLITE)).parent.mkdir(parents=True, exist_ok=True)
+    try:
+        return PatientStorage(url, heartbeat, retries)
+    except ImportError as error:
+        raise RequestError(
+            [
+                f"The storage {shown(url)} needs a package that is not installed: type "
+                f"pip install 'unionsnn[postgresql]' ({error.__cause__ or error})."
+            ]
+        ) from error
+    except (sqlalchemy.exc.SQLAlchemyError, StorageInternalError, RuntimeError) as error:
+        reason = str(error.__cause__ or error).splitlines()[0]
+        raise RequestError(
+            [
+                f"The storage {shown(url)} cannot be opened ({reason}). A file is written "
+                "sqlite:///FILE, a server postgresql+psycopg://USER@HOST/DATABASE."
+            ]
+        ) from error
+
+
+def shown(url: str) -> str:
+    """The URL without its password."""
+    try:
+        return sqlalchemy.engine.make_url(url).render_as_string(hide_password=True)
+    except sqlalchemy.exc.ArgumentError:
+        return repr(url)
+
+
+def release_stale(study: optuna.Study) -> None:
+    """Mark the trials of dead workers as failed and plan them again."""
+    storage = study._storage
+    assert isinstance(storage, PatientStorage)
+    with _still_experimental():
+        optuna.storages.fail_stale_trials(study)
+    # A worker that died between taking a trial and its first sign of life.
+    grace = SILENT_BEATS * (storage.heartbeat_interval or 0)
+    for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
+        assert trial.datetime_start is not None
+        age = time.time() - trial.datetime_start.timestamp()
+        if "worker" not in trial.user_attrs and age > grace:
+            study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+            plan_again(study, trial)
+
+
+def plan_again(
+    study: optuna.Study, trial: optuna.trial.FrozenTrial, retries: int | None = None
+) -> None:
+    """Plan a trial once more, with its parameters."""
+    with _still_experimental():
+        RetryHeartbeatStaleTrialCallback(retries)(study, trial)
