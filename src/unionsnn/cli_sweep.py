@@ -81,11 +81,11 @@ def sweep(
     ):
         record = run_study(request, run_options, watch, progress)
     from unionsnn.reports.study_page import write_study_page
-    from unionsnn.search.figures import study_figures
+    from unionsnn.search.figures import plotly_script, study_figures
 
     page = request.folder / "report.html"
     with failures(options):
-        write_study_page(page, record, study_figures(request))
+        write_study_page(page, record, study_figures(request), plotly_script())
     if as_json:
         click.echo(json.dumps(record, indent=1))
         return

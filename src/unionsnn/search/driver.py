@@ -10,9 +10,11 @@ from typing import Any
 from unionsnn.data.datamodules import Progress
 from unionsnn.search.final import rule, selection, train_best, write_best
 from unionsnn.search.ledger import Cell, best_cell, open_study, pareto_front, read_cells
+from unionsnn.search.nested import nested_faults, train_nested
 from unionsnn.search.storage import shown
 from unionsnn.search.study import Study
-from unionsnn.search.workers import Watch, work, work_in_processes
+from unionsnn.search.workers import Watch, quiet_optuna, work, work_in_processes
+from unionsnn.training.config import RequestError
 from unionsnn.training.dry_run import describe
 from unionsnn.training.protocols import make_protocol
 from unionsnn.training.records import FolderInUseError, write_json
@@ -47,15 +49,19 @@ def run_study(
         RequestError: if the study is another one than in the storage, or no trial finished.
         WorkersDiedError: if no worker is left.
     """
+    faults = [*nested_faults(study)] if options.nested else []
+    if faults:
+        raise RequestError(faults)
     started = time.perf_counter()
-    held = open_study(study, extend=options.extend)
-    if watch is not None:
-        watch(read_cells(held))
-    if options.workers > 1:
-        work_in_processes(study, options.workers, watch)
-    else:
-        work(study, watch)
-    cells = read_cells(held)
+    with quiet_optuna():
+        held = open_study(study, extend=options.extend)
+        if watch is not None:
+            watch(read_cells(held))
+        if options.workers > 1:
+            work_in_processes(study, options.workers, watch)
+        else:
+            work(study, watch)
+        cells = read_cells(held)
     best = best_cell(cells, study.directions)
     if best is None:
         reasons = dict.fromkeys(cell.reason for cell in cells if cell.reason)
@@ -67,7 +73,10 @@ def run_study(
     record["best_file"] = str(write_best(study, best))
     if not options.trials_only:
         try:
-            record["final"] = train_best(study, best, cells, options.workers, progress)
+            if options.nested:
+                record["nested"] = train_nested(study, cells, options.workers, progress)
+            else:
+                record["final"] = train_best(study, best, cells, options.workers, progress)
         except FolderInUseError as error:
             record["final_elsewhere"] = str(error)
     record["seconds"] = round(time.perf_counter() - started, 3)

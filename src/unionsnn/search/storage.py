@@ -109,14 +109,17 @@ def shown(url: str) -> str:
         return repr(url)
 
 
-def release_stale(study: optuna.Study) -> None:
-    """Mark the trials of dead workers as failed and plan them again."""
-    storage = study._storage
-    assert isinstance(storage, PatientStorage)
+def release_stale(study: optuna.Study, heartbeat: int) -> None:
+    """Mark the trials of dead workers as failed and plan them again.
+
+    Args:
+        study: The study.
+        heartbeat: Seconds between signs of life.
+    """
     with _still_experimental():
         optuna.storages.fail_stale_trials(study)
     # A worker that died between taking a trial and its first sign of life.
-    grace = SILENT_BEATS * (storage.heartbeat_interval or 0)
+    grace = SILENT_BEATS * heartbeat
     for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
         assert trial.datetime_start is not None
         age = time.time() - trial.datetime_start.timestamp()

@@ -50,11 +50,11 @@ def work(study: Study, watch: Watch | None = None, poll: float = 1.0) -> None:
     """
     runner = TrialRunner(study, f"{socket.gethostname()}:{os.getpid()}")
     errors = 0
-    with _quiet_optuna():
+    with quiet_optuna():
         held = attach(study)
         while True:
             try:
-                release_stale(held)
+                release_stale(held, study.file.heartbeat)
                 waiting, running = (
                     len(held.get_trials(deepcopy=False, states=(state,)))
                     for state in (TrialState.WAITING, TrialState.RUNNING)
@@ -81,7 +81,7 @@ def work(study: Study, watch: Watch | None = None, poll: float = 1.0) -> None:
 
 
 @contextmanager
-def _quiet_optuna() -> Iterator[None]:
+def quiet_optuna() -> Iterator[None]:
     """Leave it to us to say what became of a trial."""
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.CRITICAL)
@@ -100,8 +100,7 @@ def work_in_processes(study: Study, count: int, watch: Watch | None = None) -> N
     # A forked child would inherit the threads' locks of torch and numba.
     context = multiprocessing.get_context("spawn")
     devices = _devices(study)
-    with _quiet_optuna():
-        held = attach(study)
+    held = attach(study)
     children: list[BaseProcess] = []
     try:
         for number in range(count):
