@@ -22,8 +22,8 @@ def nested_faults(study: Study) -> Iterator[str]:
         yield "--nested chooses for each outer fold; type protocol=cross_validation."
     if file.sampler.name not in FOLDWISE:
         yield (
-            f"--nested: sampler {file.sampler.name} proposes points by the mean over all folds, and "
-            f"what is tested in one fold validates in others; choose {' or '.join(FOLDWISE)}."
+            f"--nested: sampler {file.sampler.name} proposes points by the mean over all folds, "
+            f"and what is tested in one fold validates in others; choose {' or '.join(FOLDWISE)}."
         )
     if file.pruner.name != "none":
         yield "--nested: a pruned trial lacks folds; type pruner: {name: none}."
