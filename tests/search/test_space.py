@@ -10,14 +10,14 @@ from unionsnn.training.config import RequestError
 
 FORMS = {
     "choice(0.1, 0.01)": CategoricalDistribution([0.1, 0.01]),
-    "choice(true, null)": CategoricalDistribution([True, None]),
+    "choice(true, false)": CategoricalDistribution([True, False]),
     "choice(gin, gcn)": CategoricalDistribution(["gin", "gcn"]),
     "choice([1], [1, 2])": CategoricalDistribution(["[1]", "[1,2]"]),
     "range(1, 6, 2)": IntDistribution(1, 5, step=2),
-    "interval(1, 8)": IntDistribution(1, 8),
+    "int(interval(1, 8))": IntDistribution(1, 8),
     "interval(0.0, 0.5)": FloatDistribution(0.0, 0.5),
     "tag(log, interval(1e-4, 1e-1))": FloatDistribution(1e-4, 1e-1, log=True),
-    "tag(log, interval(8, 256))": IntDistribution(8, 256, log=True),
+    "tag(log, int(interval(8, 256)))": IntDistribution(8, 256, log=True),
 }
 
 

@@ -94,8 +94,8 @@ def parse_space(texts: Mapping[str, Any]) -> list[Parameter]:
 
     Args:
         texts: Values in Hydra's override syntax, by key. `choice(...)`; `range(start, stop, step)`,
-            without stop as in Python; `interval(low, high)`, of whole numbers if both ends are
-            such; `tag(log, interval(...))` for a logarithmic scale.
+            without stop as in Python; `interval(low, high)`, and `int(interval(low, high))` for
+            whole numbers; `tag(log, interval(...))` for a logarithmic scale.
 
     Raises:
         RequestError: with every entry that is none of these.
