@@ -68,6 +68,11 @@ class Server:
             return False
         return True
 
+    def make_database(self, name: str) -> None:
+        options = {"host": "127.0.0.1", "port": self.port, "user": "unionsnn", "dbname": "postgres"}
+        with psycopg.connect(**options, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+
     def stop(self) -> None:
         # Connections are cut, not waited for.
         self.process.send_signal(signal.SIGINT)
@@ -101,7 +106,10 @@ def test_four_workers_one_killed_and_the_server_restarted(
 
 
 def test_several_commands_at_once_make_one_study(make: Make, server: Server) -> None:
-    study = make(**GRID, options=StudyOptions(name="together", storage=server.url))
+    # Not even the tables are there yet.
+    server.make_database("empty")
+    url = server.url.replace("/postgres", "/empty")
+    study = make(**GRID, options=StudyOptions(storage=url))
     commands = [child(open_study, study) for _ in range(4)]
     for each in commands:
         each.join(60)

@@ -22,6 +22,7 @@ SILENT_BEATS = 6
 """After so many heartbeats without a sign of life a worker counts as dead."""
 
 _SQLITE = "sqlite:///"
+_TRIES = 5
 
 
 class PatientStorage(RDBStorage):
@@ -83,6 +84,10 @@ def open_storage(url: str, heartbeat: int, retries: int) -> PatientStorage:
     if url.startswith(_SQLITE):
         Path(url.removeprefix(_SQLITE)).parent.mkdir(parents=True, exist_ok=True)
     try:
+        for _ in range(_TRIES):
+            with contextlib.suppress(_TablesAppearedError):
+                return _made(url, heartbeat, retries)
+            time.sleep(0.3)
         return PatientStorage(url, heartbeat, retries)
     except ImportError as error:
         raise RequestError(
@@ -99,6 +104,20 @@ def open_storage(url: str, heartbeat: int, retries: int) -> PatientStorage:
                 "sqlite:///FILE, a server postgresql+psycopg://USER@HOST/DATABASE."
             ]
         ) from error
+
+
+class _TablesAppearedError(Exception):
+    """Another command made the tables at the same moment."""
+
+
+def _made(url: str, heartbeat: int, retries: int) -> PatientStorage:
+    try:
+        return PatientStorage(url, heartbeat, retries)
+    except (sqlalchemy.exc.SQLAlchemyError, StorageInternalError) as error:
+        words = str(error.__cause__ or error)
+        if "already exists" in words or "duplicate key" in words or "UNIQUE" in words:
+            raise _TablesAppearedError from error
+        raise
 
 
 def shown(url: str) -> str:
