@@ -28,13 +28,13 @@ def test_trials_never_test_and_the_chosen_one_is_tested_once_and_labelled(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tested: list[str] = []
-    original = repetition.TestPredictions.on_test_epoch_end
+    original = repetition.TestPredictions.on_test_end
 
     def note(self: Any, *arguments: Any) -> None:
         tested.append(str(self.path))
         original(self, *arguments)
 
-    monkeypatch.setattr(repetition.TestPredictions, "on_test_epoch_end", note)
+    monkeypatch.setattr(repetition.TestPredictions, "on_test_end", note)
     study = make(space=SPACE)
     record = run_study(study, RunOptions())
     trained = [json.loads(p.read_text()) for p in (study.folder / "trials").rglob("0?.json")]
@@ -115,7 +115,7 @@ def test_a_study_that_cannot_be_nested_is_refused(
     make: Make, keys: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(RequestError, match=message):
-        run_study(make(space=SPACE, **{k: v for k, v in keys.items()}), RunOptions(nested=True))
+        run_study(make(space=SPACE, **keys), RunOptions(nested=True))
 
 
 def test_epochs_are_pruned_in_a_single_training(make: Make) -> None:
