@@ -17,8 +17,8 @@ from unionsnn.training.config import (
     compose_config,
     config_hash,
     determining,
-    flatten,
     group_choices,
+    leaves,
 )
 from unionsnn.training.experiment import run_experiment
 from unionsnn.training.records import RunFolder, write_json
@@ -63,6 +63,8 @@ def train_best(
     """
     config = study.final_config(best.parameters)
     config["protocol"]["workers"] = workers
+    if progress is None:
+        config["trainer"]["progress"] = "none"
     record = run_experiment(config, progress)
     return labelled(record, RunFolder.of(config), study, rule(study, cells), best)
 
@@ -94,9 +96,9 @@ def write_best(study: Study, best: Cell) -> Path:
     words = [*study.overrides, *study.words(best.parameters)]
     choices = group_choices(words, study.config_dir)
     plain = compose_config([f"{k}={v}" for k, v in choices.items()], study.config_dir)
-    before = dict(flatten(determining(plain)))
+    before = leaves(determining(plain))
     values: dict[str, Any] = {}
-    for key, value in flatten(determining(config)):
+    for key, value in leaves(determining(config)).items():
         if key not in before or before[key] != value:
             section = values
             *parents, last = key.split(".")

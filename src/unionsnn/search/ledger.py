@@ -15,7 +15,7 @@ from optuna.trial import FrozenTrial, TrialState
 from unionsnn.search.methods import SeededSampler, make_pruner
 from unionsnn.search.storage import PatientStorage, open_storage
 from unionsnn.search.study import Study
-from unionsnn.training.config import RequestError, flatten
+from unionsnn.training.config import RequestError, leaves
 
 State = Literal["finished", "pruned", "failed", "running", "waiting"]
 
@@ -147,7 +147,7 @@ def _wait_for_plan(held: optuna.Study, study: Study, patience: float = 60.0) -> 
 
 
 def _differences(held: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    before, after = dict(flatten(held)), dict(flatten(now))
+    before, after = leaves(held), leaves(now)
     return [
         f"{key}: {before.get(key, 'absent')!r} when it began, {after.get(key, 'absent')!r} now"
         for key in sorted(before.keys() | after.keys())
@@ -163,7 +163,8 @@ def _extended(held: optuna.Study, study: Study, storage: PatientStorage) -> optu
     """
     same_space = held.user_attrs["definition"]["space"] == study.definition()["space"]
     if not same_space:
-        number = int(held.study_name.rpartition("+")[2]) + 1 if "+" in held.study_name else 1
+        suffix = held.study_name.removeprefix(study.name).removeprefix("+")
+        number = int(suffix or 0) + 1
         fresh = optuna.create_study(
             storage=storage, study_name=f"{study.name}+{number}", directions=study.directions
         )

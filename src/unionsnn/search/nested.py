@@ -57,6 +57,8 @@ def train_nested(
         folds = [fold for fold, cell in chosen.items() if cell.index == index]
         config = study.final_config(chosen[folds[0]].parameters, "nested")
         config["protocol"] |= {"only": folds, "workers": workers}
+        if progress is None:
+            config["trainer"]["progress"] = "none"
         record = run_experiment(config, progress)
         repetitions |= {r["index"]: r for r in record["repetitions"] if r["index"] in folds}
     protocol = make_protocol(study.base["protocol"])

@@ -51,6 +51,11 @@ class PatientStorage(RDBStorage):
         self.patience = patience
         # Only now: a server that was never there is told at once.
         sqlalchemy.event.listen(self.engine, "do_connect", self._connect)
+        if url.startswith(_SQLITE):
+            # SQLite knows no lock of a row: without this two workers could take the same trial.
+            self.engine.dispose()
+            sqlalchemy.event.listen(self.engine, "connect", _leave_transactions_to_us)
+            sqlalchemy.event.listen(self.engine, "begin", _begin_at_once)
 
     def _connect(self, dialect: Any, record: Any, arguments: Any, options: Any) -> Any:
         limit = time.monotonic() + self.patience
@@ -66,6 +71,14 @@ class PatientStorage(RDBStorage):
         """Give a sign of life; one that fails is not the end of those that follow."""
         with contextlib.suppress(StorageInternalError):
             super().record_heartbeat(trial_id)
+
+
+def _leave_transactions_to_us(connection: Any, record: Any) -> None:
+    connection.isolation_level = None
+
+
+def _begin_at_once(connection: sqlalchemy.Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 @contextlib.contextmanager

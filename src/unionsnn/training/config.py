@@ -130,8 +130,13 @@ def config_hash(config: Mapping[str, Any]) -> str:
 
 def differing_keys(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """Dotted keys in which two configurations differ so that their results may."""
-    left, right = (dict(flatten(determining(config))) for config in (one, other))
+    left, right = (dict(_flatten(determining(config))) for config in (one, other))
     return sorted(k for k in left.keys() | right.keys() if left.get(k) != right.get(k))
+
+
+def leaves(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a nested configuration by their dotted keys."""
+    return dict(_flatten(config))
 
 
 def _parse(overrides: Sequence[str]) -> list[Override]:
@@ -210,7 +215,7 @@ def _value_fault(override: Override, base: DictConfig, loader: ConfigLoader) -> 
     key = override.key_or_group
     if override.is_add() or override.is_force_add() or override.is_delete():
         return None
-    leaves = dict(flatten(OmegaConf.to_container(base)))
+    leaves = dict(_flatten(OmegaConf.to_container(base)))
     known = (
         set(leaves)
         | {k.rpartition(".")[0] for k in leaves}
@@ -250,7 +255,7 @@ def _compose(overrides: Sequence[str]) -> DictConfig:
 
 
 def _validated(config: DictConfig, given: set[str]) -> dict[str, Any]:
-    unresolved = dict(flatten(OmegaConf.to_container(config)))
+    unresolved = dict(_flatten(OmegaConf.to_container(config)))
     missing = sorted(key for key, value in unresolved.items() if value == "???")
     if missing:
         raise RequestError([f"{key} must be given: type {key}=..." for key in missing])
@@ -290,11 +295,10 @@ def _sentence(fault: Any) -> str:
     return f"{key} is {given!r}; {message[0].lower()}{message[1:]}."
 
 
-def flatten(config: Any, prefix: str = "") -> Iterable[tuple[str, Any]]:
-    """Yield dotted keys and values of the leaves."""
+def _flatten(config: Any, prefix: str = "") -> Iterable[tuple[str, Any]]:
     for key, value in config.items():
         if isinstance(value, Mapping) and value:
-            yield from flatten(value, f"{prefix}{key}.")
+            yield from _flatten(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 
@@ -305,5 +309,5 @@ def completions(incomplete: str) -> list[str]:
         loader = GlobalHydra.instance().config_loader()
         groups = loader.get_group_options("", ObjectType.GROUP)
         words = [f"{g}={o}" for g in groups for o in _options(g, loader)]
-        words += [f"{key}=" for key, _ in flatten(OmegaConf.to_container(compose("train")))]
+        words += [f"{key}=" for key, _ in _flatten(OmegaConf.to_container(compose("train")))]
     return sorted(word for word in words if word.startswith(incomplete))
