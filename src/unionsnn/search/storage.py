@@ -36,10 +36,12 @@ class PatientStorage(RDBStorage):
     """
 
     def __init__(self, url: str, heartbeat: int, retries: int, patience: float = 120.0) -> None:
-        arguments: dict[str, Any] = {"pool_pre_ping": True}
+        # A connection for each transaction: none is cut by a restart while it is idle, or shared by
+        # processes.
+        arguments: dict[str, Any] = {"poolclass": sqlalchemy.pool.NullPool}
         if url.startswith(_SQLITE):
             # Workers write in turn.
-            arguments = {"connect_args": {"timeout": 60}}
+            arguments["connect_args"] = {"timeout": 60}
         with _still_experimental():
             super().__init__(
                 url,
@@ -53,7 +55,6 @@ class PatientStorage(RDBStorage):
         sqlalchemy.event.listen(self.engine, "do_connect", self._connect)
         if url.startswith(_SQLITE):
             # SQLite knows no lock of a row: without this two workers could take the same trial.
-            self.engine.dispose()
             sqlalchemy.event.listen(self.engine, "connect", _leave_transactions_to_us)
             sqlalchemy.event.listen(self.engine, "begin", _begin_at_once)
 
