@@ -97,7 +97,8 @@ def open_study(study: Study, *, extend: bool = False) -> optuna.Study:
 
 def attach(study: Study) -> optuna.Study:
     """Open the study with sampler and pruner, for a worker."""
-    storage = open_storage(study.storage, study.file.heartbeat, study.file.retries)
+    file = study.file
+    storage = open_storage(study.storage, file.heartbeat, file.retries, patient=True)
     sampler = SeededSampler(study.file.sampler.name, study.file.sampler.options, study.file.seed)
     return optuna.load_study(
         study_name=_newest(storage, study.name) or study.name,

@@ -22,7 +22,7 @@ SILENT_BEATS = 6
 """After so many heartbeats without a sign of life a worker counts as dead."""
 
 _SQLITE = "sqlite:///"
-_TRIES = 5
+_TRIES = 20
 
 
 class PatientStorage(RDBStorage):
@@ -89,49 +89,50 @@ def _still_experimental() -> Any:
         yield
 
 
-def open_storage(url: str, heartbeat: int, retries: int) -> PatientStorage:
+def open_storage(
+    url: str, heartbeat: int, retries: int, *, patient: bool = False
+) -> PatientStorage:
     """Open a storage, or make it.
+
+    Args:
+        url: SQLAlchemy's URL.
+        heartbeat: Seconds between signs of life of a running trial.
+        retries: How often the trial of a dead worker is tried again.
+        patient: Whether it was there before, so that a server that is away will be back.
 
     Raises:
         RequestError: if that is not possible.
     """
     if url.startswith(_SQLITE):
         Path(url.removeprefix(_SQLITE)).parent.mkdir(parents=True, exist_ok=True)
-    try:
-        for _ in range(_TRIES):
-            with contextlib.suppress(_TablesAppearedError):
-                return _made(url, heartbeat, retries)
-            time.sleep(0.3)
-        return PatientStorage(url, heartbeat, retries)
-    except ImportError as error:
-        raise RequestError(
-            [
-                f"The storage {shown(url)} needs a package that is not installed: type "
-                f"pip install 'unionsnn[postgresql]' ({error.__cause__ or error})."
-            ]
-        ) from error
-    except (sqlalchemy.exc.SQLAlchemyError, StorageInternalError, RuntimeError) as error:
-        reason = str(error.__cause__ or error).splitlines()[0]
-        raise RequestError(
-            [
-                f"The storage {shown(url)} cannot be opened ({reason}). A file is written "
-                "sqlite:///FILE, a server postgresql+psycopg://USER@HOST/DATABASE."
-            ]
-        ) from error
+    for left in reversed(range(_TRIES)):
+        try:
+            return PatientStorage(url, heartbeat, retries)
+        except ImportError as error:
+            raise RequestError(
+                [
+                    f"The storage {shown(url)} needs a package that is not installed: type "
+                    f"pip install 'unionsnn[postgresql]' ({error.__cause__ or error})."
+                ]
+            ) from error
+        except (sqlalchemy.exc.SQLAlchemyError, StorageInternalError, RuntimeError) as error:
+            if left and (patient or _made_at_once(error)):
+                time.sleep(1.0)
+                continue
+            reason = str(error.__cause__ or error).splitlines()[0]
+            raise RequestError(
+                [
+                    f"The storage {shown(url)} cannot be opened ({reason}). A file is written "
+                    "sqlite:///FILE, a server postgresql+psycopg://USER@HOST/DATABASE."
+                ]
+            ) from error
+    raise AssertionError("the last try returns or raises")
 
 
-class _TablesAppearedError(Exception):
-    """Another command made the tables at the same moment."""
-
-
-def _made(url: str, heartbeat: int, retries: int) -> PatientStorage:
-    try:
-        return PatientStorage(url, heartbeat, retries)
-    except (sqlalchemy.exc.SQLAlchemyError, StorageInternalError) as error:
-        words = str(error.__cause__ or error)
-        if "already exists" in words or "duplicate key" in words or "UNIQUE" in words:
-            raise _TablesAppearedError from error
-        raise
+def _made_at_once(error: BaseException) -> bool:
+    """Whether another command made the tables at the same moment."""
+    words = str(error.__cause__ or error)
+    return any(part in words for part in ("already exists", "duplicate key", "UNIQUE"))
 
 
 def shown(url: str) -> str:
