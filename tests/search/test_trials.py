@@ -51,7 +51,7 @@ SAMPLERS = {
     "random": {},
     "tpe": {"n_startup_trials": 3},
     "cmaes": {"n_startup_trials": 2},
-    "nsga2": {"population_size": 4},
+    "nsga2": {"population_size": 2},
 }
 
 
@@ -63,7 +63,7 @@ def test_the_same_seed_gives_the_same_trials(make: Make, calls: Calls, name: str
             "optimizer.weight_decay": "interval(0.0, 1.0)",
         },
         "sampler": {"name": name, **SAMPLERS[name]},
-        "trials": 7,
+        "trials": 5,
     }
     found = [
         [cell.parameters for cell in run(make(options=StudyOptions(name=n), **keys, seed=seed))]
@@ -71,14 +71,14 @@ def test_the_same_seed_gives_the_same_trials(make: Make, calls: Calls, name: str
     ]
     assert found[0] == found[1]
     assert found[0] != found[2]
-    assert len({tuple(p.items()) for p in found[0]}) == 7
+    assert len({tuple(p.items()) for p in found[0]}) == 5
 
 
 def test_an_interrupted_study_goes_on_with_the_same_trials(
     make: Make, calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys: dict[str, Any] = {
-        "space": {"optimizer.lr": "interval(0.0, 1.0)"},
+        "space": {"optimizer.lr": "interval(0.001, 1.0)"},
         "sampler": {"name": "random"},
         "trials": 4,
     }
@@ -111,7 +111,7 @@ def test_an_interrupted_study_goes_on_with_the_same_trials(
         (ValueError("no such thing"), "ValueError: no such thing"),
         (MemoryRanOutError("a batch of 3"), "out of memory: a batch of 3"),
         (MemoryError("1 GB"), "out of memory: 1 GB"),
-        (None, "not finite: val_loss of repetition 1 is nan"),
+        (None, "not finite: val_loss of repetition 1 is nan."),
     ],
 )
 def test_a_trial_that_fails_says_why_and_the_study_goes_on(
@@ -247,7 +247,7 @@ def test_a_changed_study_is_refused_with_the_difference_or_extended(
 
 def test_more_trials_extend_a_search(make: Make, calls: Calls) -> None:
     keys: dict[str, Any] = {
-        "space": {"optimizer.lr": "interval(0.0, 1.0)"},
+        "space": {"optimizer.lr": "interval(0.001, 1.0)"},
         "sampler": {"name": "tpe", "n_startup_trials": 2},
     }
     before = run(make(**keys, trials=3))
