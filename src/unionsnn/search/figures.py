@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import optuna
 from optuna.exceptions import ExperimentalWarning
 from optuna.importance import FanovaImportanceEvaluator
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
 from unionsnn.search.ledger import attach
 from unionsnn.search.study import Study
@@ -36,13 +37,13 @@ def _figures(held: optuna.Study, study: Study) -> Iterator[tuple[str, Callable[[
     if len(study.file.objectives) == 2:
         yield (
             "Both objectives of each trial; no trial is better in both than those of the front",
-            lambda: vis.plot_pareto_front(held, target_names=study.file.objectives),
+            partial(vis.plot_pareto_front, held, target_names=study.file.objectives),
         )
     for number, key in enumerate(study.file.objectives):
         # Optuna refuses a target where there is one objective, and asks for it where there are two.
         options: dict[str, Any] = {"target_name": key}
         if len(study.file.objectives) == 2:
-            options["target"] = lambda trial, place=number: trial.values[place]
+            options["target"] = partial(_value_of, place=number)
         varied = [
             name
             for name in study.space
@@ -50,7 +51,7 @@ def _figures(held: optuna.Study, study: Study) -> Iterator[tuple[str, Callable[[
         ]
         yield (
             f"History: {key} of each finished trial, and the best so far",
-            lambda o=options: vis.plot_optimization_history(held, **o),
+            partial(vis.plot_optimization_history, held, **options),
         )
         distinct = {trial.values[number] for trial in finished}
         if len(finished) < FEWEST or len(distinct) < 2 or not varied:
@@ -62,24 +63,31 @@ def _figures(held: optuna.Study, study: Study) -> Iterator[tuple[str, Callable[[
             yield (
                 f"Importance for {key}: share of its variance over the space (fANOVA, Hutter et "
                 "al. 2014), from the finished trials alone",
-                lambda o=options: vis.plot_param_importances(
-                    held, evaluator=FanovaImportanceEvaluator(seed=study.file.seed), **o
+                partial(
+                    vis.plot_param_importances,
+                    held,
+                    evaluator=FanovaImportanceEvaluator(seed=study.file.seed),
+                    **options,
                 ),
             )
         if finished:
             yield (
                 f"Parallel coordinates: a line a finished trial, coloured by {key}",
-                lambda o=options: vis.plot_parallel_coordinate(held, **o),
+                partial(vis.plot_parallel_coordinate, held, **options),
             )
             yield (
                 f"Slices: {key} against each parameter",
-                lambda o=options: vis.plot_slice(held, **o),
+                partial(vis.plot_slice, held, **options),
             )
     if study.file.pruner.name != "none":
         yield (
             f"What the pruner saw after each {study.file.pruner.every}",
-            lambda: vis.plot_intermediate_values(held),
+            partial(vis.plot_intermediate_values, held),
         )
+
+
+def _value_of(trial: FrozenTrial, place: int) -> float:
+    return trial.values[place]
 
 
 def _html(make: Callable[[], Any] | None) -> str:

@@ -95,8 +95,12 @@ def write_best(study: Study, best: Cell) -> Path:
     config = study.final_config(best.parameters)
     words = [*study.overrides, *study.words(best.parameters)]
     choices = group_choices(words, study.config_dir)
-    plain = compose_config([f"{k}={v}" for k, v in choices.items()], study.config_dir)
-    before = leaves(determining(plain))
+    try:
+        plain = compose_config([f"{k}={v}" for k, v in choices.items()], study.config_dir)
+        before = leaves(determining(plain))
+    except RequestError:
+        # An option that leaves a key to the user, such as data=tu: all keys are written.
+        before = {}
     values: dict[str, Any] = {}
     for key, value in leaves(determining(config)).items():
         if key not in before or before[key] != value:

@@ -181,7 +181,8 @@ def _inside(trials: Iterable[FrozenTrial], study: Study) -> list[FrozenTrial]:
     distributions = {p.key: p.distribution for p in study.space}
     grid = study.file.sampler.name == "grid"
     places = {_key(parameters): i for i, parameters in enumerate(study.plan())} if grid else {}
-    found, taken = [], set()
+    found: list[FrozenTrial] = []
+    taken: set[int] = set()
     for trial in trials:
         fits = trial.params.keys() == distributions.keys() and all(
             _holds(d, trial.params[key]) for key, d in distributions.items()

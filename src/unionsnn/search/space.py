@@ -120,10 +120,11 @@ def _distribution(override: Override) -> BaseDistribution:
         raise ValueError("one value only")
     log = "log" in sweep.tags
     if isinstance(sweep, ChoiceSweep):
-        elements = list(sweep.list)
-        plain = all(x is None or isinstance(x, bool | int | float) for x in elements)
+        numbers = [x for x in sweep.list if isinstance(x, bool | int | float)]
+        if len(numbers) == len(sweep.list):
+            return CategoricalDistribution(numbers)
         words = override.sweep_iterator(transformer=Transformer.encode)
-        return CategoricalDistribution(elements if plain else list(map(str, words)))
+        return CategoricalDistribution([str(word) for word in words])
     if isinstance(sweep, IntervalSweep):
         low, high = sweep.start, sweep.end
         assert low is not None
@@ -140,7 +141,7 @@ def _distribution(override: Override) -> BaseDistribution:
     step = abs(sweep.step)
     low, high = min(values), max(values)
     if all(isinstance(value, int) for value in values):
-        return IntDistribution(low, high, step=step)
+        return IntDistribution(low, high, step=int(step))
     return FloatDistribution(low, high, step=step)
 
 

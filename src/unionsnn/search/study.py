@@ -13,7 +13,7 @@ from hydra.errors import HydraException
 
 from unionsnn import __version__
 from unionsnn.search.space import Parameter, Value, cells, parse_space
-from unionsnn.search.study_file import StudySchema, find_study, read_study
+from unionsnn.search.study_file import Direction, StudySchema, find_study, read_study
 from unionsnn.training.config import RequestError, compose_config, determining
 from unionsnn.training.schema import metric_mode
 
@@ -71,7 +71,7 @@ class Study:
         return self.file.storage or f"sqlite:///{self.folder / 'study.db'}"
 
     @property
-    def directions(self) -> list[str]:
+    def directions(self) -> list[Direction]:
         """Direction of each objective."""
         return [natural_direction(key) for key in self.file.objectives]
 
@@ -129,7 +129,7 @@ class Study:
         }
 
 
-def natural_direction(key: str) -> str:
+def natural_direction(key: str) -> Direction:
     """Return what is better of an objective: ``maximize`` or ``minimize``."""
     return "minimize" if key == PARAMETERS or metric_mode(key) == "min" else "maximize"
 
