@@ -87,7 +87,7 @@ def _figures(held: optuna.Study, study: Study) -> Iterator[tuple[str, Callable[[
 
 
 def _value_of(trial: FrozenTrial, place: int) -> float:
-    return trial.values[place]
+    return float(trial.values[place])
 
 
 def _html(make: Callable[[], Any] | None) -> str:
