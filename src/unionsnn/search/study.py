@@ -109,7 +109,7 @@ class Study:
     def _placed(self, config: Config, place: str) -> Config:
         config["paths"]["output"] = str(self.folder / place)
         config["force"] = False
-        if "group" in config["logger"]:
+        if "group" in config["logger"] and config["logger"]["group"] is None:
             config["logger"]["group"] = self.name
         return config
 
