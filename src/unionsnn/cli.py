@@ -19,6 +19,7 @@ from unionsnn.cli_expressivity import expressivity
 from unionsnn.cli_predict import export, predict
 from unionsnn.cli_reports import report, reproduce
 from unionsnn.cli_structure import cache, case_study, coefficients, precompute
+from unionsnn.cli_sweep import sweep
 from unionsnn.training.launch import started_by_torchrun
 
 INTERRUPTED = 130
@@ -169,6 +170,7 @@ def completion(shell: str) -> None:
 
 _COMMANDS = (
     compare,
+    sweep,
     reproduce,
     report,
     precompute,

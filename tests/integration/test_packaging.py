@@ -28,9 +28,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_wheel_holds_configuration_and_type_marker(wheel: Path) -> None:
+def test_wheel_holds_configuration_studies_and_type_marker(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    shipped = {f"unionsnn/{p.relative_to(ROOT)}" for p in (ROOT / "conf").rglob("*.yaml")}
+    shipped = {
+        f"unionsnn/{path.relative_to(ROOT)}"
+        for folder in ("conf", "sweeps")
+        for path in (ROOT / folder).rglob("*.yaml")
+    }
     assert shipped <= names
     assert "unionsnn/py.typed" in names
     assert not any(name.startswith(("tests", "benchmarks")) for name in names)

@@ -103,6 +103,22 @@ def compose_config(
     return _validated(config, {o.key_or_group for o in parsed})
 
 
+def group_choices(overrides: Sequence[str], config_dir: str | Path | None = None) -> dict[str, str]:
+    """Options of the groups that a request comes to, those of its experiment included."""
+    search = (
+        [] if config_dir is None else [f"hydra.searchpath=[file://{Path(config_dir).resolve()}]"]
+    )
+    with initialize_config_dir(str(config_folder()), version_base="1.3"):
+        config = compose("train", [*search, *overrides], return_hydra_config=True)
+        chosen = OmegaConf.to_container(config.hydra.runtime.choices)
+    assert isinstance(chosen, dict)
+    return {
+        str(group): str(option)
+        for group, option in chosen.items()
+        if option is not None and "/" not in str(group) and group != "experiment"
+    }
+
+
 def determining(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a configuration that determines a result."""
     plain: dict[str, Any] = json.loads(json.dumps(config))
@@ -124,6 +140,11 @@ def differing_keys(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str
     """Dotted keys in which two configurations differ so that their results may."""
     left, right = (dict(flatten(determining(config))) for config in (one, other))
     return sorted(k for k in left.keys() | right.keys() if left.get(k) != right.get(k))
+
+
+def leaves(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a nested configuration by their dotted keys."""
+    return dict(flatten(config))
 
 
 def _parse(overrides: Sequence[str]) -> list[Override]:

@@ -115,7 +115,9 @@ def train_cell(
         return held
     alone = replace(protocol, grid=None)
     try:
-        record = train_repetition(config, data, alone, split, index, folder, watch, cell=number)
+        record = train_repetition(
+            config, data, alone, split, index, folder, watch, number, test=False
+        )
     except NonFiniteLossError as error:
         record = {"metrics": {}, "seconds": 0.0, "failed": str(error)}
     write_json(path, record)

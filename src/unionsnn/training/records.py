@@ -54,6 +54,10 @@ class RunFolderError(RuntimeError):
     """A run folder that cannot be used: in use by another process, damaged, or not writable."""
 
 
+class FolderInUseError(RunFolderError):
+    """A run folder that another process holds."""
+
+
 def set_aside(path: Path) -> Path:
     """Rename a damaged file so that it is out of the way and can be looked at."""
     return path.replace(path.with_name(f"{path.name}.damaged"))
@@ -145,7 +149,7 @@ class RunFolder:
                 self._set_damaged_aside()
                 yield self
             except Timeout:
-                raise RunFolderError(
+                raise FolderInUseError(
                     f"{self.path} is in use by process {_pid(holder)}. Wait for it, stop it, or "
                     "give run_dir=<another folder>."
                 ) from None

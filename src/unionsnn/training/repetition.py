@@ -56,6 +56,8 @@ def train_repetition(
     folder: Path,
     watch: Callback | None = None,
     cell: int | None = None,
+    *,
+    test: bool = True,
 ) -> dict[str, Any]:
     """Train, select and test once; return the repetition's record.
 
@@ -71,7 +73,8 @@ def train_repetition(
         index: The repetition.
         folder: The run folder.
         watch: Is told about the epochs.
-        cell: Number of a cell of a grid, which is measured on validation and never on test.
+        cell: Number of a cell of a grid, whose files have names of their own.
+        test: Whether to test; a search that has not chosen yet must not.
 
     Raises:
         RequestError: if the largest batch does not fit into memory.
@@ -81,7 +84,7 @@ def train_repetition(
         UndefinedMetricError: if the metric is undefined on a part of the split.
     """
     with surroundings(config):
-        return _train(config, data, protocol, split, index, folder, watch, cell)
+        return _train(config, data, protocol, split, index, folder, watch, cell, test)
 
 
 def _train(
@@ -93,6 +96,7 @@ def _train(
     folder: Path,
     watch: Callback | None,
     cell: int | None,
+    test: bool,
 ) -> dict[str, Any]:
     started = time.perf_counter()
     name = f"{index:02d}" if cell is None else f"{index:02d}-{cell:03d}"
@@ -121,7 +125,7 @@ def _train(
         callbacks += schedule_callbacks(config)
         file = folder / "predictions" / f"{index:02d}.npz"
         predictions: list[Callback] = []
-        if best and cell is None:
+        if best and test:
             predictions = [TestPredictions(file)]
         alone = world_size() == 1
         callbacks += predictions if alone else [EqualBuffers()]
@@ -156,7 +160,7 @@ def _train(
             metrics = dict(curves.history[-1])
             if best:
                 tester = trainer if alone else make_trainer(config, index, predictions)
-                metrics = evaluate(tester, task, data, test=cell is None)
+                metrics = evaluate(tester, task, data, test=test)
         if tracking:
             tracking.complete(metrics, best.best_epoch if best else None)
         if cell is not None:

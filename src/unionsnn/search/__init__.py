@@ -1,0 +1,1 @@
+"""Hyper-parameter studies: Optuna trials over composed configurations."""

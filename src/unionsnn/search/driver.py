@@ -1,0 +1,140 @@
+"""A study from its file to its table: trials, the best one tested, figures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from unionsnn.data.datamodules import Progress
+from unionsnn.search.final import rule, selection, train_best, write_best
+from unionsnn.search.ledger import Cell, best_cell, open_study, pareto_front, read_cells
+from unionsnn.search.nested import nested_faults, train_nested
+from unionsnn.search.storage import shown
+from unionsnn.search.study import Study
+from unionsnn.search.workers import Watch, quiet_optuna, work, work_in_processes
+from unionsnn.training.config import RequestError
+from unionsnn.training.dry_run import describe
+from unionsnn.training.protocols import make_protocol
+from unionsnn.training.records import FolderInUseError, write_json
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a study is run; no part of what it is.
+
+    Args:
+        workers: Processes of this command.
+        extend: Go on although the study is defined otherwise than when it began.
+        trials_only: Leave the final run to another command.
+        nested: Choose a point for each outer fold.
+    """
+
+    workers: int = 1
+    extend: bool = False
+    trials_only: bool = False
+    nested: bool = False
+
+
+def run_study(
+    study: Study,
+    options: RunOptions,
+    watch: Watch | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Run all trials that are left, train and test the best one; return the study's record.
+
+    Raises:
+        RequestError: if the study is another one than in the storage, or no trial finished.
+        WorkersDiedError: if no worker is left.
+    """
+    faults = [*nested_faults(study)] if options.nested else []
+    if faults:
+        raise RequestError(faults)
+    started = time.perf_counter()
+    with quiet_optuna():
+        held = open_study(study, extend=options.extend)
+        if watch is not None:
+            watch(read_cells(held))
+        if options.workers > 1:
+            work_in_processes(study, options.workers, watch)
+        else:
+            work(study, watch)
+        cells = read_cells(held)
+    best = best_cell(cells, study.directions)
+    if best is None:
+        reasons = dict.fromkeys(cell.reason for cell in cells if cell.reason)
+        raise RuntimeError(
+            f"None of the {len(cells)} trials of {study.name} finished: "
+            f"{'; '.join(map(str, reasons))}"
+        )
+    record = describe_outcome(study, cells, best)
+    record["best_file"] = str(write_best(study, best))
+    if not options.trials_only:
+        try:
+            if options.nested:
+                record["nested"] = train_nested(study, cells, options.workers, progress)
+            else:
+                record["final"] = train_best(study, best, cells, options.workers, progress)
+        except FolderInUseError as error:
+            record["final_elsewhere"] = str(error)
+    record["seconds"] = round(time.perf_counter() - started, 3)
+    write_json(study.folder / "study.json", record)
+    return record
+
+
+def describe_outcome(study: Study, cells: Sequence[Cell], best: Cell) -> dict[str, Any]:
+    """The study's record, but for the final run: plain types throughout."""
+    repetitions = len(make_protocol(study.trial_config(best.parameters)["protocol"]).wanted)
+    trained = sum(len(cell.repetitions) for cell in cells)
+    front = pareto_front(cells, study.directions) if len(study.directions) > 1 else []
+    return {
+        "format": 1,
+        "name": study.name,
+        "storage": shown(study.storage),
+        "folder": str(study.folder),
+        "data": study.base["data"]["name"],
+        "model": study.base["model"]["name"],
+        "protocol": study.base["protocol"]["name"],
+        "objectives": study.file.objectives,
+        "directions": study.directions,
+        "sampler": study.file.sampler.model_dump(),
+        "pruner": study.file.pruner.model_dump(),
+        "space": {p.key: p.text for p in study.space},
+        "selection": selection(study),
+        "rule": rule(study, cells),
+        "best": best.index,
+        "front": [cell.index for cell in front],
+        "repetitions_trained": trained,
+        "repetitions_at_most": repetitions * len(cells),
+        "trials": [plain(cell) for cell in cells],
+    }
+
+
+def plain(cell: Cell) -> dict[str, Any]:
+    """A trial as plain types."""
+    content = asdict(cell)
+    content["values"] = None if cell.values is None else list(cell.values)
+    content["repetitions"] = {str(i): v for i, v in cell.repetitions.items()}
+    return content
+
+
+def describe_study(study: Study, progress: Progress | None = None) -> dict[str, Any]:
+    """What a study would do, and how long that takes at most, without pruning or early stopping."""
+    first = {p.key: p.examples()[0] for p in study.space}
+    config = study.trial_config(first)
+    one = describe(config, progress)
+    return {
+        "name": study.name,
+        "storage": shown(study.storage),
+        "space": {p.key: p.text for p in study.space},
+        "sampler": study.file.sampler.name,
+        "pruner": study.file.pruner.name,
+        "objectives": study.file.objectives,
+        "trials": study.num_trials,
+        "repetitions": len(make_protocol(config["protocol"]).wanted),
+        "seconds_per_trial": one["seconds_at_most"],
+        "seconds_at_most": one["seconds_at_most"] * study.num_trials,
+        "experiment": one,
+    }

@@ -1,0 +1,126 @@
+"""After the trials: the chosen point, trained over all repetitions and tested once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from unionsnn.data.arrays import atomic_write
+from unionsnn.data.datamodules import Progress
+from unionsnn.search.ledger import Cell
+from unionsnn.search.study import Study
+from unionsnn.training.config import (
+    RequestError,
+    compose_config,
+    config_hash,
+    determining,
+    group_choices,
+    leaves,
+)
+from unionsnn.training.experiment import run_experiment
+from unionsnn.training.records import RunFolder, write_json
+
+SELECTIONS: Mapping[str, str] = {
+    "cross_validation": "shared folds",
+    "holdout": "shared split",
+    "repeated_seeds": "shared split",
+}
+"""How a point is chosen under each protocol.
+
+`shared folds`: by the mean over the inner validation parts of the same folds that are then tested.
+A graph that is tested in one fold validates or trains in the others, so the result is better than
+that of a search which never saw it. `shared split`: by the validation part; the test part is
+untouched.
+"""
+
+
+def selection(study: Study) -> str:
+    """Name of the way in which the point is chosen."""
+    return SELECTIONS[study.base["protocol"]["name"]]
+
+
+def rule(study: Study, cells: Sequence[Cell]) -> str:
+    """Say what the point was chosen by, as it is printed beside each number."""
+    key = study.file.objectives[0]
+    better = "smallest" if study.directions[0] == "minimize" else "largest"
+    finished = sum(cell.state == "finished" for cell in cells)
+    return (
+        f"configuration with the {better} mean {key} of {finished} finished trials of the study "
+        f"{study.name} (selection: {selection(study)})"
+    )
+
+
+def train_best(
+    study: Study, best: Cell, cells: Sequence[Cell], workers: int, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Train the best point over the protocol's repetitions, test it, and label the record.
+
+    Raises:
+        FolderInUseError: if another command of the same study is doing so.
+    """
+    config = study.final_config(best.parameters)
+    config["protocol"]["workers"] = workers
+    if progress is None:
+        config["trainer"]["progress"] = "none"
+    record = run_experiment(config, progress)
+    return labelled(record, RunFolder.of(config), study, rule(study, cells), best)
+
+
+def labelled(
+    record: dict[str, Any], folder: RunFolder, study: Study, words: str, best: Cell
+) -> dict[str, Any]:
+    """Write into a record how its configuration was chosen."""
+    record["protocol"]["selection"] += f"; {words}"
+    record["study"] = {
+        "name": study.name,
+        "selection": selection(study),
+        "objective": study.file.objectives,
+        "values": list(best.values or ()),
+        "trial": best.index,
+        "parameters": best.parameters,
+    }
+    write_json(folder.results_path, record)
+    return record
+
+
+def write_best(study: Study, best: Cell) -> Path:
+    """Write the best point as an experiment: train --config-dir FOLDER experiment=best runs it.
+
+    Raises:
+        RequestError: if it does not compose to the configuration that was trained.
+    """
+    config = study.final_config(best.parameters)
+    words = [*study.overrides, *study.words(best.parameters)]
+    choices = group_choices(words, study.config_dir)
+    try:
+        plain = compose_config([f"{k}={v}" for k, v in choices.items()], study.config_dir)
+        before = leaves(determining(plain))
+    except RequestError:
+        # An option that leaves a key to the user, such as data=tu: all keys are written.
+        before = {}
+    values: dict[str, Any] = {}
+    for key, value in leaves(determining(config)).items():
+        if key not in before or before[key] != value:
+            section = values
+            *parents, last = key.split(".")
+            for part in parents:
+                section = section.setdefault(part, {})
+            section[last] = value
+    content = {"defaults": [{f"override /{k}": v} for k, v in choices.items()], **values}
+    path = study.folder / "experiment" / "best.yaml"
+    text = (
+        "# @package _global_\n"
+        f"# Trial {best.index} of the study {study.name}: "
+        f"{', '.join(study.file.objectives)} {', '.join(f'{v:.6g}' for v in best.values or ())}.\n"
+        f"# unionsnn train --config-dir {study.folder} experiment=best\n"
+        f"{yaml.safe_dump(content, sort_keys=False)}"
+    )
+    atomic_write(path, lambda file: file.write(text.encode()))
+    if study.config_dir is None:
+        again = compose_config(["experiment=best"], study.folder)
+        if config_hash(again) != config_hash(config):
+            raise RequestError([f"{path} does not compose to the configuration of the best trial."])
+    return path

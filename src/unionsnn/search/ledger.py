@@ -1,0 +1,283 @@
+"""The Optuna study: made or gone on with, its trials planned once, its cells read back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import optuna
+from optuna.distributions import BaseDistribution
+from optuna.exceptions import DuplicatedStudyError
+from optuna.trial import FrozenTrial, TrialState
+
+from unionsnn.search.methods import SeededSampler, make_pruner
+from unionsnn.search.storage import PatientStorage, open_storage
+from unionsnn.search.study import Study
+from unionsnn.training.config import RequestError, leaves
+
+State = Literal["finished", "pruned", "failed", "running", "waiting"]
+
+_STATES: Mapping[TrialState, State] = {
+    TrialState.COMPLETE: "finished",
+    TrialState.PRUNED: "pruned",
+    TrialState.RUNNING: "running",
+    TrialState.WAITING: "waiting",
+    TrialState.FAIL: "failed",
+}
+_RANK = list(_STATES)
+
+WORKER_DIED = "the worker died"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A planned trial and what came of it, however often it was tried.
+
+    Args:
+        index: Its place in the plan, from 0.
+        state: What came of it.
+        parameters: Point of the space; a part of it before the sampler has chosen.
+        values: Objective values; None unless finished.
+        repetitions: Values of the first objective by repetition, as far as trained.
+        reason: Why it failed or was pruned.
+        seconds: How long its last try took.
+        trial: Number of the Optuna trial.
+    """
+
+    index: int
+    state: State
+    parameters: dict[str, Any]
+    values: tuple[float, ...] | None
+    repetitions: dict[int, float]
+    reason: str | None
+    seconds: float
+    trial: int
+
+
+def open_study(study: Study, *, extend: bool = False) -> optuna.Study:
+    """Make the study in its storage, or go on with it.
+
+    Args:
+        study: The study.
+        extend: Go on although file, command line or versions changed since it began.
+
+    Raises:
+        RequestError: with the differences, or if the storage cannot be opened.
+    """
+    storage = open_storage(study.storage, study.file.heartbeat, study.file.retries)
+    name = _newest(storage, study.name)
+    if name is None:
+        try:
+            made = optuna.create_study(
+                storage=storage, study_name=study.name, directions=study.directions
+            )
+        except DuplicatedStudyError:
+            # Another worker was first; it is planning the trials at the moment.
+            return open_study(study, extend=extend)
+        made.set_user_attr("definition", study.definition())
+        _plan(made, study)
+        return made
+    held = optuna.load_study(study_name=name, storage=storage)
+    _wait_for_plan(held, study)
+    differences = _differences(held.user_attrs["definition"], study.definition())
+    if differences and not extend:
+        raise RequestError(
+            [
+                f"The study {study.name!r} in its storage is another one:",
+                *differences,
+                "Type --extend to go on with it all the same, or --name NAME for another study.",
+            ]
+        )
+    if differences:
+        held = _extended(held, study, storage)
+    return held
+
+
+def attach(study: Study) -> optuna.Study:
+    """Open the study with sampler and pruner, for a worker."""
+    file = study.file
+    storage = open_storage(study.storage, file.heartbeat, file.retries, patient=True)
+    sampler = SeededSampler(study.file.sampler.name, study.file.sampler.options, study.file.seed)
+    return optuna.load_study(
+        study_name=_newest(storage, study.name) or study.name,
+        storage=storage,
+        sampler=sampler,
+        pruner=make_pruner(study.file.pruner.name, study.file.pruner.options),
+    )
+
+
+def _newest(storage: PatientStorage, name: str) -> str | None:
+    """Name of the study's newest extension, NAME+N; None if there is none at all."""
+    names = {s.study_name for s in storage.get_all_studies()}
+    if name not in names:
+        return None
+    number = 1
+    while f"{name}+{number}" in names:
+        number += 1
+    return name if number == 1 else f"{name}+{number - 1}"
+
+
+def _plan(made: optuna.Study, study: Study) -> None:
+    """Put every planned trial that is not there yet in the queue.
+
+    Workers take trials out of the queue one by one, so that none is trained twice, and the study
+    has as many as it should.
+    """
+    there = {trial.user_attrs.get("cell") for trial in made.get_trials(deepcopy=False)}
+    points = {_key(t.params): t for t in made.get_trials(deepcopy=False) if t.params}
+    for index, parameters in enumerate(study.plan()):
+        if index not in there and not (parameters and _key(parameters) in points):
+            made.enqueue_trial(parameters, user_attrs={"cell": index})
+    made.set_user_attr("planned", study.num_trials)
+
+
+def _key(parameters: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((key, repr(value)) for key, value in parameters.items()))
+
+
+def _wait_for_plan(held: optuna.Study, study: Study, patience: float = 60.0) -> None:
+    limit = time.monotonic() + patience
+    while "planned" not in held.user_attrs and time.monotonic() < limit:
+        time.sleep(0.2)
+    if "planned" not in held.user_attrs:
+        # Who made it has died in the middle.
+        held.set_user_attr("definition", study.definition())
+        _plan(held, study)
+
+
+def _differences(held: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    before, after = leaves(held), leaves(now)
+    return [
+        f"{key}: {before.get(key, 'absent')!r} when it began, {after.get(key, 'absent')!r} now"
+        for key in sorted(before.keys() | after.keys())
+        if before.get(key, "absent") != after.get(key, "absent")
+    ]
+
+
+def _extended(held: optuna.Study, study: Study, storage: PatientStorage) -> optuna.Study:
+    """Go on with a study that is now defined otherwise.
+
+    Optuna holds on to the values that a parameter may have, so that another space needs a study of
+    its own: it begins with the finished trials that lie inside.
+    """
+    same_space = held.user_attrs["definition"]["space"] == study.definition()["space"]
+    if not same_space:
+        suffix = held.study_name.removeprefix(study.name).removeprefix("+")
+        number = int(suffix or 0) + 1
+        fresh = optuna.create_study(
+            storage=storage, study_name=f"{study.name}+{number}", directions=study.directions
+        )
+        fresh.add_trials(_inside(held.get_trials(), study))
+        held = fresh
+    held.set_user_attr("definition", study.definition())
+    _plan(held, study)
+    return held
+
+
+def _inside(trials: Iterable[FrozenTrial], study: Study) -> list[FrozenTrial]:
+    """Finished trials whose parameters the space has, one for each of its cells."""
+    distributions = {p.key: p.distribution for p in study.space}
+    grid = study.file.sampler.name == "grid"
+    places = {_key(parameters): i for i, parameters in enumerate(study.plan())} if grid else {}
+    found: list[FrozenTrial] = []
+    taken: set[int] = set()
+    for trial in trials:
+        fits = trial.params.keys() == distributions.keys() and all(
+            _holds(d, trial.params[key]) for key, d in distributions.items()
+        )
+        cell = places.get(_key(trial.params)) if grid else len(found)
+        if not fits or cell is None or cell in taken or trial.state != TrialState.COMPLETE:
+            continue
+        taken.add(cell)
+        found.append(
+            optuna.trial.create_trial(
+                state=trial.state,
+                params=trial.params,
+                distributions=distributions,
+                values=trial.values,
+                user_attrs={**trial.user_attrs, "cell": cell},
+                intermediate_values=trial.intermediate_values,
+            )
+        )
+    return found
+
+
+def _holds(distribution: BaseDistribution, value: Any) -> bool:
+    try:
+        return distribution._contains(distribution.to_internal_repr(value))
+    except ValueError:
+        return False
+
+
+def read_cells(held: optuna.Study) -> list[Cell]:
+    """What came of each planned trial, each cell once, by its place in the plan.
+
+    A cell that was tried several times counts by its best state: finished, pruned, running,
+    waiting, failed.
+    """
+    best: dict[int, FrozenTrial] = {}
+    for trial in held.get_trials(deepcopy=False):
+        cell = trial.user_attrs.get("cell")
+        if cell is None:
+            continue
+        before = best.get(cell)
+        # Of several failed tries the last one says why.
+        rank = (_RANK.index(trial.state), -trial.number)
+        if before is None or rank < (_RANK.index(before.state), -before.number):
+            best[cell] = trial
+    return [_cell(index, best[index]) for index in sorted(best)]
+
+
+def _cell(index: int, trial: FrozenTrial) -> Cell:
+    duration = trial.duration.total_seconds() if trial.duration else 0.0
+    reason = trial.user_attrs.get("reason")
+    if trial.state == TrialState.FAIL and reason is None:
+        reason = WORKER_DIED
+    held: Mapping[str, float] = trial.user_attrs.get("repetitions", {})
+    return Cell(
+        index,
+        _STATES[trial.state],
+        dict(trial.params or trial.system_attrs.get("fixed_params", {})),
+        tuple(trial.values) if trial.state == TrialState.COMPLETE else None,
+        {int(number): value for number, value in held.items()},
+        reason,
+        round(duration, 3),
+        trial.number,
+    )
+
+
+def best_cell(cells: Sequence[Cell], directions: Sequence[str]) -> Cell | None:
+    """The finished cell with the best first objective; of equals the first of the plan.
+
+    With two objectives it is on the front of those that none beats in both.
+    """
+    finished = [cell for cell in cells if cell.values is not None]
+    if not finished:
+        return None
+    signs = [1.0 if d == "minimize" else -1.0 for d in directions]
+
+    def cost(cell: Cell) -> tuple[Any, ...]:
+        assert cell.values is not None
+        return (*(s * v for s, v in zip(signs, cell.values, strict=True)), cell.index)
+
+    return min(finished, key=cost)
+
+
+def pareto_front(cells: Sequence[Cell], directions: Sequence[str]) -> list[Cell]:
+    """Finished cells that no other one beats in every objective."""
+    signs = [1.0 if d == "minimize" else -1.0 for d in directions]
+    costs = {
+        c.index: [s * v for s, v in zip(signs, c.values, strict=True)]
+        for c in cells
+        if c.values is not None
+    }
+
+    def beaten(one: list[float]) -> bool:
+        return any(
+            other != one and all(o <= x for o, x in zip(other, one, strict=True))
+            for other in costs.values()
+        )
+
+    return [c for c in cells if c.index in costs and not beaten(costs[c.index])]

@@ -1,0 +1,80 @@
+"""A choice for each outer fold: nested model selection over the trials of a study."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from unionsnn.data.datamodules import Progress
+from unionsnn.search.ledger import Cell
+from unionsnn.search.study import Study
+from unionsnn.training.experiment import run_experiment
+from unionsnn.training.protocols import make_protocol
+
+FOLDWISE = ("grid", "random")
+"""Samplers whose points do not depend on results."""
+
+
+def nested_faults(study: Study) -> Iterator[str]:
+    """Say why a point cannot be chosen for each outer fold alone."""
+    file = study.file
+    if study.base["protocol"]["name"] != "cross_validation":
+        yield "--nested chooses for each outer fold; type protocol=cross_validation."
+    if file.sampler.name not in FOLDWISE:
+        yield (
+            f"--nested: sampler {file.sampler.name} proposes points by the mean over all folds, "
+            f"and what is tested in one fold validates in others; choose {' or '.join(FOLDWISE)}."
+        )
+    if file.pruner.name != "none":
+        yield "--nested: a pruned trial lacks folds; type pruner: {name: none}."
+    if len(file.objectives) > 1:
+        yield "--nested chooses by one objective."
+    if file.trial:
+        yield "--nested: trials and the final run must be the same; leave out trial."
+
+
+def choose_by_fold(study: Study, cells: Sequence[Cell]) -> dict[int, Cell]:
+    """The finished trial with the best value on each fold's inner validation part.
+
+    Ties go to the first. Nothing of a fold's test part has a say in its choice.
+    """
+    sign = 1.0 if study.directions[0] == "minimize" else -1.0
+    finished = [cell for cell in cells if cell.values is not None]
+    count = make_protocol(study.base["protocol"]).num_repetitions
+    return {
+        fold: min(finished, key=lambda cell: (sign * cell.repetitions[fold], cell.index))
+        for fold in range(count)
+    }
+
+
+def train_nested(
+    study: Study, cells: Sequence[Cell], workers: int, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Train each outer fold with the point chosen for it, and test it once."""
+    chosen = choose_by_fold(study, cells)
+    repetitions: dict[int, dict[str, Any]] = {}
+    for index in dict.fromkeys(cell.index for cell in chosen.values()):
+        folds = [fold for fold, cell in chosen.items() if cell.index == index]
+        config = study.final_config(chosen[folds[0]].parameters, "nested")
+        config["protocol"] |= {"only": folds, "workers": workers}
+        if progress is None:
+            config["trainer"]["progress"] = "none"
+        record = run_experiment(config, progress)
+        repetitions |= {r["index"]: r for r in record["repetitions"] if r["index"] in folds}
+    protocol = make_protocol(study.base["protocol"])
+    trained = [repetitions[fold] for fold in sorted(repetitions)]
+    return {
+        "selection": f"nested: best {study.file.objectives[0]} of the inner validation part of "
+        "each outer fold",
+        "report": protocol.report,
+        "result": protocol.summarize(trained).to_dict(),
+        "folds": [
+            {
+                "fold": fold,
+                "trial": cell.index,
+                "parameters": cell.parameters,
+                "metrics": repetitions[fold]["metrics"],
+            }
+            for fold, cell in chosen.items()
+        ],
+    }

@@ -1,0 +1,170 @@
+"""Where the trials of a study are kept: SQLite, or PostgreSQL for several machines."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import optuna
+import sqlalchemy
+from optuna.exceptions import ExperimentalWarning, StorageInternalError
+from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
+
+from unionsnn.training.config import RequestError
+
+logger = logging.getLogger(__name__)
+
+SILENT_BEATS = 6
+"""After so many heartbeats without a sign of life a worker counts as dead."""
+
+_SQLITE = "sqlite:///"
+_TRIES = 20
+
+
+class PatientStorage(RDBStorage):
+    """A storage that outlives a restart of its server.
+
+    Args:
+        url: SQLAlchemy's URL.
+        heartbeat: Seconds between signs of life of a running trial.
+        retries: How often the trial of a dead worker is tried again.
+        patience: Seconds to wait for a server that is away.
+    """
+
+    def __init__(self, url: str, heartbeat: int, retries: int, patience: float = 120.0) -> None:
+        # A connection for each transaction: none is cut by a restart while it is idle, or shared by
+        # processes.
+        arguments: dict[str, Any] = {"poolclass": sqlalchemy.pool.NullPool}
+        if url.startswith(_SQLITE):
+            # Workers write in turn.
+            arguments["connect_args"] = {"timeout": 60}
+        with _still_experimental():
+            super().__init__(
+                url,
+                arguments,
+                heartbeat_interval=heartbeat,
+                grace_period=SILENT_BEATS * heartbeat,
+                heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(retries),
+            )
+        self.patience = patience
+        # Only now: a server that was never there is told at once.
+        sqlalchemy.event.listen(self.engine, "do_connect", self._connect)
+        if url.startswith(_SQLITE):
+            # SQLite knows no lock of a row: without this two workers could take the same trial.
+            sqlalchemy.event.listen(self.engine, "connect", _leave_transactions_to_us)
+            sqlalchemy.event.listen(self.engine, "begin", _begin_at_once)
+
+    def _connect(self, dialect: Any, record: Any, arguments: Any, options: Any) -> Any:
+        limit = time.monotonic() + self.patience
+        while True:
+            try:
+                return dialect.connect(*arguments, **options)
+            except dialect.loaded_dbapi.OperationalError:
+                if time.monotonic() > limit:
+                    raise
+                time.sleep(0.5)
+
+    def record_heartbeat(self, trial_id: int) -> None:
+        """Give a sign of life; one that fails is not the end of those that follow."""
+        with contextlib.suppress(StorageInternalError):
+            super().record_heartbeat(trial_id)
+
+
+def _leave_transactions_to_us(connection: Any, record: Any) -> None:
+    connection.isolation_level = None
+
+
+def _begin_at_once(connection: sqlalchemy.Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+@contextlib.contextmanager
+def _still_experimental() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        yield
+
+
+def open_storage(
+    url: str, heartbeat: int, retries: int, *, patient: bool = False
+) -> PatientStorage:
+    """Open a storage, or make it.
+
+    Args:
+        url: SQLAlchemy's URL.
+        heartbeat: Seconds between signs of life of a running trial.
+        retries: How often the trial of a dead worker is tried again.
+        patient: Whether it was there before, so that a server that is away will be back.
+
+    Raises:
+        RequestError: if that is not possible.
+    """
+    if url.startswith(_SQLITE):
+        Path(url.removeprefix(_SQLITE)).parent.mkdir(parents=True, exist_ok=True)
+    for left in reversed(range(_TRIES)):
+        try:
+            return PatientStorage(url, heartbeat, retries)
+        except ImportError as error:
+            raise RequestError(
+                [
+                    f"The storage {shown(url)} needs a package that is not installed: type "
+                    f"pip install 'unionsnn[postgresql]' ({error.__cause__ or error})."
+                ]
+            ) from error
+        except (sqlalchemy.exc.SQLAlchemyError, StorageInternalError, RuntimeError) as error:
+            if left and (patient or _made_at_once(error)):
+                time.sleep(1.0)
+                continue
+            reason = str(error.__cause__ or error).splitlines()[0]
+            raise RequestError(
+                [
+                    f"The storage {shown(url)} cannot be opened ({reason}). A file is written "
+                    "sqlite:///FILE, a server postgresql+psycopg://USER@HOST/DATABASE."
+                ]
+            ) from error
+    raise AssertionError("the last try returns or raises")
+
+
+def _made_at_once(error: BaseException) -> bool:
+    """Whether another command made the tables at the same moment."""
+    words = str(error.__cause__ or error)
+    return any(part in words for part in ("already exists", "duplicate key", "UNIQUE"))
+
+
+def shown(url: str) -> str:
+    """The URL without its password."""
+    try:
+        return sqlalchemy.engine.make_url(url).render_as_string(hide_password=True)
+    except sqlalchemy.exc.ArgumentError:
+        return repr(url)
+
+
+def release_stale(study: optuna.Study, heartbeat: int) -> None:
+    """Mark the trials of dead workers as failed and plan them again.
+
+    Args:
+        study: The study.
+        heartbeat: Seconds between signs of life.
+    """
+    with _still_experimental():
+        optuna.storages.fail_stale_trials(study)
+    # A worker that died between taking a trial and its first sign of life.
+    grace = SILENT_BEATS * heartbeat
+    for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
+        assert trial.datetime_start is not None
+        age = time.time() - trial.datetime_start.timestamp()
+        if "worker" not in trial.user_attrs and age > grace:
+            study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+            plan_again(study, trial)
+
+
+def plan_again(
+    study: optuna.Study, trial: optuna.trial.FrozenTrial, retries: int | None = None
+) -> None:
+    """Plan a trial once more, with its parameters."""
+    with _still_experimental():
+        RetryHeartbeatStaleTrialCallback(retries)(study, trial)

@@ -1,0 +1,223 @@
+"""One trial: its repetitions trained and validated, never tested."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import optuna
+import pytorch_lightning as pl
+import torch
+from optuna.exceptions import StorageInternalError
+from pytorch_lightning.callbacks import Callback
+
+from unionsnn.data.datamodules import GraphDataModule
+from unionsnn.search.storage import plan_again
+from unionsnn.search.study import PARAMETERS, Study
+from unionsnn.training.build import build_data, check_model
+from unionsnn.training.callbacks import NonFiniteLossError
+from unionsnn.training.devices import check_accelerator
+from unionsnn.training.experiment import recorded_splits, refuse_other_data
+from unionsnn.training.memory import MemoryRanOutError
+from unionsnn.training.protocols import make_protocol
+from unionsnn.training.records import FolderInUseError, RunFolder
+from unionsnn.training.repetition import train_repetition
+
+logger = logging.getLogger(__name__)
+
+Config = Mapping[str, Any]
+
+
+class MissingObjectiveError(RuntimeError):
+    """A record without the metric that the study is about."""
+
+
+class QueueEmptyError(Exception):
+    """Optuna made a trial of its own, because another worker took the last planned one."""
+
+
+class PruneEpochs(Callback):
+    """Report each epoch's validation metric, and stop a training that is hopeless.
+
+    Args:
+        trial: The trial.
+        key: The metric.
+    """
+
+    def __init__(self, trial: optuna.Trial, key: str) -> None:
+        self.trial = trial
+        self.key = key
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Report, and ask the pruner."""
+        epoch = trainer.current_epoch
+        self.trial.report(float(trainer.callback_metrics[self.key]), step=epoch)
+        if self.trial.should_prune():
+            raise optuna.TrialPruned(f"after epoch {epoch + 1}")
+
+
+class TrialRunner:
+    """Runs trials of a study one after another; what is called with each Optuna trial.
+
+    A trial that fails says why in its user attributes, and the study goes on. One that is
+    interrupted, or whose storage is away, is planned again with its parameters; its finished
+    repetitions are on disk and not trained anew.
+
+    Args:
+        study: The study.
+        worker: Name of the worker, kept with the trial.
+
+    Attributes:
+        interruption: What has interrupted a trial.
+        missing: Why the study cannot go on: a record lacks what it is about.
+    """
+
+    def __init__(self, study: Study, worker: str) -> None:
+        self.study = study
+        self.worker = worker
+        self.interruption: BaseException | None = None
+        self.missing: MissingObjectiveError | None = None
+        self._data: tuple[str, GraphDataModule] | None = None
+
+    def __call__(self, trial: optuna.Trial) -> tuple[float, ...]:
+        """Return the objective values.
+
+        Raises:
+            TrialPruned: if the pruner has given it up.
+            Exception: whatever made it fail.
+        """
+        if "cell" not in trial.user_attrs:
+            raise QueueEmptyError
+        try:
+            trial.set_user_attr("worker", self.worker)
+            return self._values(trial)
+        except optuna.TrialPruned as error:
+            trial.set_user_attr("reason", str(error))
+            raise
+        except StorageInternalError:
+            self._again(trial)
+            raise
+        except Exception as error:
+            if isinstance(error, MissingObjectiveError):
+                self.missing = error
+            trial.set_user_attr("reason", reason(error))
+            raise
+        except BaseException as error:
+            self._again(trial)
+            self.interruption = error
+            # The one kind that Optuna records before it passes it on.
+            raise KeyboardInterrupt from error
+
+    def _again(self, trial: optuna.Trial) -> None:
+        held = trial.study.get_trials(deepcopy=False)[trial.number]
+        trial.set_user_attr("reason", "interrupted")
+        plan_again(trial.study, held)
+
+    def _values(self, trial: optuna.Trial) -> tuple[float, ...]:
+        parameters = {p.key: p.suggest(trial) for p in self.study.space}
+        config = self.study.trial_config(parameters)
+        config["trainer"]["progress"] = "none"
+        check_accelerator(config)
+        check_model(config)
+        torch.set_num_threads(config["trainer"]["threads"])
+        key, *others = self.study.file.objectives
+        values: dict[int, float] = {}
+        with _held(RunFolder.of(config)) as folder:
+            for index, record in self._records(config, folder, trial):
+                values[index] = value = objective(record, key)
+                trial.set_user_attr("repetitions", {str(i): v for i, v in values.items()})
+                mean = math.fsum(values.values()) / len(values)
+                if self.study.file.pruner.every == "repetition" and not others:
+                    # The signed-rank test pairs the repetitions; the others compare means so far.
+                    paired = self.study.file.pruner.name == "wilcoxon"
+                    trial.report(value if paired else mean, step=len(values))
+                    last = len(values) == len(make_protocol(config["protocol"]).wanted)
+                    if not last and trial.should_prune():
+                        raise optuna.TrialPruned(f"after {len(values)} repetition(s)")
+        return (mean, *(float(record[PARAMETERS]) for _ in others))
+
+    def _records(
+        self, config: Config, folder: RunFolder, trial: optuna.Trial
+    ) -> Iterator[tuple[int, dict[str, Any]]]:
+        protocol = make_protocol(config["protocol"])
+        data = self._data_of(config)
+        finished = folder.finished()
+        refuse_other_data(folder, finished, data)
+        splits = recorded_splits(folder, protocol, data, config["seed"])
+        watch: Callback | None = None
+        if self.study.file.pruner.every == "epoch" and self.study.file.pruner.name != "none":
+            watch = PruneEpochs(trial, self.study.file.objectives[0])
+        for index in protocol.wanted:
+            record = finished.get(index)
+            if record is None:
+                record = train_repetition(
+                    config,
+                    data,
+                    protocol,
+                    splits[index],
+                    index,
+                    folder.path,
+                    watch,
+                    test=False,
+                )
+                folder.save_repetition(index, record)
+            yield index, record
+
+    def _data_of(self, config: Config) -> GraphDataModule:
+        """The data of the last trial, if this one has the same."""
+        model = config["model"]
+        parts = [config[k] for k in ("data", "coefficient", "gate", "paths")]
+        key = json.dumps([*parts, model.get("coefficient"), model.get("encodings")], default=str)
+        if self._data is None or self._data[0] != key:
+            self._data = key, build_data(config)
+        return self._data[1]
+
+
+def objective(record: Mapping[str, Any], key: str) -> float:
+    """The metric of a repetition that the study is about.
+
+    Raises:
+        MissingObjectiveError: if the record lacks it.
+        NonFiniteLossError: if it is NaN or infinite.
+    """
+    metrics = record["metrics"]
+    if key not in metrics:
+        raise MissingObjectiveError(
+            f"The record of repetition {record['index']} has no {key}, which the study is about; "
+            f"it has {', '.join(sorted(metrics))}."
+        )
+    value = float(metrics[key])
+    if not math.isfinite(value):
+        raise NonFiniteLossError(f"{key} of repetition {record['index']} is {value}.")
+    return value
+
+
+def reason(error: Exception) -> str:
+    """Say in one line why a trial failed."""
+    kinds = {
+        "out of memory": (MemoryError, MemoryRanOutError, torch.OutOfMemoryError),
+        "not finite": (NonFiniteLossError,),
+    }
+    kind = next((k for k, types in kinds.items() if isinstance(error, types)), type(error).__name__)
+    return f"{kind}: {' '.join(str(error).split())}"[:500]
+
+
+@contextlib.contextmanager
+def _held(folder: RunFolder, patience: float = 3600.0) -> Iterator[RunFolder]:
+    """Hold a run folder; wait while another worker trains the same point of the space."""
+    limit = time.monotonic() + patience
+    with contextlib.ExitStack() as stack:
+        while True:
+            try:
+                held = stack.enter_context(folder.locked())
+                break
+            except FolderInUseError:
+                if time.monotonic() > limit:
+                    raise
+                time.sleep(1.0)
+        yield held

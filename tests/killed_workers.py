@@ -1,0 +1,102 @@
+"""Workers of a study in forked processes, and what they must come to."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from small_studies import formula, made_record
+from unionsnn.search import trials
+from unionsnn.search.ledger import Cell, best_cell, open_study, read_cells
+from unionsnn.search.study import Study
+from unionsnn.search.workers import work
+
+GRID = {
+    "space": {
+        "optimizer.lr": "choice(0.1, 0.01, 0.001, 0.5)",
+        "optimizer.weight_decay": "choice(0, 1, 2)",
+    }
+}
+
+
+def child(function: Callable[..., Any], *arguments: Any) -> BaseProcess:
+    """Begin a process that has all that this one has imported."""
+    started = multiprocessing.get_context("fork").Process(target=function, args=arguments)
+    started.start()
+    return started
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 120) -> None:
+    limit = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+
+
+class Book:
+    """What the workers of a test began and ended, a line each, whichever process they are."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, seconds: float = 0.05) -> None:
+        self.begun, self.ended = folder / "begun", folder / "ended"
+
+        def train(
+            config: Mapping[str, Any], data: Any, protocol: Any, split: Any, index: int, *_: Any,
+            **__: Any,
+        ) -> dict[str, Any]:  # fmt: skip
+            section = config["optimizer"]
+            line = f"{section['lr']} {section['weight_decay']} {index}"
+            self._write(self.begun, f"{line} {os.getpid()}")
+            time.sleep(seconds)
+            self._write(self.ended, line)
+            return made_record(index, {"val_loss": formula(config, index)}, data)
+
+        patch.setattr(trials, "train_repetition", train)
+
+    def _write(self, path: Path, line: str) -> None:
+        with path.open("a") as file:
+            file.write(f"{line}\n")
+
+    def lines(self, path: Path) -> list[str]:
+        return path.read_text().splitlines() if path.exists() else []
+
+    def began_by(self, pid: int | None) -> int:
+        return sum(line.endswith(f" {pid}") for line in self.lines(self.begun))
+
+
+def results(study: Study) -> list[Cell]:
+    return read_cells(open_study(study))
+
+
+def kill_one_of(count: int, study: Study, book: Book, meanwhile: Callable[[], None]) -> None:
+    """Let workers begin, kill one in mid-trial, and wait for the others."""
+    workers = [child(work, study, None, 0.1) for _ in range(count)]
+    victim = workers[0]
+    wait_for(lambda: book.began_by(victim.pid) >= 2)
+    victim.kill()
+    meanwhile()
+    for each in workers:
+        each.join(180)
+    assert [each.exitcode for each in workers[1:]] == [0] * (count - 1)
+
+
+def check_whole(study: Study, book: Book, sequential: Study) -> None:
+    """All cells are there once and finished, nothing finished was trained again, best as alone."""
+    cells = results(study)
+    assert [cell.parameters for cell in cells] == study.plan()
+    assert {cell.state for cell in cells} == {"finished"}
+    assert set(Counter(book.lines(book.ended)).values()) == {1}
+    alone = child(lambda: (open_study(sequential), work(sequential)))
+    alone.join()
+    expected = best_cell(results(sequential), sequential.directions)
+    best = best_cell(cells, study.directions)
+    assert best is not None
+    assert expected is not None
+    assert (best.parameters, best.values) == (expected.parameters, expected.values)

@@ -1,0 +1,45 @@
+"""Studies that write below the test's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from small_studies import CONTENT, formula, made_record, write
+from unionsnn.search import trials
+from unionsnn.search.study import Study, StudyOptions, make_study
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., Study]:
+    """Return a maker of studies that write below the test's folder; keys replace the file's."""
+
+    def maker(
+        *overrides: str, options: StudyOptions | None = None, stem: str = "small", **keys: Any
+    ) -> Study:
+        path = write(tmp_path / f"{stem}.yaml", {**CONTENT, **keys})
+        paths = [f"paths.output={tmp_path / 'runs'}", f"paths.data={tmp_path / 'data'}"]
+        return make_study(str(path), [*overrides, *paths], options)
+
+    return maker
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float, int]]:
+    """Put the formula in the place of training; return what was trained, in order."""
+    made: list[tuple[float, float, int]] = []
+
+    def train(
+        config: Mapping[str, Any], data: Any, protocol: Any, split: Any, index: int, *rest: Any,
+        **options: Any,
+    ) -> dict[str, Any]:  # fmt: skip
+        assert options["test"] is False
+        section = config["optimizer"]
+        made.append((section["lr"], section["weight_decay"], index))
+        return made_record(index, {"val_loss": formula(config, index)}, data)
+
+    monkeypatch.setattr(trials, "train_repetition", train)
+    return made

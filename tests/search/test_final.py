@@ -1,0 +1,133 @@
+"""After the trials: the chosen point tested once and labelled, best.yaml, a choice in each fold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from small_studies import TINY
+from unionsnn.search import trials
+from unionsnn.search.driver import RunOptions, run_study
+from unionsnn.search.ledger import Cell
+from unionsnn.search.nested import choose_by_fold
+from unionsnn.search.study import Study
+from unionsnn.training import repetition
+from unionsnn.training.config import RequestError, compose_config, config_hash
+from unionsnn.training.experiment import run_experiment
+from unionsnn.training.records import RunFolder
+
+Make = Callable[..., Study]
+SPACE = {"optimizer.lr": "choice(0.1, 0.01)"}
+
+
+def test_trials_never_test_and_the_chosen_one_is_tested_once_and_labelled(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tested: list[str] = []
+    original = repetition.TestPredictions.on_test_end
+
+    def note(self: Any, *arguments: Any) -> None:
+        tested.append(str(self.path))
+        original(self, *arguments)
+
+    monkeypatch.setattr(repetition.TestPredictions, "on_test_end", note)
+    study = make(space=SPACE)
+    record = run_study(study, RunOptions())
+    trained = [json.loads(p.read_text()) for p in (study.folder / "trials").rglob("0?.json")]
+    assert len(trained) == 6
+    assert not any(key.startswith("test") for r in trained for key in r["metrics"])
+    assert not any(key.startswith("test") for r in trained for e in r["curves"] for key in e)
+    assert not list((study.folder / "trials").rglob("results.json"))
+    assert len(tested) == len(set(tested)) == 3
+    assert all(str(study.folder / "final") in path for path in tested)
+    final = record["final"]
+    assert final["state"] == "finished"
+    assert "(selection: shared folds)" in final["protocol"]["selection"]
+    best = record["trials"][record["best"]]
+    assert final["study"]["parameters"] == best["parameters"]
+    # The trial and the final run are the same training.
+    values = {str(r["index"]): r["metrics"]["val_loss"] for r in final["repetitions"]}
+    assert values == best["repetitions"]
+    # Neither trains again, and the label stays.
+    monkeypatch.setattr(trials, "train_repetition", None)
+    again = run_study(study, RunOptions())
+    assert len(tested) == 3
+    assert again["final"] == final
+
+
+def test_best_yaml_is_the_chosen_experiment(make: Make, tmp_path: Path) -> None:
+    study = make("coefficient.radius=[1,2]", space=SPACE)
+    record = run_study(study, RunOptions())
+    assert Path(record["best_file"]) == study.folder / "experiment" / "best.yaml"
+    paths = [f"paths.output={tmp_path / 'again'}", f"paths.data={tmp_path / 'data'}"]
+    config = compose_config(["experiment=best", *paths], study.folder)
+    assert config_hash(config) == record["final"]["config_hash"]
+    assert config["coefficient"]["radius"] == [1, 2]
+    again = run_experiment({**config, "trainer": {**config["trainer"], "progress": "none"}})
+    assert again["result"] == record["final"]["result"]
+    assert "study" not in json.loads(RunFolder.of(config).results_path.read_text())
+
+
+def test_a_fold_is_tested_with_the_point_that_its_own_validation_part_chose(make: Make) -> None:
+    study = make(space={"optimizer.lr": "choice(0.1, 0.01, 0.001)"})
+    record = run_study(study, RunOptions(nested=True))
+    nested = record["nested"]
+    for fold in nested["folds"]:
+        key = str(fold["fold"])
+        values = [trial["repetitions"][key] for trial in record["trials"]]
+        assert fold["trial"] == values.index(min(values))
+        assert fold["metrics"]["val_loss"] == min(values)
+    tested = [fold["metrics"]["test_accuracy"] for fold in nested["folds"]]
+    assert nested["result"]["mean"] == pytest.approx(sum(tested) / 3)
+    assert "final" not in record
+
+
+def test_no_other_fold_has_a_say_in_the_choice_of_one(make: Make) -> None:
+    study = make(space=SPACE)
+    values = ({0: 0.3, 1: 0.2, 2: 0.1}, {0: 0.1, 1: 0.2, 2: 0.9})
+    cells = [
+        Cell(i, "finished", {"optimizer.lr": i}, (sum(v.values()) / 3,), v, None, 0.0, i)
+        for i, v in enumerate(values)
+    ]
+    assert {fold: cell.index for fold, cell in choose_by_fold(study, cells).items()} == {
+        0: 1,
+        1: 0,
+        2: 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"sampler": {"name": "tpe"}, "trials": 2}, "proposes points by the mean over all folds"),
+        ({"pruner": {"name": "median"}}, "a pruned trial lacks folds"),
+        (
+            {"overrides": [w for w in TINY if not w.startswith("protocol")]},
+            "type protocol=cross_validation",
+        ),
+    ],
+)
+def test_a_study_that_cannot_be_nested_is_refused(
+    make: Make, keys: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(RequestError, match=message):
+        run_study(make(space=SPACE, **keys), RunOptions(nested=True))
+
+
+def test_epochs_are_pruned_in_a_single_training(make: Make) -> None:
+    overrides = [w for w in TINY if not w.startswith(("protocol", "trainer.max"))]
+    study = make(
+        overrides=[*overrides, "trainer.max_epochs=8"],
+        space={"optimizer.lr": "choice(0.01, 1e-9, 1e-8)"},
+        pruner={"name": "median", "every": "epoch", "n_startup_trials": 1, "n_warmup_steps": 1},
+    )
+    record = run_study(study, RunOptions())
+    first, *others = record["trials"]
+    assert first["state"] == "finished"
+    assert [trial["state"] for trial in others] == ["pruned", "pruned"]
+    assert all(trial["reason"].startswith("after epoch ") for trial in others)
+    assert record["selection"] == "shared split"

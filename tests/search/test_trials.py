@@ -1,0 +1,277 @@
+"""Trials: what is trained, what fails, what is pruned, and that it is the same every time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+
+from small_studies import TINY, formula, made_record, points
+from unionsnn.search import trials
+from unionsnn.search.driver import RunOptions, run_study
+from unionsnn.search.ledger import Cell, best_cell, open_study, pareto_front, read_cells
+from unionsnn.search.methods import SeededSampler
+from unionsnn.search.study import Study, StudyOptions
+from unionsnn.search.trials import MissingObjectiveError
+from unionsnn.search.workers import work
+from unionsnn.training.config import RequestError
+from unionsnn.training.memory import MemoryRanOutError
+
+Make = Callable[..., Study]
+Calls = list[tuple[float, float, int]]
+
+
+def run(study: Study, *, extend: bool = False) -> list[Cell]:
+    held = open_study(study, extend=extend)
+    work(study)
+    return read_cells(held)
+
+
+def test_a_grid_trains_each_cell_and_fold_once(make: Make, calls: Calls) -> None:
+    study = make()
+    cells = run(study)
+    assert [cell.state for cell in cells] == ["finished"] * 6
+    assert len(calls) == len(set(calls)) == 18
+    for cell in cells:
+        config = study.trial_config(cell.parameters)
+        assert cell.repetitions == {i: formula(config, i) for i in range(3)}
+        assert cell.values == (math.fsum(cell.repetitions.values()) / 3,)
+    best = best_cell(cells, study.directions)
+    assert best is not None
+    assert best.parameters == {"optimizer.lr": 0.001, "optimizer.weight_decay": 0}
+    assert points(run(study)) == points(cells)
+    assert len(calls) == 18
+
+
+SAMPLERS = {
+    "random": {},
+    "tpe": {"n_startup_trials": 3},
+    "cmaes": {"n_startup_trials": 2},
+    "nsga2": {"population_size": 2},
+}
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_the_same_seed_gives_the_same_trials(make: Make, calls: Calls, name: str) -> None:
+    keys: dict[str, Any] = {
+        "space": {
+            "optimizer.lr": "tag(log, interval(1e-4, 1e-1))",
+            "optimizer.weight_decay": "interval(0.0, 1.0)",
+        },
+        "sampler": {"name": name, **SAMPLERS[name]},
+        "trials": 5,
+    }
+    found = [
+        [cell.parameters for cell in run(make(options=StudyOptions(name=n), **keys, seed=seed))]
+        for n, seed in (("one", 0), ("two", 0), ("three", 1))
+    ]
+    assert found[0] == found[1]
+    assert found[0] != found[2]
+    assert len({tuple(p.items()) for p in found[0]}) == 5
+
+
+def test_an_interrupted_study_goes_on_with_the_same_trials(
+    make: Make, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys: dict[str, Any] = {
+        "space": {"optimizer.lr": "interval(0.001, 1.0)"},
+        "sampler": {"name": "random"},
+        "trials": 4,
+    }
+    whole = run(make(options=StudyOptions(name="whole"), **keys))
+    study = make(options=StudyOptions(name="stopped"), **keys)
+    train, first = trials.train_repetition, len(calls)
+
+    def stop(*arguments: Any, **options: Any) -> Any:
+        if len(calls) - first == 4:
+            raise KeyboardInterrupt
+        return train(*arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trials, "train_repetition", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run(study)
+    assert [cell.state for cell in read_cells(open_study(study))] == [
+        "finished",
+        "waiting",
+        "waiting",
+        "waiting",
+    ]
+    assert points(run(study)) == points(whole)
+    assert len(calls) == len(set(calls[:first])) + len(set(calls[first:])) == 24
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ValueError("no such thing"), "ValueError: no such thing"),
+        (MemoryRanOutError("a batch of 3"), "out of memory: a batch of 3"),
+        (MemoryError("1 GB"), "out of memory: 1 GB"),
+        (None, "not finite: val_loss of repetition 1 is nan."),
+    ],
+)
+def test_a_trial_that_fails_says_why_and_the_study_goes_on(
+    make: Make,
+    calls: Calls,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception | None,
+    reason: str,
+) -> None:
+    train = trials.train_repetition
+
+    def fail(config: Mapping[str, Any], data: Any, *rest: Any, **options: Any) -> dict[str, Any]:
+        if config["optimizer"]["lr"] == 0.01 and rest[2] == 1:
+            if error is not None:
+                raise error
+            return {"index": 1, "metrics": {"val_loss": math.nan}, "dataset": data.dataset_id}
+        return train(config, data, *rest, **options)
+
+    monkeypatch.setattr(trials, "train_repetition", fail)
+    if error is None:
+        monkeypatch.setattr(trials.RunFolder, "save_repetition", lambda *_: None)
+    cells = run(make())
+    failed = [cell for cell in cells if cell.state == "failed"]
+    assert [cell.parameters["optimizer.lr"] for cell in failed] == [0.01, 0.01]
+    assert {cell.reason for cell in failed} == {reason}
+    assert sum(cell.state == "finished" for cell in cells) == 4
+
+
+def test_a_record_without_the_metric_is_an_error(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(
+        config: Any, data: Any, protocol: Any, split: Any, index: int, *_: Any, **__: Any
+    ) -> Any:
+        return made_record(index, {"val_accuracy": 1.0}, data)
+
+    monkeypatch.setattr(trials, "train_repetition", train)
+    with pytest.raises(MissingObjectiveError, match="has no val_loss"):
+        run(make())
+
+
+def test_no_trial_that_finishes_is_an_error(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    def train(*_: Any, **__: Any) -> Any:
+        raise ValueError("never")
+
+    monkeypatch.setattr(trials, "train_repetition", train)
+    with pytest.raises(RuntimeError, match=r"None of the 6 trials .* ValueError: never"):
+        run_study(make(), RunOptions())
+
+
+def test_a_hopeless_trial_stops_between_folds(make: Make, calls: Calls) -> None:
+    study = make(
+        "protocol.folds=6",
+        space={"optimizer.lr": "choice(0.1, 0.2, 0.05)"},
+        pruner={"name": "wilcoxon", "p_threshold": 0.3, "n_startup_steps": 2},
+    )
+    cells = run(study)
+    assert [cell.state for cell in cells] == ["finished", "pruned", "finished"]
+    assert cells[1].reason == "after 2 repetition(s)"
+    assert len(cells[1].repetitions) == 2
+    assert len(calls) == 14
+
+
+def test_the_other_pruners_compare_means_so_far(make: Make, calls: Calls) -> None:
+    study = make(pruner={"name": "median", "n_startup_trials": 1})
+    held = open_study(study)
+    work(study)
+    first = held.get_trials()[0]
+    config = study.trial_config(first.params)
+    losses = [formula(config, i) for i in range(3)]
+    assert first.intermediate_values == {k: math.fsum(losses[:k]) / k for k in (1, 2, 3)}
+    assert "pruned" in [cell.state for cell in read_cells(held)]
+
+
+def test_two_objectives_give_a_front(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    def train(
+        config: Any, data: Any, protocol: Any, split: Any, index: int, *_: Any, **__: Any
+    ) -> Any:
+        width = config["model"]["hidden_channels"]
+        record = made_record(index, {"val_loss": abs(16 - width) / 16}, data)
+        return {**record, "parameters": width**2}
+
+    monkeypatch.setattr(trials, "train_repetition", train)
+    study = make(
+        overrides=[w for w in TINY if "hidden" not in w],
+        space={"model.hidden_channels": "choice(4, 8, 16, 32)"},
+        objective=["val_loss", "parameters"],
+        sampler={"name": "nsga2", "population_size": 4},
+        trials=12,
+    )
+    cells = run(study)
+    front = pareto_front(cells, study.directions)
+    assert {cell.parameters["model.hidden_channels"] for cell in front} <= {4, 8, 16}
+    best = best_cell(cells, study.directions)
+    assert best in front
+
+
+def test_draws_of_a_trial_depend_on_its_number_alone() -> None:
+    def drawn(order: list[int]) -> dict[int, float]:
+        found = {}
+        for number in order:
+            sampler = SeededSampler("random", {}, 3)
+            study = optuna.create_study(sampler=sampler)
+            study.add_trials(
+                [optuna.trial.create_trial(state=optuna.trial.TrialState.FAIL)] * number
+            )
+            found[number] = study.ask().suggest_float("x", 0, 1)
+        return found
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    assert drawn([0, 1, 2]) == drawn([2, 0, 1])
+    assert len(set(drawn([0, 1, 2]).values())) == 3
+
+
+def test_a_changed_study_is_refused_with_the_difference_or_extended(
+    make: Make, calls: Calls
+) -> None:
+    before = run(make())
+    changed = make("seed=4")
+    with pytest.raises(RequestError, match="--extend") as caught:
+        open_study(changed)
+    assert "experiment.seed: 0 when it began, 4 now" in caught.value.faults
+    assert points(read_cells(open_study(changed, extend=True))) == points(before)
+    larger = make("seed=4", space={**make().file.space, "optimizer.lr": "choice(0.1, 0.01, 0.5)"})
+    with pytest.raises(RequestError, match=r"space\.optimizer\.lr"):
+        open_study(larger)
+    calls.clear()
+    cells = run(larger, extend=True)
+    assert [cell.parameters for cell in cells] == larger.plan()
+    assert {lr for lr, _, _ in calls} == {0.5}
+    assert points(run(larger)) == points(cells)
+
+
+def test_more_trials_extend_a_search(make: Make, calls: Calls) -> None:
+    keys: dict[str, Any] = {
+        "space": {"optimizer.lr": "interval(0.001, 1.0)"},
+        "sampler": {"name": "tpe", "n_startup_trials": 2},
+    }
+    before = run(make(**keys, trials=3))
+    after = run(make(**keys, trials=5), extend=True)
+    assert points(after)[:3] == points(before)
+    assert len(after) == 5
+
+
+def test_another_version_is_refused(
+    make: Make, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = make()
+    open_study(study)
+    monkeypatch.setattr("unionsnn.search.study.__version__", "9.9")
+    with pytest.raises(RequestError, match=r"versions\.unionsnn: '.*' when it began, '9\.9' now"):
+        open_study(study)
+
+
+def test_the_best_of_equals_is_the_first() -> None:
+    rng = np.random.default_rng(0)
+    values = rng.integers(0, 3, 30).tolist()
+    cells = [Cell(i, "finished", {}, (float(v),), {}, None, 0.0, i) for i, v in enumerate(values)]
+    for direction, best in (("maximize", max(values)), ("minimize", min(values))):
+        found = best_cell(cells, [direction])
+        assert found is not None
+        assert found.index == values.index(best)
+    assert best_cell([], ["maximize"]) is None
