@@ -31,6 +31,9 @@ class Network(nn.Module):
         ValueError: if a choice or size is not allowed.
     """
 
+    auxiliary_loss: Tensor | None = None
+    """What the last pass in training mode adds to the loss; None for nothing."""
+
     def __init__(
         self,
         *,
@@ -65,6 +68,16 @@ def graphs_of(x: Tensor, batch: Tensor | None, num_graphs: int | None) -> tuple[
     if num_graphs is None:
         raise ValueError("batch is given without num_graphs; pass data.num_graphs.")
     return batch, num_graphs
+
+
+def refuse_gate(gate: GateFactory | None, model: str, reason: str) -> None:
+    """Refuse a gate in a network where the union plug-in has no meaning.
+
+    Raises:
+        ValueError: if there is a gate; with the reason.
+    """
+    if gate is not None:
+        raise ValueError(f"{model} takes no gate, because {reason}: type gate=none.")
 
 
 def make_head(hidden_channels: int, out_channels: int, dropout: float) -> nn.Sequential:

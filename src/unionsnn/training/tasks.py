@@ -68,6 +68,10 @@ class Task(pl.LightningModule):
         """Loss of a batch; refuses one that is not finite."""
         output, target = self.select(self(batch), batch, "train")
         loss = self.loss(output, target)
+        # What a network's own parts learn from; a user's network need not know of it.
+        auxiliary = getattr(self.model, "auxiliary_loss", None)
+        if auxiliary is not None:
+            loss = loss + auxiliary
         self.log("train_loss", loss, on_step=False, on_epoch=True, batch_size=len(target))
         return loss
 
