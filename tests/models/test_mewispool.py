@@ -104,7 +104,7 @@ def test_the_network_is_its_formula(num_layers: int, num_pools: int) -> None:
     data.x.requires_grad_()
     out, expected = apply(network, data), reference(network, data)
     torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-10)
-    assert network.auxiliary_loss is None
+    assert network.auxiliary_loss(torch.sum) is None
     weight = torch.linspace(-1, 1, out.numel(), dtype=torch.float64).view_as(out)
     inputs = [data.x, *(q for n, q in network.named_parameters() if not n.startswith("pools"))]
     found = [torch.autograd.grad((weight * each).sum(), inputs) for each in (out, expected)]
@@ -214,7 +214,8 @@ def test_scores_learn_from_the_auxiliary_loss_alone() -> None:
     assert all(bool(each.abs().sum() > 0) for each in both[-2:])
     weighted = build("mewispool", "none", pool_weight=0.4).train()
     apply(weighted, data)
-    torch.testing.assert_close(weighted.auxiliary_loss, 2 * network.auxiliary_loss)
+    added = (each.auxiliary_loss(torch.sum) for each in (weighted, network))
+    torch.testing.assert_close(next(added), 2 * next(added))
 
 
 def test_evaluation_is_deterministic() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
@@ -109,6 +109,7 @@ class MEWISPoolNet(Network):
         self.pools = nn.ModuleList(MEWISPool(hidden_channels) for _ in range(num_pools))
         self.dropout = nn.Dropout(dropout)
         self.head = make_head(hidden_channels, out_channels, dropout)
+        self._pool_loss: Tensor | None = None
 
     def forward(
         self,
@@ -120,7 +121,7 @@ class MEWISPoolNet(Network):
         batch: Tensor | None = None,
         num_graphs: int | None = None,
     ) -> Tensor:
-        """Logits or targets, one row per graph; in training, sets `auxiliary_loss`.
+        """Logits or targets, one row per graph.
 
         All networks are called alike; no coefficient is read here.
         """
@@ -136,5 +137,10 @@ class MEWISPoolNet(Network):
                 kept, edge_index, loss = next(pools)(h, edge_index, batch, num_graphs)
                 h, batch = h[kept], batch[kept]
                 losses.append(loss.mean())
-        self.auxiliary_loss = self.pool_weight * sum(losses) if self.training else None
+        # None in evaluation: a module that holds a result of autograd cannot be copied.
+        self._pool_loss = self.pool_weight * sum(losses) if self.training else None
         return self.head(pool(h, batch, num_graphs, self.readout))
+
+    def auxiliary_loss(self, loss: Callable[[Tensor], Tensor]) -> Tensor | None:
+        """What the last training pass adds to the loss: that of the poolings."""
+        return self._pool_loss

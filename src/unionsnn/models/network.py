@@ -31,9 +31,6 @@ class Network(nn.Module):
         ValueError: if a choice or size is not allowed.
     """
 
-    auxiliary_loss: Tensor | None = None
-    """What the last pass in training mode adds to the loss; None for nothing."""
-
     def __init__(
         self,
         *,

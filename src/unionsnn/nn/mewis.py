@@ -133,21 +133,25 @@ def within_three(chosen: Tensor, edge_index: Tensor) -> Tensor:
         - edge_index: [2, num_edges]
         - output: [2, E], with the places among the chosen nodes
     """
-    nodes, count = len(chosen), int(chosen.sum())
-    place = chosen.cumsum(0) - 1
-    sender, receiver = edge_index
-    out = chosen[sender]
-    first = _sparse(place[sender[out]], receiver[out], (count, nodes))
-    itself = torch.arange(nodes, device=chosen.device)
-    middle = _sparse(torch.cat([sender, itself]), torch.cat([receiver, itself]), (nodes, nodes))
-    walks = torch.sparse.mm(torch.sparse.mm(first, middle), first.t())
-    pairs = walks.coalesce().indices()
-    return pairs[:, pairs[0] != pairs[1]]
+    nodes = len(chosen)
+    sender, receiver = edge_index[:, torch.argsort(edge_index[0], stable=True)]
+    degree = torch.bincount(sender, minlength=nodes)
+    begin = degree.cumsum(0) - degree
 
+    def one_further(walks: Tensor) -> Tensor:
+        """Ends of the walks of one edge more; a walk is a number, start * nodes + end."""
+        start, end = walks // nodes, walks % nodes
+        walk = torch.arange(len(walks), device=walks.device).repeat_interleave(degree[end])
+        before = degree[end].cumsum(0) - degree[end]
+        nth = torch.arange(len(walk), device=walks.device) - before[walk]
+        return start[walk] * nodes + receiver[begin[end[walk]] + nth]
 
-def _sparse(row: Tensor, column: Tensor, size: tuple[int, int]) -> Tensor:
-    ones = torch.ones(len(row), device=row.device)
-    return torch.sparse_coo_tensor(torch.stack([row, column]), ones, size, check_invariants=False)
+    one = (sender * nodes + receiver)[chosen[sender]]
+    one_or_two = torch.cat([one, one_further(one)]).unique()
+    two_or_three = one_further(one_or_two).unique()
+    pairs = torch.stack([two_or_three // nodes, two_or_three % nodes])
+    pairs = pairs[:, chosen[pairs[1]] & (pairs[0] != pairs[1])]
+    return (chosen.cumsum(0) - 1)[pairs]
 
 
 def _neighbour_sum(value: Tensor, edge_index: Tensor) -> Tensor:

@@ -24,6 +24,10 @@ class MemoryRanOutError(RuntimeError):
     """A step of training or evaluation did not fit into memory."""
 
 
+class TooLargeError(RequestError):
+    """A batch would not fit into memory."""
+
+
 @dataclass(frozen=True)
 class BatchMemory:
     """The batch that needs the most memory.
@@ -76,12 +80,12 @@ def require_memory(model: nn.Module, data: GraphDataModule, device: torch.device
     """Return what the largest batch needs; refuse one that does not fit.
 
     Raises:
-        RequestError: With the bound of pairs or the batch size to choose.
+        TooLargeError: With the bound of pairs or the batch size to choose.
     """
     memory = batch_memory(model, data, device)
     if not memory.fits:
         advice = _advice(model, data, memory)
-        raise RequestError([f"The largest batch has {memory}: {advice}."])
+        raise TooLargeError([f"The largest batch has {memory}: {advice}."])
     return memory
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytorch_lightning as pl
 import torch
@@ -68,12 +68,20 @@ class Task(pl.LightningModule):
         """Loss of a batch; refuses one that is not finite."""
         output, target = self.select(self(batch), batch, "train")
         loss = self.loss(output, target)
-        # What a network's own parts learn from; a user's network need not know of it.
-        auxiliary = getattr(self.model, "auxiliary_loss", None)
-        if auxiliary is not None:
-            loss = loss + auxiliary
         self.log("train_loss", loss, on_step=False, on_epoch=True, batch_size=len(target))
-        return loss
+        auxiliary = self.auxiliary_loss(batch)
+        return loss if auxiliary is None else loss + auxiliary
+
+    def auxiliary_loss(self, batch: Data) -> Tensor | None:
+        """What the network adds to the loss in training, if it has something to add.
+
+        Such a network has a method ``auxiliary_loss``, called after each training pass with a
+        function that gives the loss of an output of that batch.
+        """
+        make: Callable[..., Tensor | None] | None = getattr(self.model, "auxiliary_loss", None)
+        if make is None:
+            return None
+        return make(lambda output: self.loss(*self.select(output, batch, "train")))
 
     def validation_step(self, batch: Data, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Add a batch to the validation metrics; a second loader's to the test metrics."""
