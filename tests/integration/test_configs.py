@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fabricated import REQUIRED, fabricate
+from model_names import UNGATED
 from unionsnn.training.config import compose_config, config_folder
 from unionsnn.training.experiment import run_experiment
 
@@ -17,7 +18,6 @@ SMALL = [
     "model.hidden_channels=8",
     "model.num_layers=2",
 ]
-UNGATED = ("mewispool", "ppgn")
 CYCLES = ["data.num_train=16", "data.num_validation=8", "data.num_test=8"]
 
 

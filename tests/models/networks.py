@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 from graphs import COLUMNS, random_graphs
+from model_names import GRAPHS_ONLY, UNGATED
 from positions import encoded
 from unionsnn.models.network import gates
 from unionsnn.training.build import build_model
@@ -21,9 +22,6 @@ NAMES = sorted(path.stem for path in (Path(config_folder()) / "model").glob("*.y
 GATES = ("none", "paper", "authors-code", "default")
 
 
-# Networks that the plug-in has no meaning in, and those that have no rows for nodes.
-UNGATED = ("mewispool", "ppgn")
-GRAPHS_ONLY = ("mewispool",)
 GATED = [name for name in NAMES if name not in UNGATED]
 
 

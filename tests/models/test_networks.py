@@ -10,7 +10,6 @@ from networks import (
     CASES,
     GATED,
     NAMES,
-    UNGATED,
     apply,
     build,
     composed,
@@ -28,6 +27,7 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GINConv
 
 from graphs import cycle, graph, random_graphs
+from model_names import UNGATED
 from unionsnn import StructuralGate
 from unionsnn.models.gcn import GCN
 from unionsnn.models.gin import GIN
