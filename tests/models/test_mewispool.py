@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from networks import apply, build, with_auxiliary
@@ -46,12 +48,18 @@ def loss_of(entropy: Tensor, score: Tensor, A: Tensor) -> Tensor:
     return entropy.sum() - entropy @ score + score @ A @ score
 
 
+def digits(value: Tensor) -> float:
+    """A number with the 12 binary digits that an order is decided by."""
+    mantissa, exponent = math.frexp(value.item())
+    return round(mantissa * 2**12) * 2.0**exponent
+
+
 def chosen_nodes(entropy: Tensor, score: Tensor, h: Tensor, A: Tensor) -> list[int]:
     """Algorithm 1, with the whole loss computed anew for each node."""
     entropy, score, h = entropy.detach(), score.detach(), h.detach()
     limit, value = loss_of(entropy, score, A), score.clone()
     ties = h @ torch.arange(1, h.size(1) + 1, dtype=h.dtype)
-    order = sorted(range(len(h)), key=lambda v: (round(score[v].item(), 6), ties[v].item()))[::-1]
+    order = sorted(range(len(h)), key=lambda v: (-digits(score[v]), -digits(ties[v])))
     chosen, rejected = set(), set()
     for v in order:
         near = [u for u in range(len(h)) if A[v, u]]

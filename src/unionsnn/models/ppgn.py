@@ -118,12 +118,13 @@ class PPGN(Network):
             largest: Nodes of its largest graph.
         """
         width = self.hidden_channels
-        # What a block is given, inside or in its gradient, and the half-done sums of its output.
-        channels = (width + 1) + 5 * width
         if self.training:
             # Kept for the gradient: the pairs, what each ReLU gives, the product, its masked pool.
-            kept = width + 2 * self.mlp_layers * width + width
-            kept += width if self.readout == "max" else 0
-            channels += len(self.blocks) * kept
+            kept = 2 + 2 * self.mlp_layers + int(self.readout == "max")
+            # Beside it three gradients at the same time.
+            channels = (len(self.blocks) * kept + 3) * width
+        else:
+            # What a block is given, its two factors, and the half-done sums of its output.
+            channels = 1 + width + 5 * width
         element_size = next(self.head.parameters()).element_size()
         return num_graphs * largest**2 * channels * element_size
