@@ -70,9 +70,9 @@ def test_sets_with_their_own_split_or_nodes_under_their_protocols(
 def test_every_experiment(tmp_path: Path, experiment: str, monkeypatch: pytest.MonkeyPatch) -> None:
     config = compose_config([f"experiment={experiment}"])
     found = fabricate(config["data"], tmp_path / "mirror", monkeypatch)
-    few = "folds=3" if config["protocol"]["folds"] else "seeds=2"
-    small = [f"protocol.{few}", "model.parameter_budget=null"]
-    trains(tmp_path, f"experiment={experiment}", *small, *found)
+    counts = {"folds": 3, "seeds": 2}
+    few = [f"protocol.{key}={n}" for key, n in counts.items() if config["protocol"][key]]
+    trains(tmp_path, f"experiment={experiment}", *few, "model.parameter_budget=null", *found)
 
 
 @pytest.mark.parametrize("option", [f"{g}={o}" for g in ("logger", "trainer", "optimizer",

@@ -147,8 +147,8 @@ def within_three(chosen: Tensor, edge_index: Tensor) -> Tensor:
         return start[walk] * nodes + receiver[begin[end[walk]] + nth]
 
     one = (sender * nodes + receiver)[chosen[sender]]
-    one_or_two = torch.cat([one, one_further(one)]).unique()
-    two_or_three = one_further(one_or_two).unique()
+    one_or_two = torch.unique(torch.cat([one, one_further(one)]))
+    two_or_three = torch.unique(one_further(one_or_two))
     pairs = torch.stack([two_or_three // nodes, two_or_three % nodes])
     pairs = pairs[:, chosen[pairs[1]] & (pairs[0] != pairs[1])]
     return (chosen.cumsum(0) - 1)[pairs]
