@@ -52,11 +52,13 @@ def reproduce(
 
     TABLE is table3 to table12. Each cell is an ordinary experiment in its ordinary run folder, in
     the stated setting of its table (conf/experiment); what is finished is read, so the same command
-    goes on after any interruption. What follows -- holds for all cells:
+    goes on after any interruption. Tables 11 and 12 are costs, which are timed anew each time. What
+    follows -- holds for all cells:
     unionsnn reproduce table3 --datasets mutag -- protocol=cross_validation.
     """
     from unionsnn.reports import reproduction_table
     from unionsnn.reports.formats import print_sheets
+    from unionsnn.reports.paper import COST_TABLES
     from unionsnn.reports.reproduction import plan_table
 
     _check_out(out, (".md", ".csv", ".tex"))
@@ -78,7 +80,7 @@ def reproduce(
         _plan(cells, as_json, options)
         if dry_run:
             sys.exit(0)
-    elif not quiet and table != "table11":
+    elif not quiet and table not in COST_TABLES:
         print_sheets([reproduction_table.plan_sheet(cells)])
     with failures(options):
         sheets, rows, outcomes = _outcomes(table, cells)
@@ -119,7 +121,8 @@ def _outcomes(
     from unionsnn.reports.reproduction import run_cells
     from unionsnn.training import costs, experiment
 
-    run = costs.timed_preprocessing if table == "table11" else experiment.run_experiment
+    timed = {"table11": costs.timed_preprocessing, "table12": costs.timed_training}
+    run = timed.get(table, experiment.run_experiment)
     with data_progress(_progress_kind(cells)) as progress:
         outcomes = list(run_cells(cells, run, progress))
     if table in cost_table.REFERENCE:

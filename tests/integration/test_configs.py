@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fabricated import REQUIRED, fabricate
+from model_names import UNGATED
 from unionsnn.training.config import compose_config, config_folder
 from unionsnn.training.experiment import run_experiment
 
@@ -35,7 +36,8 @@ def trains(tmp_path: Path, *overrides: str) -> None:
 @pytest.mark.parametrize("gate", options("gate"))
 @pytest.mark.parametrize("model", options("model"))
 def test_every_model_with_every_gate(tmp_path: Path, model: str, gate: str) -> None:
-    if gate == "none" and model.startswith("union"):
+    refused = model.startswith("union") if gate == "none" else model in UNGATED
+    if refused:
         pytest.skip("refused by name, tested with the models")
     trains(tmp_path, f"model={model}", f"gate={gate}", *CYCLES)
 
@@ -68,9 +70,9 @@ def test_sets_with_their_own_split_or_nodes_under_their_protocols(
 def test_every_experiment(tmp_path: Path, experiment: str, monkeypatch: pytest.MonkeyPatch) -> None:
     config = compose_config([f"experiment={experiment}"])
     found = fabricate(config["data"], tmp_path / "mirror", monkeypatch)
-    few = "folds=3" if config["protocol"]["folds"] else "seeds=2"
-    small = [f"protocol.{few}", "model.parameter_budget=null"]
-    trains(tmp_path, f"experiment={experiment}", *small, *found)
+    counts = {"folds": 3, "seeds": 2}
+    few = [f"protocol.{key}={n}" for key, n in counts.items() if config["protocol"][key]]
+    trains(tmp_path, f"experiment={experiment}", *few, "model.parameter_budget=null", *found)
 
 
 @pytest.mark.parametrize("option", [f"{g}={o}" for g in ("logger", "trainer", "optimizer",

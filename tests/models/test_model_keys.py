@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from networks import NAMES, apply, build, composed, read_by
+from networks import NAMES, apply, build, composed, own_gate, read_by, with_auxiliary
 from torch_geometric.data import Batch
 
 from graphs import random_graphs
@@ -35,7 +35,12 @@ CHANGES: dict[str, Any] = {
     "feedforward_ratio": 3,
     "local": "gin",
     "attention": "plain",
+    "mlp_layers": 1,
+    "num_pools": 1,
+    "pool_weight": 0.5,
 }
+# Where that is what a model has.
+OTHER: dict[tuple[str, str], Any] = {("mewispool", "readout"): "sum"}
 # What must change with a key.
 ALONG: dict[str, dict[str, Any]] = {"attention": {"encodings": {"random_walk": 20}}}
 # What the model is, not how it is made; and what the data are to carry for it.
@@ -46,34 +51,35 @@ def keys() -> list[Any]:
     return [
         pytest.param(name, key, id=f"{name}-{key}")
         for name in NAMES
-        for key in composed(name, "default")["model"]
+        for key in composed(name, own_gate(name))["model"]
         if key not in IDENTITY
     ]
 
 
 def fingerprint(name: str, gate: str, **model: Any) -> tuple[dict[str, Any], torch.Tensor]:
-    """Names and shapes of the parameters, and the output of a seeded training pass."""
+    """Names and shapes of the parameters, and what a seeded training pass gives."""
     network = build(name, gate, **model).train()
     shapes = {key: tuple(p.shape) for key, p in network.named_parameters()}
     data = Batch.from_data_list(random_graphs(6, torch.Generator().manual_seed(0)))
     torch.manual_seed(1)
-    return shapes, apply(network, data)
+    return shapes, with_auxiliary(network, apply(network, data))
 
 
 @pytest.mark.parametrize(("name", "key"), keys())
 def test_every_key_of_the_configuration_matters(name: str, key: str) -> None:
     assert key in CHANGES, f"model.{key} is new: give it another value in CHANGES"
-    assert composed(name, "default")["model"][key] != CHANGES[key]
-    shapes, out = fingerprint(name, "default")
-    again_shapes, again = fingerprint(name, "default")
+    gate, value = own_gate(name), OTHER.get((name, key), CHANGES[key])
+    assert composed(name, gate)["model"][key] != value
+    shapes, out = fingerprint(name, gate)
+    again_shapes, again = fingerprint(name, gate)
     assert again_shapes == shapes
     assert torch.equal(again, out)
-    changes = {key: CHANGES[key], **ALONG.get(key, {})}
-    changed_shapes, changed = fingerprint(name, "default", **changes)
+    changes = {key: value, **ALONG.get(key, {})}
+    changed_shapes, changed = fingerprint(name, gate, **changes)
     assert changed_shapes != shapes or not torch.allclose(changed, out)
 
 
-TRANSFORMERS = [name for name in NAMES if "encodings" in composed(name, "default")["model"]]
+TRANSFORMERS = [name for name in NAMES if "encodings" in composed(name, own_gate(name))["model"]]
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from networks import (
     CASES,
+    GATED,
     NAMES,
     apply,
     build,
@@ -15,15 +16,18 @@ from networks import (
     every_network,
     having,
     layer_coefficient,
+    own_gate,
     read_by,
     train_statistics,
     width_step,
+    with_auxiliary,
 )
 from torch import nn
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GINConv
 
 from graphs import cycle, graph, random_graphs
+from model_names import UNGATED
 from unionsnn import StructuralGate
 from unionsnn.models.gcn import GCN
 from unionsnn.models.gin import GIN
@@ -95,7 +99,7 @@ def test_a_prediction_does_not_depend_on_the_batch(
     torch.testing.assert_close(torch.cat(alone), apply(network, data), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", GATED)
 def test_with_authors_code_a_prediction_depends_on_the_batch(name: str) -> None:
     data = many(32)
     network = train_statistics(build(name, "authors-code"), data)
@@ -123,7 +127,7 @@ def test_graphs_without_edges_or_nodes(name: str, gate: str, readout: str, last_
     out = apply(network, awkward(last_nodes))
     assert out.shape == (4, 4)
     assert torch.isfinite(out).all()
-    out.square().sum().backward()
+    with_auxiliary(network, out.square().sum()).backward()
     for parameter in network.parameters():
         assert parameter.grad is not None
         assert torch.isfinite(parameter.grad).all()
@@ -256,7 +260,7 @@ def test_the_widest_network_under_a_budget(name: str, gate: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_budget_with_another_gate_place(name: str) -> None:
-    config = composed(name, "default", parameter_budget=20_000)
+    config = composed(name, own_gate(name), parameter_budget=20_000)
     if "gate_on" in config["model"]:
         config["model"]["gate_on"] = "message"
         assert count_parameters(build_model(config, 3, 4)) <= 20_000
@@ -309,6 +313,12 @@ def test_heads_that_do_not_divide_the_width_are_refused() -> None:
 def test_an_unknown_aggregation_is_refused() -> None:
     with pytest.raises(RequestError, match="aggregation is 'median'; allowed are mean, max"):
         build("sage", "none", aggregation="median")
+
+
+@pytest.mark.parametrize("name", UNGATED)
+def test_a_gate_without_a_meaning_is_refused_with_the_reason(name: str) -> None:
+    with pytest.raises(RequestError, match=r"takes no gate, because .*: type gate=none"):
+        build_model(composed(name, "default"), 3, 2)
 
 
 def test_unionsnn_without_a_gate_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ from test_paper import record
 
 from unionsnn.cli import command_line
 from unionsnn.data.sources import DataUnavailableError
+from unionsnn.reports import reproduction
 from unionsnn.reports.cost_table import Cost, cost_rows
-from unionsnn.reports.paper import table_values
+from unionsnn.reports.paper import paper_names, table_values
 from unionsnn.reports.reproduction import Cell, Outcome, plan_table
 from unionsnn.reports.reproduction_table import rows, sheets
-from unionsnn.training import experiment
+from unionsnn.training import costs, experiment
 from unionsnn.training.config import RequestError
+from unionsnn.training.memory import TooLargeError
 
 ROWS = ["--datasets", "mutag", "--models", "gin,union_gin,UnionSNN"]
 
@@ -84,10 +87,12 @@ def test_what_cannot_be_had_is_said(
     def run(config: Mapping[str, Any], progress: Any = None) -> dict[str, Any]:
         raise DataUnavailableError("no place has it")
 
+    names = replace(paper_names(), absent={"GAT": "its heads are not part of this package"})
+    monkeypatch.setattr(reproduction, "paper_names", lambda: names)
     monkeypatch.setattr(experiment, "run_experiment", run)
-    done = reproduce("table3", "--datasets", "mutag", "--models", "3WL-GNN,gin", *words)
+    done = reproduce("table3", "--datasets", "mutag", "--models", "GAT,gin", *words)
     assert done.exit_code == (0 if words else 1)
-    assert "NOT AVAILABLE 3WL-GNN: the network of Maron" in done.stdout
+    assert "NOT AVAILABLE GAT: its heads are not part" in done.stdout
     assert "NOT AVAILABLE GIN: no place has it" in done.stdout
 
 
@@ -126,7 +131,65 @@ def test_difference_and_marker() -> None:
 
 
 def test_ratios_of_costs() -> None:
-    costs = [Cost(v, 10.0 if v.model == "GIN" else 25.0) for v in table_values("table12")]
-    found = {(r["model"], r["dataset"]): r for r in cost_rows(costs)}
+    given = [Cost(v, 10.0 if v.model == "GIN" else 25.0) for v in table_values("table12")]
+    found = {(r["model"], r["dataset"]): r for r in cost_rows(given)}
     assert found["UnionSNN", "DD"]["ratio"] == 2.5
     assert found["UnionSNN", "DD"]["paper_ratio"] == pytest.approx(3.61 / 1.81)
+
+
+TIMED = ["table12", "--datasets", "proteins,dd", "--models", "gin,3WL-GNN,UnionSNN"]
+
+
+def test_table_12_times_epochs_and_prints_ratios_beside_the_paper_s(
+    reproduce: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def timed(config: Mapping[str, Any], progress: Any = None) -> dict[str, Any]:
+        name, data = config["model"]["name"], config["data"]
+        seen.append((name, data["name"], data.get("max_pairs"), config["protocol"]["name"]))
+        if (name, data["name"]) == ("ppgn", "dd"):
+            raise TooLargeError(["one graph of up to 5,748 nodes, about 200 GB of 60 GB free"])
+        seconds = {"gin": 2.0, "ppgn": 30.0, "unionsnn": 3.0}[name]
+        return {"seconds": seconds, "missing": [], "device": "cpu (1 thread(s))"}
+
+    monkeypatch.setattr(costs, "timed_training", timed)
+    done = reproduce(*TIMED, "--json")
+    assert done.exit_code == 1
+    found = {(r["model"], r["dataset"]): r for r in json.loads(done.stdout)}
+    assert found["3WL-GNN", "PROTEINS"]["ratio"] == 15.0
+    assert found["UnionSNN", "PROTEINS"]["ratio"] == 1.5
+    assert found["UnionSNN", "PROTEINS"]["paper_ratio"] == pytest.approx(1.31 / 0.53)
+    assert found["3WL-GNN", "DD"]["ratio"] is None
+    assert "NOT AVAILABLE: one graph of up to 5,748" in found["3WL-GNN", "DD"]["why"]
+    assert ("ppgn", "proteins", 400_000, "holdout") in seen
+    assert ("ppgn", "dd", None, "holdout") in seen
+    text = reproduce(*TIMED, "--available-only")
+    assert text.exit_code == 0
+    assert "2.47 ×" in text.stdout
+    assert "15.00 ×" in text.stdout
+    assert "NOT AVAILABLE: one graph" in text.stdout
+
+
+def test_table_12_is_planned_as_one_repetition_of_a_few_epochs(
+    reproduce: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def estimated(config: Mapping[str, Any], progress: Any = None) -> dict[str, Any]:
+        return {"seconds_at_most": 60.0 * config["trainer"]["max_epochs"]}
+
+    monkeypatch.setattr("unionsnn.training.dry_run.describe", estimated)
+    done = reproduce(*TIMED, "--dry-run", "--json")
+    planned = {(r["repetitions"], r["seconds_at_most"]) for r in json.loads(done.stdout)}
+    assert planned == {(1, 240.0)}
+
+
+def test_table_11_prints_ratios_to_ours(reproduce: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def timed(config: Mapping[str, Any], progress: Any = None) -> dict[str, Any]:
+        union = config["coefficient"]["descriptor"] == "path"
+        return {"seconds": 0.5 if union else 2.0, "missing": []}
+
+    monkeypatch.setattr(costs, "timed_preprocessing", timed)
+    done = reproduce("table11", "--datasets", "proteins")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.count("4.00 ×") == 4
+    assert "31.32 ×" in done.stdout

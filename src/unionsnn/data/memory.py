@@ -80,4 +80,5 @@ def _left(folder: Path, bound: str, use: str) -> int | None:
 
 def format_gigabytes(number: int) -> str:
     """Write a size in GB, with the digits that count."""
-    return f"{number / 1e9:.3g} GB"
+    gigabytes = number / 1e9
+    return f"{gigabytes:,.0f} GB" if gigabytes >= 100 else f"{gigabytes:.3g} GB"

@@ -67,6 +67,16 @@ def graphs_of(x: Tensor, batch: Tensor | None, num_graphs: int | None) -> tuple[
     return batch, num_graphs
 
 
+def refuse_gate(gate: GateFactory | None, model: str, reason: str) -> None:
+    """Refuse a gate in a network where the union plug-in has no meaning.
+
+    Raises:
+        ValueError: if there is a gate; with the reason.
+    """
+    if gate is not None:
+        raise ValueError(f"{model} takes no gate, because {reason}: type gate=none.")
+
+
 def make_head(hidden_channels: int, out_channels: int, dropout: float) -> nn.Sequential:
     """Linear, ReLU, dropout, linear: from embeddings of graphs or nodes to classes or targets."""
     return nn.Sequential(

@@ -14,6 +14,12 @@ from unionsnn.reports.tables import format_seconds
 REFERENCE = {"table11": "Ours", "table12": "GIN"}
 """The row that each table's ratios are taken to."""
 
+_MEANING = {
+    "table11": "seconds of preprocessing, one thread, no cache",
+    "table12": "the paper's: a whole run of 10 folds; ours: an epoch of training and validation, "
+    "all rows timed one after another",
+}
+
 _HEADER = ("row", "paper", "paper's ratio", "ours", "our ratio")
 
 
@@ -24,12 +30,14 @@ class Cost:
     Args:
         paper: The paper's value, in the unit of its metric.
         seconds: Ours; None where there is none.
-        note: Why there is none, or what to know about it; empty for nothing.
+        note: Why there is none; empty for nothing.
+        device: What trained; empty where nothing was trained.
     """
 
     paper: PaperValue
     seconds: float | None
     note: str = ""
+    device: str = ""
 
     @property
     def paper_seconds(self) -> float:
@@ -38,14 +46,12 @@ class Cost:
 
 
 def cost_of(outcome: Outcome) -> Cost:
-    """Return the seconds of a cell; none of incomplete runs."""
+    """Return the seconds of a cell."""
     record = outcome.record
     if record is None:
-        return Cost(outcome.cell.paper, None, outcome.absent or outcome.error)
-    if record["missing"]:
-        done = f"{len(record['repetitions'])} of {record['protocol']['repetitions']}"
-        return Cost(outcome.cell.paper, None, f"INCOMPLETE: {done} repetitions")
-    return Cost(outcome.cell.paper, record["seconds"])
+        state = "NOT AVAILABLE" if outcome.absent else "FAILED"
+        return Cost(outcome.cell.paper, None, f"{state}: {outcome.absent or outcome.error}")
+    return Cost(outcome.cell.paper, record["seconds"], device=record.get("device", ""))
 
 
 def cost_sheets(costs: Sequence[Cost]) -> list[Sheet]:
@@ -56,10 +62,10 @@ def cost_sheets(costs: Sequence[Cost]) -> list[Sheet]:
 
 def _sheet(dataset: str, costs: Sequence[Cost]) -> Sheet:
     table = costs[0].paper.table
-    what = "preprocessing, one thread" if table == "table11" else "training, all folds"
+    devices = ", ".join(dict.fromkeys(cost.device for cost in costs if cost.device))
     notes = [
-        f"ratios are taken to {REFERENCE[table]}; seconds of {what}; the paper's machine is "
-        "another: i9-10940X, RTX 3090",
+        f"ratios are taken to {REFERENCE[table]}; {_MEANING[table]}",
+        f"the paper's machine: i9-10940X, RTX 3090{'; ours: ' if devices else ''}{devices}",
         *_grouped(costs),
     ]
     rows = [
@@ -111,6 +117,7 @@ def cost_rows(costs: Sequence[Cost]) -> list[dict[str, Any]]:
                 "paper_ratio": cost.paper.mean / paper[reference],
                 "seconds": cost.seconds,
                 "ratio": cost.seconds / base if cost.seconds is not None and base else None,
+                "device": cost.device or None,
                 "why": cost.note or None,
             }
         )

@@ -54,20 +54,25 @@ class PaperNames:
         tables: The experiment of each table.
         datasets: Our data set of each of the paper's.
         models: Overrides of each row of the tables.
+        settings: Further overrides of a row, on ``all`` sets and on one of them.
         absent: Why a row cannot be had.
     """
 
     tables: Mapping[str, str]
     datasets: Mapping[str, str]
     models: Mapping[str, Sequence[str]]
+    settings: Mapping[str, Mapping[str, Sequence[str]]]
     absent: Mapping[str, str]
 
     def words(self, value: PaperValue) -> list[str]:
         """Overrides that compose the experiment behind a value."""
+        settings = self.settings.get(value.model, {})
         return [
             *([f"experiment={self.tables[value.table]}"] if value.table != "table11" else []),
             f"data={self.datasets[value.dataset]}",
             *self.models[value.model],
+            *settings.get("all", ()),
+            *settings.get(value.dataset, ()),
         ]
 
     def gated(self, model: str) -> bool:

@@ -251,6 +251,8 @@ def run_cells(
         run: `unionsnn.training.experiment.run_experiment`, or another that takes its place.
         progress: Called during long work on data.
     """
+    from unionsnn.training.memory import TooLargeError
+
     held: dict[str, Outcome] = {}
     for number, cell in enumerate(cells, 1):
         if cell.config is None:
@@ -264,7 +266,7 @@ def run_cells(
             logger.info("[%d/%d] %s", number, len(cells), cell.label)
         try:
             outcome = Outcome(cell, run(cell.config, progress))
-        except DataUnavailableError as error:
+        except (DataUnavailableError, TooLargeError) as error:
             outcome = Outcome(cell, absent=_one_line(error))
             logger.error("%s is not available: %s", cell.label, outcome.absent)
         except Exception as error:  # The others go on, whatever it was.

@@ -24,6 +24,10 @@ class MemoryRanOutError(RuntimeError):
     """A step of training or evaluation did not fit into memory."""
 
 
+class TooLargeError(RequestError):
+    """A batch would not fit into memory."""
+
+
 @dataclass(frozen=True)
 class BatchMemory:
     """The batch that needs the most memory.
@@ -76,12 +80,12 @@ def require_memory(model: nn.Module, data: GraphDataModule, device: torch.device
     """Return what the largest batch needs; refuse one that does not fit.
 
     Raises:
-        RequestError: With the bound of pairs or the batch size to choose.
+        TooLargeError: With the bound of pairs or the batch size to choose.
     """
     memory = batch_memory(model, data, device)
     if not memory.fits:
         advice = _advice(model, data, memory)
-        raise RequestError([f"The largest batch has {memory}: {advice}."])
+        raise TooLargeError([f"The largest batch has {memory}: {advice}."])
     return memory
 
 
@@ -97,8 +101,12 @@ def _advice(model: nn.Module, data: GraphDataModule, memory: BatchMemory) -> str
     estimate: BatchBytes = model.batch_bytes  # type: ignore[assignment]
     free = memory.free or 0
     sizes = np.unique(np.diff(data.arrays.node_slices)).tolist()
-    if data.arrays.level == "node" or estimate(1, sizes[-1]) > free:
-        return f"a single graph does not fit; choose {_SMALLER}"
+    alone = estimate(1, sizes[-1])
+    if data.arrays.level == "node" or alone > free:
+        return (
+            f"a single graph of {sizes[-1]:,} nodes needs about {format_gigabytes(alone)}; "
+            f"choose {_SMALLER}"
+        )
     ways = [f"data.max_pairs={pairs}" for pairs in _fitting_pairs(estimate, data, sizes, free)]
     fitting = [b for b in range(1, data.batch_size) if estimate(b, sizes[-1]) <= free]
     ways += [f"data.batch_size={b}" for b in fitting[-1:]]

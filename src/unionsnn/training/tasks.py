@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytorch_lightning as pl
 import torch
@@ -48,6 +48,9 @@ class Task(pl.LightningModule):
         super().__init__()
         self.model = model
         self.lr = lr
+        # The sum of the losses of an epoch's rows; None outside of a trainer's epochs.
+        self._total: Tensor | None = None
+        self._rows = 0
         self.weight_decay = weight_decay
         # Two of each: validation and test may run in the same loop.
         self.metrics: Mapping[str, Metric] = nn.ModuleDict(  # type: ignore[assignment]
@@ -86,15 +89,40 @@ class Task(pl.LightningModule):
         output, target = self.select(self(batch), batch, "train")
         loss = self.loss(output, target)
         weight = batch.loss_weight if "loss_weight" in batch else 1.0
-        self.log(
-            "train_loss",
-            loss,
-            on_step=False,
-            on_epoch=True,
-            batch_size=len(target) if weight else 0,
-            sync_dist=True,
-        )
-        return loss * weight
+        self._note(loss.detach(), len(target) if weight else 0)
+        auxiliary = self.auxiliary_loss(batch)
+        return weight * (loss if auxiliary is None else loss + auxiliary)
+
+    def on_train_epoch_start(self) -> None:
+        """Begin the mean of the training loss."""
+        self._total, self._rows = torch.zeros((), device=self.device), 0
+
+    def _note(self, loss: Tensor, rows: int) -> None:
+        # Logged once an epoch: Lightning's own mean would take a tenth of a small network's step.
+        if self._total is None:
+            return
+        self._total, self._rows = self._total + rows * loss, self._rows + rows
+        if self.trainer.is_last_batch:
+            mean = self._total / max(self._rows, 1)
+            self.log(
+                "train_loss",
+                mean,
+                on_step=False,
+                on_epoch=True,
+                batch_size=self._rows,
+                sync_dist=True,
+            )
+
+    def auxiliary_loss(self, batch: Data) -> Tensor | None:
+        """What the network adds to the loss in training, if it has something to add.
+
+        Such a network has a method ``auxiliary_loss``, called after each training pass with a
+        function that gives the loss of an output of that batch.
+        """
+        make: Callable[..., Tensor | None] | None = getattr(self.model, "auxiliary_loss", None)
+        if make is None:
+            return None
+        return make(lambda output: self.loss(*self.select(output, batch, "train")))
 
     def validation_step(
         self, batch: Data, batch_idx: int, dataloader_idx: int = 0

@@ -1,0 +1,146 @@
+"""GIN with maximum-entropy weighted independent set pooling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import GINConv
+from torch_geometric.utils import remove_self_loops, to_undirected
+
+from unionsnn.models.network import (
+    GateFactory,
+    Network,
+    graphs_of,
+    make_head,
+    make_norm,
+    refuse_gate,
+    two_layer_mlp,
+)
+from unionsnn.nn.mewis import MEWISPool
+from unionsnn.nn.readout import readout as pool
+
+
+class MEWISPoolNet(Network):
+    r"""GIN layers, with poolings between them that keep an independent set of the nodes.
+
+    .. math::
+        h \leftarrow [h +]\; \mathrm{dropout}(\mathrm{ReLU}(\mathrm{norm}(\mathrm{GIN}(h)))),
+        \qquad (h, A) \leftarrow \mathrm{MEWISPool}(h, A) \text{ after some of them}
+
+    "Maximum Entropy Weighted Independent Set Pooling for Graph Neural Networks" (Nouranizadeh et
+    al., 2021); see `MEWISPool`. The k-th of K poolings among L layers comes after layer
+    ⌈k L / (K + 1)⌉; with 2 among 5 these are the places of the authors' deepest network. What the
+    scores of the poolings learn from is added to the loss: the mean over the graphs of the sum over
+    the poolings. Graphs are taken as simple and undirected. Nothing is drawn at random but dropout.
+
+    Args:
+        in_channels: Width of the node features, or how many values each categorical one can take.
+        out_channels: Number of classes or targets.
+        level: Must be ``graph``.
+        gate: Must be None.
+        hidden_channels: Width of the network.
+        num_layers: Number of GIN layers.
+        num_pools: Number of poolings, at most one after each layer.
+        pool_weight: What the poolings' loss is multiplied by.
+        dropout: Probability of dropping a channel after each layer.
+        norm: ``batch``, ``layer`` or ``none``, after each layer and inside its MLP.
+        residual: Whether each layer's input is added to its output.
+        readout: ``sum``, ``mean`` or ``max`` over the nodes that are left.
+
+    Shapes:
+        - x: [num_nodes, in_channels], or [num_nodes, len(in_channels)] of whole numbers
+        - edge_index: [2, num_edges]
+        - batch: [num_nodes], the graph of each node; needs num_graphs beside it
+        - output: [num_graphs, out_channels]
+
+    Raises:
+        ValueError: if a choice or size is not allowed, there is a gate, or the task is on nodes.
+    """
+
+    def __init__(
+        self,
+        *,
+        in_channels: int | Sequence[int],
+        out_channels: int,
+        level: Literal["graph", "node"] = "graph",
+        gate: GateFactory | None = None,
+        hidden_channels: int = 64,
+        num_layers: int = 5,
+        num_pools: int = 2,
+        pool_weight: float = 0.2,
+        dropout: float = 0.0,
+        norm: Literal["batch", "layer", "none"] = "batch",
+        residual: bool = True,
+        readout: Literal["sum", "mean", "max"] = "mean",
+    ) -> None:
+        super().__init__(
+            in_channels=in_channels,
+            level=level,
+            hidden_channels=hidden_channels,
+            num_layers=num_layers,
+            readout=readout,
+        )
+        refuse_gate(
+            gate, "MEWISPool", "its layers run on graphs of kept nodes, whose edges have none"
+        )
+        if level == "node":
+            raise ValueError(
+                "MEWISPool drops nodes, so it has no output for each of them: choose a set of "
+                "graphs, or another model."
+            )
+        if not 1 <= num_pools <= num_layers:
+            raise ValueError(
+                f"num_pools is {num_pools}; allowed are 1 to num_layers, which is {num_layers}."
+            )
+        if not 0 <= pool_weight < math.inf:
+            raise ValueError(f"pool_weight is {pool_weight}; it must be at least 0 and finite.")
+        self.residual = residual
+        self.pool_weight = pool_weight
+        # -(-a // b) rounds up.
+        self.pooled_after = [-(-k * num_layers // (num_pools + 1)) for k in range(1, num_pools + 1)]
+        self.convs = nn.ModuleList(
+            GINConv(two_layer_mlp(hidden_channels, norm), train_eps=True) for _ in range(num_layers)
+        )
+        self.norms = nn.ModuleList(make_norm(norm, hidden_channels) for _ in range(num_layers))
+        self.pools = nn.ModuleList(MEWISPool(hidden_channels) for _ in range(num_pools))
+        self.dropout = nn.Dropout(dropout)
+        self.head = make_head(hidden_channels, out_channels, dropout)
+        self._pool_loss: Tensor | None = None
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        *,
+        edge_coefficient: Tensor | None = None,
+        layer_coefficient: Tensor | None = None,
+        batch: Tensor | None = None,
+        num_graphs: int | None = None,
+    ) -> Tensor:
+        """Logits or targets, one row per graph.
+
+        All networks are called alike; no coefficient is read here.
+        """
+        batch, num_graphs = graphs_of(x, batch, num_graphs)
+        edge_index = to_undirected(remove_self_loops(edge_index)[0], num_nodes=len(x))
+        h = self.encoder(x)
+        losses = []
+        pools = iter(self.pools)
+        for number, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True), 1):
+            new = self.dropout(torch.relu(norm(conv(h, edge_index))))
+            h = h + new if self.residual else new
+            if number in self.pooled_after:
+                kept, edge_index, loss = next(pools)(h, edge_index, batch, num_graphs)
+                h, batch = h[kept], batch[kept]
+                losses.append(loss.mean())
+        # None in evaluation: a module that holds a result of autograd cannot be copied.
+        self._pool_loss = self.pool_weight * sum(losses) if self.training else None
+        return self.head(pool(h, batch, num_graphs, self.readout))
+
+    def auxiliary_loss(self, loss: Callable[[Tensor], Tensor]) -> Tensor | None:
+        """What the last training pass adds to the loss: that of the poolings."""
+        return self._pool_loss

@@ -1,0 +1,130 @@
+"""Provably powerful graph network, the 3WL-GNN of the paper's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from torch import Tensor, nn
+
+from unionsnn.models.network import GateFactory, Network, graphs_of, make_head, refuse_gate
+from unionsnn.nn.padding import Padding
+from unionsnn.nn.pairs import PairBlock, node_rows, pair_features
+from unionsnn.nn.readout import readout as pool
+
+
+class PPGN(Network):
+    r"""PPGN: matrix products of features of all pairs of nodes, as powerful as 3-WL.
+
+    .. math::
+        X^{(0)} = [A;\ \mathrm{diag}(E x)], \qquad X^{(l)} = \mathrm{block}_l(X^{(l-1)}), \qquad
+        y = \mathrm{head}\Big(\sum_l W_l [\mathrm{pool}_v X^{(l)}_{vv};\
+        \mathrm{pool}_{v \ne u} X^{(l)}_{vu}]\Big)
+
+    "Provably Powerful Graph Networks" (Maron et al., NeurIPS 2019), in the setting of "Benchmarking
+    Graph Neural Networks" (Dwivedi et al., JMLR 2023), which calls it 3WL-GNN; see `PairBlock`.
+    Each block is read out, the diagonal apart from the rest. For tasks on nodes the row of a node
+    is pooled, not the whole matrix. Time grows with the third power of a graph's nodes and memory
+    with the second: see `batch_bytes`. Edges are taken as 0 or 1, and no message is sent that a
+    gate could weight.
+
+    Args:
+        in_channels: Width of the node features, or how many values each categorical one can take.
+        out_channels: Number of classes or targets.
+        level: ``graph`` for one row per graph, ``node`` for one per node.
+        gate: Must be None.
+        hidden_channels: Channels of a pair.
+        num_layers: Number of blocks.
+        mlp_layers: Linear maps in each of the two MLPs of a block.
+        dropout: Probability of dropping a channel in the head.
+        readout: ``sum``, ``mean`` or ``max``, over nodes and over pairs.
+
+    Shapes:
+        - x: [num_nodes, in_channels], or [num_nodes, len(in_channels)] of whole numbers
+        - edge_index: [2, num_edges]
+        - batch: [num_nodes], the graph of each node; needs num_graphs beside it
+        - output: [num_graphs or num_nodes, out_channels]
+
+    Raises:
+        ValueError: if a choice or size is not allowed, or there is a gate.
+    """
+
+    def __init__(
+        self,
+        *,
+        in_channels: int | Sequence[int],
+        out_channels: int,
+        level: Literal["graph", "node"] = "graph",
+        gate: GateFactory | None = None,
+        hidden_channels: int = 64,
+        num_layers: int = 3,
+        mlp_layers: int = 2,
+        dropout: float = 0.0,
+        readout: Literal["sum", "mean", "max"] = "max",
+    ) -> None:
+        super().__init__(
+            in_channels=in_channels,
+            level=level,
+            hidden_channels=hidden_channels,
+            num_layers=num_layers,
+            readout=readout,
+        )
+        refuse_gate(gate, "PPGN", "it multiplies matrices of all pairs and sends no messages")
+        if mlp_layers < 1:
+            raise ValueError(f"mlp_layers is {mlp_layers}; it must be at least 1.")
+        self.mlp_layers = mlp_layers
+        widths = [hidden_channels + 1, *[hidden_channels] * (num_layers - 1)]
+        self.blocks = nn.ModuleList(
+            PairBlock(width, hidden_channels, mlp_layers=mlp_layers) for width in widths
+        )
+        # The head has a bias, so that a graph without nodes is 0 for it, as in other networks.
+        self.readers = nn.ModuleList(
+            nn.Linear(2 * hidden_channels, hidden_channels, bias=False) for _ in widths
+        )
+        self.head = make_head(hidden_channels, out_channels, dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        *,
+        edge_coefficient: Tensor | None = None,
+        layer_coefficient: Tensor | None = None,
+        batch: Tensor | None = None,
+        num_graphs: int | None = None,
+    ) -> Tensor:
+        """Logits or targets, one row per graph (or node).
+
+        All networks are called alike; no coefficient is read here.
+        """
+        batch, num_graphs = graphs_of(x, batch, num_graphs)
+        padding = Padding(batch, num_graphs)
+        pairs = pair_features(self.encoder(x), edge_index, padding)
+        taken = padding.pairs.unsqueeze(1)
+        found = 0
+        for block, reader in zip(self.blocks, self.readers, strict=True):
+            pairs = block(pairs, taken)
+            rows = node_rows(pairs, padding, self.readout)
+            if self.level == "graph":
+                rows = pool(rows, batch, num_graphs, self.readout)
+            found = found + reader(rows)
+        return self.head(found)
+
+    def batch_bytes(self, num_graphs: int, largest: int) -> int:
+        """Estimate what a batch needs: channels of pairs that are there at the same time.
+
+        Args:
+            num_graphs: Graphs of the batch.
+            largest: Nodes of its largest graph.
+        """
+        width = self.hidden_channels
+        if self.training:
+            # Kept for the gradient: the pairs, what each ReLU gives, the product, its masked pool.
+            kept = 2 + 2 * self.mlp_layers + int(self.readout == "max")
+            # Beside it three gradients at the same time.
+            channels = (len(self.blocks) * kept + 3) * width
+        else:
+            # What a block is given, its two factors, and the half-done sums of its output.
+            channels = 1 + width + 5 * width
+        element_size = next(self.head.parameters()).element_size()
+        return num_graphs * largest**2 * channels * element_size

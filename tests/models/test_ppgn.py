@@ -1,0 +1,160 @@
+"""PPGN against its formula, written out for one graph after another; padding, memory, power."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from networks import apply, build, bytes_kept
+from test_transformers import gradients, graphs_of_all_sizes, linear, shaken
+from torch import Tensor, nn
+from torch_geometric.data import Batch
+
+from graphs import cycle, graph, random_graphs, rook, shrikhande
+from positions import adjacency
+from unionsnn.nn.padding import Padding
+from unionsnn.nn.pairs import pair_features
+from unionsnn.training.config import RequestError
+
+READOUTS = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax}
+CLOSE: dict[str, Any] = {"rtol": 1e-10, "atol": 1e-10}
+
+
+def pointwise(p: dict[str, Tensor], at: str, X: Tensor) -> Tensor:
+    """A linear map of each pair, from the weights of a convolution of one pixel."""
+    bias = p.get(f"{at}.bias")
+    return X @ p[f"{at}.weight"][:, :, 0, 0].T + (0 if bias is None else bias)
+
+
+def block(p: dict[str, Tensor], at: str, X: Tensor, layers: int) -> Tensor:
+    sides = []
+    for side in ("left", "right"):
+        Y = X
+        for layer in range(layers):
+            Y = torch.relu(pointwise(p, f"{at}.{side}.{2 * layer}", Y))
+        sides.append(Y)
+    left, right = sides
+    n = len(X)
+    product = torch.stack(
+        [
+            torch.stack([sum(left[v, w] * right[w, u] for w in range(n)) for u in range(n)])
+            for v in range(n)
+        ]
+    )
+    return pointwise(p, f"{at}.pair", X) + pointwise(p, f"{at}.product", product)
+
+
+def reference(network: nn.Module, data: Batch) -> Tensor:
+    """Output of a whole network, graph by graph, without padding."""
+    p = dict(network.named_parameters())
+    reduce = READOUTS[network.readout]
+    rows = []
+    for index in range(data.num_graphs):
+        nodes, A = adjacency(data, index)
+        n = len(nodes)
+        h = linear(p, "encoder", data.x[nodes])
+        X = torch.zeros(n, n, 1 + h.size(1), dtype=h.dtype)
+        X[:, :, 0] = torch.from_numpy(A.T)
+        X = torch.cat([X[:, :, :1], torch.eye(n, dtype=h.dtype)[:, :, None] * h], dim=2)
+        found = 0
+        for layer in range(len(network.blocks)):
+            X = block(p, f"blocks.{layer}", X, network.mlp_layers)
+            own = torch.stack([X[v, v] for v in range(n)])
+            others = [[X[v, u] for u in range(n) if u != v] for v in range(n)]
+            if network.level == "node":
+                zero = torch.zeros_like(own[0])
+                rest = [reduce(torch.stack(row), dim=0) if row else zero for row in others]
+                seen = torch.cat([own, torch.stack(rest)], dim=1)
+            else:
+                pairs = [pair for row in others for pair in row] or [torch.zeros_like(own[0])]
+                seen = [reduce(own, dim=0), reduce(torch.stack(pairs), dim=0)]
+                seen = torch.cat(seen).unsqueeze(0)
+            found = found + linear(p, f"readers.{layer}", seen)
+        rows.append(linear(p, "head.3", torch.relu(linear(p, "head.0", found))))
+    return torch.cat(rows)
+
+
+@pytest.mark.parametrize("level", ["graph", "node"])
+@pytest.mark.parametrize("readout", READOUTS)
+@pytest.mark.parametrize("mlp_layers", [1, 2])
+def test_the_network_is_its_formula(level: str, readout: str, mlp_layers: int) -> None:
+    """Outputs and gradients of graphs of many sizes, padded to the largest: padding is unseen."""
+    choices = {"readout": readout, "mlp_layers": mlp_layers, "num_layers": 2}
+    network = shaken(build("ppgn", "none", level=level, **choices).double())
+    data = Batch.from_data_list(graphs_of_all_sizes())
+    data.x.requires_grad_()
+    out, expected = apply(network, data), reference(network, data)
+    torch.testing.assert_close(out, expected, **CLOSE)
+    pairs = zip(gradients(network, data, out), gradients(network, data, expected), strict=True)
+    for one, other in pairs:
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+def test_padding_changes_nothing(readout: str) -> None:
+    """Beside a far larger graph, outputs and gradients of the others are what they were."""
+    small = graphs_of_all_sizes()
+    large = graph(cycle(40), 40, 3).apply(lambda value: value.double(), "x", "edge_coefficient")
+    network = shaken(build("ppgn", "none", readout=readout, num_layers=2).double())
+    results = []
+    for graphs in (small, [*small, large]):
+        data = Batch.from_data_list(graphs)
+        data.x.requires_grad_()
+        out = apply(network, data)[: len(small)]
+        nodes = sum(one.num_nodes for one in small)
+        found = gradients(network, data, out)
+        assert torch.equal(found[0][nodes:], torch.zeros_like(found[0][nodes:]))
+        results.append([out, found[0][:nodes], *found[1:]])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, **CLOSE)
+
+
+def test_edges_count_once_and_loops_not_at_all() -> None:
+    edge_index = torch.tensor([[0, 0, 1, 2, 2], [1, 1, 0, 2, 1]])
+    h = torch.tensor([[5.0], [6.0], [7.0]])
+    found = pair_features(h, edge_index, Padding(torch.zeros(3, dtype=torch.long), 1))
+    assert found[0, 0].tolist() == [[0, 1, 0], [1, 0, 1], [0, 0, 0]]
+    assert torch.equal(found[0, 1], torch.diag(h[:, 0]))
+
+
+@pytest.mark.parametrize(("graphs", "nodes"), [(16, 20), (1, 80)])
+@pytest.mark.parametrize("choices", [{}, {"readout": "sum"}, {"mlp_layers": 1, "num_layers": 1}])
+def test_the_stated_memory_is_what_a_training_step_keeps_and_some_more(
+    graphs: int, nodes: int, choices: dict[str, Any]
+) -> None:
+    """Between what autograd keeps, measured, and twice that; less where nothing is kept."""
+    network = build("ppgn", "none", **{"hidden_channels": 32, "num_layers": 3, **choices})
+    data = Batch.from_data_list([graph(cycle(nodes), nodes, 3)] * graphs)
+    kept = bytes_kept(network, data)
+    stated = network.batch_bytes(graphs, nodes)
+    assert kept <= stated <= 2 * kept
+    assert network.eval().batch_bytes(graphs, nodes) < stated
+
+
+def two_triangles() -> list[tuple[int, int]]:
+    return [*cycle(3), *((v + 3, u + 3) for v, u in cycle(3))]
+
+
+def test_it_tells_apart_what_1_wl_cannot_but_not_what_3_wl_cannot() -> None:
+    for readout in ("sum", "max"):
+        network = build("ppgn", "none", features=1, readout=readout).double()
+        pair = [graph(edges, 6) for edges in (cycle(6), two_triangles())]
+        outs = [apply(network, one.apply(lambda v: v.double(), "x")) for one in pair]
+        assert torch.sub(*outs).abs().max() > 1e-3
+        alike = [graph(edges, 16) for edges in (rook(), shrikhande())]
+        outs = [apply(network, one.apply(lambda v: v.double(), "x")) for one in alike]
+        torch.testing.assert_close(*outs)
+
+
+def test_no_maps_are_refused() -> None:
+    with pytest.raises(RequestError, match="mlp_layers is 0; it must be at least 1"):
+        build("ppgn", "none", mlp_layers=0)
+
+
+def test_every_readout_is_another_function() -> None:
+    data = Batch.from_data_list(random_graphs(6, torch.Generator().manual_seed(0)))
+    outs = [apply(build("ppgn", "none", readout=kind), data) for kind in READOUTS]
+    for i, one in enumerate(outs):
+        for other in outs[:i]:
+            assert not torch.allclose(one, other)
