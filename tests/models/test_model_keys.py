@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from networks import NAMES, apply, build, composed, read_by
+from networks import NAMES, apply, auxiliary_of, build, composed, read_by
 from torch_geometric.data import Batch
 
 from graphs import random_graphs
+from unionsnn.models.transformer import GraphTransformer
 from unionsnn.training.build import build_model
 from unionsnn.training.schema import plain_model
 
@@ -35,9 +36,17 @@ CHANGES: dict[str, Any] = {
     "feedforward_ratio": 3,
     "local": "gin",
     "attention": "plain",
+    "subgraph_readout": "max",
+    "runs": 3,
+    "drop_probability": 0.2,
+    "auxiliary_weight": 1.0,
+    "positional_loss": 0.5,
+    "orthogonality": 0.7,
 }
 # What must change with a key.
 ALONG: dict[str, dict[str, Any]] = {"attention": {"encodings": {"random_walk": 20}}}
+# What both must have for a key to have a meaning.
+BESIDE: dict[str, dict[str, Any]] = {"orthogonality": {"positional_loss": 0.5}}
 # What the model is, not how it is made; and what the data are to carry for it.
 IDENTITY = ("_target_", "name", "coefficient", "encodings")
 
@@ -52,28 +61,31 @@ def keys() -> list[Any]:
 
 
 def fingerprint(name: str, gate: str, **model: Any) -> tuple[dict[str, Any], torch.Tensor]:
-    """Names and shapes of the parameters, and the output of a seeded training pass."""
+    """Names and shapes of the parameters, and output and loss of a seeded training pass."""
     network = build(name, gate, **model).train()
     shapes = {key: tuple(p.shape) for key, p in network.named_parameters()}
     data = Batch.from_data_list(random_graphs(6, torch.Generator().manual_seed(0)))
     torch.manual_seed(1)
-    return shapes, apply(network, data)
+    out = apply(network, data)
+    auxiliary = torch.as_tensor(auxiliary_of(network, lambda one: one.square().mean()))
+    return shapes, torch.cat([out.flatten(), auxiliary.view(1)])
 
 
 @pytest.mark.parametrize(("name", "key"), keys())
 def test_every_key_of_the_configuration_matters(name: str, key: str) -> None:
     assert key in CHANGES, f"model.{key} is new: give it another value in CHANGES"
     assert composed(name, "default")["model"][key] != CHANGES[key]
-    shapes, out = fingerprint(name, "default")
-    again_shapes, again = fingerprint(name, "default")
+    beside = BESIDE.get(key, {})
+    shapes, out = fingerprint(name, "default", **beside)
+    again_shapes, again = fingerprint(name, "default", **beside)
     assert again_shapes == shapes
     assert torch.equal(again, out)
-    changes = {key: CHANGES[key], **ALONG.get(key, {})}
+    changes = {key: CHANGES[key], **ALONG.get(key, {}), **beside}
     changed_shapes, changed = fingerprint(name, "default", **changes)
     assert changed_shapes != shapes or not torch.allclose(changed, out)
 
 
-TRANSFORMERS = [name for name in NAMES if "encodings" in composed(name, "default")["model"]]
+TRANSFORMERS = [name for name in NAMES if isinstance(build(name, "default"), GraphTransformer)]
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytorch_lightning as pl
 import torch
@@ -11,7 +11,10 @@ from torch_geometric.data import Data
 from torchmetrics import MeanAbsoluteError, Metric
 from torchmetrics.classification import BinaryAUROC, MulticlassAccuracy
 
-_ATTRIBUTES = ("edge_coefficient", "layer_coefficient", "random_walk", "laplacian", "distance")
+_ATTRIBUTES = (
+    *("edge_coefficient", "layer_coefficient", "random_walk", "laplacian", "distance"),
+    *("subgraph_index", "subgraph_distance", "subgraph_edge_index", "subgraph_edge"),
+)
 """What a batch may carry for the network beside nodes and edges."""
 
 
@@ -69,7 +72,19 @@ class Task(pl.LightningModule):
         output, target = self.select(self(batch), batch, "train")
         loss = self.loss(output, target)
         self.log("train_loss", loss, on_step=False, on_epoch=True, batch_size=len(target))
-        return loss
+        auxiliary = self.auxiliary_loss(batch)
+        return loss if auxiliary is None else loss + auxiliary
+
+    def auxiliary_loss(self, batch: Data) -> Tensor | None:
+        """What the network adds to the loss in training, if it has something to add.
+
+        Such a network has a method ``auxiliary_loss``, called after each training pass with a
+        function that gives the loss of an output of that batch.
+        """
+        make: Callable[..., Tensor | None] | None = getattr(self.model, "auxiliary_loss", None)
+        if make is None:
+            return None
+        return make(lambda output: self.loss(*self.select(output, batch, "train")))
 
     def validation_step(self, batch: Data, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Add a batch to the validation metrics; a second loader's to the test metrics."""
