@@ -150,7 +150,7 @@ def laplacian_loss(
 ) -> Tensor:
     r"""Mean over graphs of tr(p^T L p) / k + orthogonality * ||p^T p - I||^2 / k.
 
-    The positional loss of Dwivedi et al. (2022), L the symmetric normalised Laplacian of each graph.
+    The positional loss of Dwivedi et al. (2022); L is the normalised Laplacian of each graph.
 
     Args:
         position: p.

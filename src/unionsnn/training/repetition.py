@@ -33,6 +33,7 @@ from unionsnn.training.callbacks import (
     StopOnNonFinite,
     progress_callbacks,
 )
+from unionsnn.training.draws import other_evaluations
 from unionsnn.training.memory import memory_errors, require_memory
 from unionsnn.training.predictions import TestPredictions
 from unionsnn.training.protocols import Protocol
@@ -103,6 +104,8 @@ def train_repetition(
                 raise KeyboardInterrupt from error
             raise
         with memory_errors(data):
+            # First, so that the predictions kept are those of the metrics.
+            others = other_evaluations(trainer, task, data) if best else []
             metrics = evaluate(trainer, task, data) if best else dict(curves.history[-1])
         save_checkpoint(folder / "checkpoints" / f"{index:02d}.ckpt", task.cpu(), config, data)
     unfinished.unlink(missing_ok=True)
@@ -112,6 +115,7 @@ def train_repetition(
         "split_hash": split_hash([split]),
         "sizes": {name: len(part) for name, part in split.parts().items()},
         "metrics": metrics,
+        **({"other_evaluations": others} if others else {}),
         "best_epoch": best.best_epoch if best else None,
         "epochs": len(curves.history),
         "curves": curves.history,

@@ -10,7 +10,7 @@ from typing import Any
 from unionsnn.data.splits import load_splits, split_hash
 from unionsnn.training.config import config_hash
 from unionsnn.training.protocols import make_protocol
-from unionsnn.training.records import PER_REPETITION, SHARED, RunFolder, environment
+from unionsnn.training.records import OPTIONAL, PER_REPETITION, SHARED, RunFolder, environment
 
 
 def merge(folder: RunFolder) -> dict[str, Any]:
@@ -48,7 +48,9 @@ def merge(folder: RunFolder) -> dict[str, Any]:
         "result": protocol.summarize(chosen).to_dict() if chosen else None,
         "seconds": round(sum(r["seconds"] for r in chosen), 3),
         **{key: _shared(chosen, key) for key in SHARED},
-        "repetitions": [{key: r[key] for key in PER_REPETITION} for r in chosen],
+        "repetitions": [
+            {key: r[key] for key in (*PER_REPETITION, *OPTIONAL) if key in r} for r in chosen
+        ],
         # What is merged, not what the folder's first request asked for.
         "config": {**config, "protocol": {**config["protocol"], "only": only}},
         "config_hash": config_hash(config),
