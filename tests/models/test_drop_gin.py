@@ -182,6 +182,6 @@ def test_a_choice_that_is_not_allowed_is_refused(choices: dict[str, Any], messag
 
 def test_no_auxiliary_head_without_its_loss() -> None:
     network: nn.Module = build("drop_gin", "none", auxiliary_weight=0.0).train()
-    assert network.auxiliary is None
+    assert not list(network.auxiliary.parameters())
     apply(network, all_sizes().apply(lambda value: value.float(), "x", "edge_coefficient"))
     assert network.auxiliary_loss(lambda out: out.sum()) is None

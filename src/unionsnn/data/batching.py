@@ -45,7 +45,7 @@ class GraphStore:
 
     Args:
         dataset: A data set whose attributes are tensors; `edge_index` counts nodes within each
-            graph, and so do the numbers of subgraphs count what they count.
+            graph, and `subgraphs.COUNTS` says what the numbers of subgraphs count.
 
     Raises:
         TypeError: if an attribute is no tensor.

@@ -78,9 +78,9 @@ class DropGIN(GIN):
         self.runs = runs
         self.drop_probability = drop_probability
         self.auxiliary_weight = auxiliary_weight
-        self.auxiliary = (
-            nn.Linear(self.hidden_channels, options["out_channels"]) if auxiliary_weight else None
-        )
+        self.auxiliary: nn.Module = nn.Identity()
+        if auxiliary_weight:
+            self.auxiliary = nn.Linear(self.hidden_channels, options["out_channels"])
         self.mean_nodes = 0
         self.evaluation_seed = 0
         self._outputs: Tensor | None = None
@@ -158,21 +158,21 @@ class DropGIN(GIN):
         h = self.encoder(x).index_select(0, node)
         h, _ = self.convolve(h, number[of_run, edge_index[:, edge]], None, edge_coefficient)
         self._outputs = None
-        if self.training and self.auxiliary is not None:
-            self._outputs = self._read_out(self.auxiliary, h, run, node, batch, num_graphs)
+        if self.training and self.auxiliary_weight:
+            self._outputs = self._read_out(h, run, node, len(kept), batch, num_graphs)
         h = readout(h, node, x.size(0), "sum") / len(kept)
         return self.finish(h, batch, num_graphs)
 
     def _read_out(
-        self, head: nn.Linear, h: Tensor, run: Tensor, node: Tensor, batch: Tensor, num_graphs: int
+        self, h: Tensor, run: Tensor, node: Tensor, runs: int, batch: Tensor, num_graphs: int
     ) -> Tensor:
         """Output of each run for itself, [r, num_graphs or num_nodes, out_channels]."""
         if self.level == "graph":
             rows, place, kind = num_graphs, batch[node], self.readout
         else:
             rows, place, kind = len(batch), node, "sum"
-        out: Tensor = head(readout(h, run * rows + place, self.num_runs * rows, kind))
-        return out.view(self.num_runs, rows, -1)
+        out: Tensor = self.auxiliary(readout(h, run * rows + place, runs * rows, kind))
+        return out.view(runs, rows, -1)
 
     def auxiliary_loss(self, loss: Callable[[Tensor], Tensor]) -> Tensor | None:
         """What is added to the loss of the training pass before; None for nothing.
