@@ -131,7 +131,7 @@ def test_subgraphs_come_with_the_batches(tiny: Maker) -> None:
     fit_gates(task.model, data)
     assert task(batch).shape == (3, 2)
     with pytest.raises(RequestError, match=r"reads the encoding subgraph and no other"):
-        build_task(tiny("model=nested_gin", "model.encodings.random_walk=2"), data)
+        build_task(tiny("model=nested_gin", "+model.encodings.random_walk=2"), data)
 
 
 def test_subgraphs_are_part_of_the_hash_where_there_are_some(tiny: Maker) -> None:

@@ -81,7 +81,8 @@ def build_dataset(
             data[name] = torch.from_numpy(rows).flatten()
             slices[name] = torch.from_numpy(pair_slices(arrays.node_slices))
         elif name == "subgraph":
-            made = Subgraphs.of(rows, arrays.node_slices, arrays.edge_slices)
+            packed = np.asarray(rows, dtype=np.int32)
+            made = Subgraphs.of(packed, arrays.node_slices, arrays.edge_slices)
             data.update(made.values)
             slices.update(made.slices)
         else:

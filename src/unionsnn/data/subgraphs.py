@@ -123,7 +123,7 @@ def rooted_subgraphs(
         edge_index: Edges of all graphs, nodes counted through.
         node_slices: Where each graph's nodes begin and end.
         hops: Distance to the root, at most.
-        report: Called with roots done and roots in all.
+        report: Called with graphs done and graphs in all.
 
     Returns:
         A first row with the numbers of copies, of edges and of hops. Then a row for each copy,
@@ -156,7 +156,8 @@ def rooted_subgraphs(
         edges.append(_rows(copy[own] + num_copies, place[own] + num_copies, edge[own]))
         num_copies += len(node)
         if report:
-            report(high, count)
+            done = np.searchsorted(node_slices[1:], high, side="right")
+            report(int(done), len(node_slices) - 1)
     head = np.array([[num_copies, sum(map(len, edges)), hops]], dtype=np.int32)
     return np.concatenate([head, *copies, *edges])
 

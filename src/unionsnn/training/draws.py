@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytorch_lightning as pl
 
 from unionsnn.data.datamodules import GraphDataModule
@@ -22,12 +24,13 @@ def other_evaluations(
     Returns:
         The test metrics of each further evaluation; nothing of a network that does not draw.
     """
-    if not hasattr(task.model, "evaluation_seed"):
+    network: Any = task.model
+    if not hasattr(network, "evaluation_seed"):
         return []
     found = []
     for seed in range(1, EVALUATIONS):
-        task.model.evaluation_seed = seed
+        network.evaluation_seed = seed
         values = trainer.test(task, data.test_dataloader(), verbose=False)[0]
         found.append({key: float(value) for key, value in values.items()})
-    task.model.evaluation_seed = 0
+    network.evaluation_seed = 0
     return found
