@@ -34,8 +34,9 @@ def layer(
     both, (for_h, for_p) = torch.cat([h, p], dim=1), W.chunk(2, dim=2)
     new_h = conv.own(both) + torch.einsum("vuc,uc->vc", gate * for_h, conv.sent(both))
     new_p = conv.own_position(p) + torch.einsum("vuc,uc->vc", gate * for_p, conv.sent_position(p))
-    edges = conv.edge_norm(eta.flatten(0, 1)).view_as(eta).relu() if len(h) else eta
-    return h + norm(new_h).relu(), p + new_p.tanh(), E + edges
+    if conv.edge_norm is not None:
+        E = E + conv.edge_norm(eta.flatten(0, 1)).view_as(eta).relu()
+    return h + norm(new_h).relu(), p + new_p.tanh(), E
 
 
 def positions(network: nn.Module, data: Batch) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:

@@ -12,6 +12,7 @@ from torch_geometric.utils import scatter
 from unionsnn.models.mpnn import StackOptions, StatefulMPNN
 from unionsnn.models.network import Encodings, graphs_of, make_norm, sole_encoding
 from unionsnn.nn.conv.gated_gcn_lspe import GatedGCNLSPEConv
+from unionsnn.nn.plugin import UnionPlugin
 
 # Positions of nodes that are alike differ by rounding, which must not be scaled to length 1: what
 # the squares of a column are far below counts as 0.
@@ -70,6 +71,9 @@ class GatedGCNLSPE(StatefulMPNN):
         }.items():
             if value < 0:
                 raise ValueError(f"{name} is {value}; it must be at least 0.")
+        last = self.convs[-1]
+        # Its edges are read by nobody.
+        (last.conv if isinstance(last, UnionPlugin) else last).edge_norm = None
         self.encodings = sole_encoding(type(self).__name__, "random_walk", encodings)
         self.positional_loss = positional_loss
         self.orthogonality = orthogonality

@@ -28,7 +28,8 @@ class GatedGCNLSPEConv(MessagePassing):
 
     Args:
         channels: Width of features, positions and edge features, before and after.
-        edge_norm: Normalisation of edge features of that width.
+        edge_norm: Normalisation of edge features of that width; None where no layer follows that
+            would read them: they stay as they are.
 
     Shapes:
         - x: [num_nodes, channels]
@@ -38,7 +39,7 @@ class GatedGCNLSPEConv(MessagePassing):
         - output: new x, edge and position, shaped as those given
     """
 
-    def __init__(self, channels: int, edge_norm: nn.Module) -> None:
+    def __init__(self, channels: int, edge_norm: nn.Module | None) -> None:
         super().__init__(aggr="add")
         self.message_channels = 2 * channels
         self.own = nn.Linear(2 * channels, channels)
@@ -75,8 +76,9 @@ class GatedGCNLSPEConv(MessagePassing):
         sent = torch.cat([self.sent(both), self.sent_position(position)], dim=1)
         features, positions = self.propagate(edge_index, x=sent, gate=gate).chunk(2, dim=1)
         new_position = position + torch.tanh(self.own_position(position) + positions)
-        new_edge = edge + torch.relu(self.edge_norm(eta))
-        return self.own(both) + features, (new_edge, new_position)
+        if self.edge_norm is not None:
+            edge = edge + torch.relu(self.edge_norm(eta))
+        return self.own(both) + features, (edge, new_position)
 
     def message(self, x_j: Tensor, gate: Tensor) -> Tensor:
         """Gated features and positions of the senders, [num_edges, 2 * channels]."""
