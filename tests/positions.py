@@ -61,4 +61,34 @@ def encoded(data: Batch, wanted: Mapping[str, int | bool]) -> dict[str, Tensor]:
     if wanted.get("distance"):
         flat = np.concatenate([distances(A).ravel() for _, A in graphs])
         made["distance"] = torch.from_numpy(flat.astype(np.uint8))
+    if wanted.get("subgraph"):
+        made |= rooted(data, int(wanted["subgraph"]))
     return made
+
+
+def rooted(data: Batch, hops: int) -> dict[str, Tensor]:
+    """Subgraphs that are rooted at the nodes, root by root, as a batch carries them."""
+    pairs = data.edge_index.t().tolist()
+    joined: dict[int, set[int]] = {v: set() for v in range(data.num_nodes)}
+    for u, v in pairs:
+        joined[u].add(v)
+        joined[v].add(u)
+    copies: list[tuple[int, int, int]] = []
+    edges: list[tuple[int, int, int]] = []
+    for root in range(data.num_nodes):
+        distance = {root: 0}
+        for hop in range(1, hops + 1):
+            for node in [u for v in distance for u in joined[v] if u not in distance]:
+                distance[node] = hop
+        number = {node: len(copies) + i for i, node in enumerate(sorted(distance))}
+        copies += [(root, node, distance[node]) for node in sorted(distance)]
+        inside = [(e, u, v) for e, (u, v) in enumerate(pairs) if u in number and v in number]
+        edges += [(number[u], number[v], e) for e, u, v in inside]
+    of_copies = torch.tensor(copies, dtype=torch.int32).reshape(-1, 3).t()
+    of_edges = torch.tensor(edges, dtype=torch.int32).reshape(-1, 3).t()
+    return {
+        "subgraph_index": of_copies[:2],
+        "subgraph_distance": of_copies[2],
+        "subgraph_edge_index": of_edges[:2],
+        "subgraph_edge": of_edges[2],
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch_geometric.data import Batch, Data
 from graphs import COLUMNS, random_graphs
 from model_names import GRAPHS_ONLY, UNGATED
 from positions import encoded
+from unionsnn.models.drop_gin import DropGIN
 from unionsnn.models.network import gates
 from unionsnn.training.build import build_model
 from unionsnn.training.config import compose_config, config_folder
@@ -81,13 +83,19 @@ def fit(network: nn.Module) -> nn.Module:
     for gate in gates(network):
         gate.set_columns(COLUMNS)
         gate.fit_statistics(training_rows())
+    if isinstance(network, DropGIN):
+        network.fit_sizes(torch.tensor([data.num_nodes for data in training_graphs()]))
     return network
 
 
 @functools.cache
+def training_graphs() -> list[Data]:
+    return random_graphs(20, torch.Generator().manual_seed(7))
+
+
+@functools.cache
 def training_rows() -> Tensor:
-    graphs = random_graphs(20, torch.Generator().manual_seed(7))
-    return torch.cat([data.edge_coefficient for data in graphs])
+    return torch.cat([data.edge_coefficient for data in training_graphs()])
 
 
 def layer_coefficient(data: Data) -> Tensor:
@@ -108,20 +116,22 @@ def apply(network: nn.Module, data: Data) -> Tensor:
     )
 
 
-def with_auxiliary(network: nn.Module, loss: Tensor) -> Tensor:
-    """Loss of a training pass, with what the network adds to it."""
-    make = getattr(network, "auxiliary_loss", None)
-    added = None if make is None else make(lambda output: output.square().sum())
-    return loss if added is None else loss + added
-
-
 def read_by(network: nn.Module, data: Batch) -> dict[str, Tensor]:
     """What a network may read of edges and positions."""
     return {
         "edge_coefficient": data.edge_coefficient,
         "layer_coefficient": layer_coefficient(data),
         **encoded(data, getattr(network, "encodings", {})),
+        # Where a test says which nodes a network drops.
+        **({"dropped": data.dropped} if "dropped" in data else {}),
     }
+
+
+def auxiliary_of(network: nn.Module, loss: Callable[[Tensor], Tensor]) -> Tensor | float:
+    """What the network adds to the loss of the training pass before; 0 for nothing."""
+    make = getattr(network, "auxiliary_loss", None)
+    value = None if make is None else make(loss)
+    return 0.0 if value is None else value
 
 
 def having(name: str, **model: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from networks import apply, build, with_auxiliary
+from networks import apply, auxiliary_of, build
 from test_transformers import batch_norm, graphs_of_all_sizes, linear, shaken, two_linear
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
@@ -218,7 +218,9 @@ def test_scores_learn_from_the_auxiliary_loss_alone() -> None:
     pools = list(network.pools.parameters())
     alone = torch.autograd.grad(out.sum(), pools, retain_graph=True, allow_unused=True)
     assert all(each is None for each in alone)
-    both = torch.autograd.grad(with_auxiliary(network, out.sum()), pools)
+    both = torch.autograd.grad(
+        out.sum() + auxiliary_of(network, lambda one: one.square().sum()), pools
+    )
     assert all(bool(each.abs().sum() > 0) for each in both[-2:])
     weighted = build("mewispool", "none", pool_weight=0.4).train()
     apply(weighted, data)

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from networks import NAMES, apply, build, composed, own_gate, read_by, with_auxiliary
+from networks import NAMES, apply, auxiliary_of, build, composed, own_gate, read_by
 from torch_geometric.data import Batch
 
 from graphs import random_graphs
+from unionsnn.models.transformer import GraphTransformer
 from unionsnn.training.build import build_model
 from unionsnn.training.schema import plain_model
 
@@ -38,11 +39,19 @@ CHANGES: dict[str, Any] = {
     "mlp_layers": 1,
     "num_pools": 1,
     "pool_weight": 0.5,
+    "subgraph_readout": "max",
+    "runs": 3,
+    "drop_probability": 0.2,
+    "auxiliary_weight": 1.0,
+    "positional_loss": 0.5,
+    "orthogonality": 0.7,
 }
 # Where that is what a model has.
 OTHER: dict[tuple[str, str], Any] = {("mewispool", "readout"): "sum"}
 # What must change with a key.
 ALONG: dict[str, dict[str, Any]] = {"attention": {"encodings": {"random_walk": 20}}}
+# What both must have for a key to have a meaning.
+BESIDE: dict[str, dict[str, Any]] = {"orthogonality": {"positional_loss": 0.5}}
 # What the model is, not how it is made; and what the data are to carry for it.
 IDENTITY = ("_target_", "name", "coefficient", "encodings")
 
@@ -57,12 +66,14 @@ def keys() -> list[Any]:
 
 
 def fingerprint(name: str, gate: str, **model: Any) -> tuple[dict[str, Any], torch.Tensor]:
-    """Names and shapes of the parameters, and what a seeded training pass gives."""
+    """Names and shapes of the parameters, and output and loss of a seeded training pass."""
     network = build(name, gate, **model).train()
     shapes = {key: tuple(p.shape) for key, p in network.named_parameters()}
     data = Batch.from_data_list(random_graphs(6, torch.Generator().manual_seed(0)))
     torch.manual_seed(1)
-    return shapes, with_auxiliary(network, apply(network, data))
+    out = apply(network, data)
+    auxiliary = torch.as_tensor(auxiliary_of(network, lambda one: one.square().mean()))
+    return shapes, torch.cat([out.flatten(), auxiliary.view(1)])
 
 
 @pytest.mark.parametrize(("name", "key"), keys())
@@ -70,16 +81,17 @@ def test_every_key_of_the_configuration_matters(name: str, key: str) -> None:
     assert key in CHANGES, f"model.{key} is new: give it another value in CHANGES"
     gate, value = own_gate(name), OTHER.get((name, key), CHANGES[key])
     assert composed(name, gate)["model"][key] != value
-    shapes, out = fingerprint(name, gate)
-    again_shapes, again = fingerprint(name, gate)
+    beside = BESIDE.get(key, {})
+    shapes, out = fingerprint(name, gate, **beside)
+    again_shapes, again = fingerprint(name, gate, **beside)
     assert again_shapes == shapes
     assert torch.equal(again, out)
-    changes = {key: value, **ALONG.get(key, {})}
+    changes = {key: value, **ALONG.get(key, {}), **beside}
     changed_shapes, changed = fingerprint(name, gate, **changes)
     assert changed_shapes != shapes or not torch.allclose(changed, out)
 
 
-TRANSFORMERS = [name for name in NAMES if "encodings" in composed(name, own_gate(name))["model"]]
+TRANSFORMERS = [n for n in NAMES if isinstance(build(n, own_gate(n)), GraphTransformer)]
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)

@@ -13,10 +13,12 @@ from torch_geometric.data import Batch, Data, InMemoryDataset
 
 from unionsnn.data.buckets import Bucket, refuse_single, size_buckets
 from unionsnn.data.ranks import rank, world_size
+from unionsnn.data.subgraphs import COUNTS
 
 # A set that takes more than this share of a device's free memory stays where it is.
 _RESIDENT_SHARE = 0.25
-_EMPTY = Batch(_base_cls=Data)
+# Attributes that are numbers, and the attribute whose entries they count in each graph.
+_COUNTS = {"edge_index": "x", **COUNTS}
 
 
 class Batches(Protocol):
@@ -44,7 +46,7 @@ class GraphStore:
 
     Args:
         dataset: A data set whose attributes are tensors; `edge_index` counts nodes within each
-            graph.
+            graph, and `subgraphs.COUNTS` says what the numbers of subgraphs count.
 
     Raises:
         TypeError: if an attribute is no tensor.
@@ -56,6 +58,8 @@ class GraphStore:
         wrong = [key for key in slices if not isinstance(data[key], Tensor)]
         if wrong:
             raise TypeError(f"The attributes {wrong} are no tensors; batches hold tensors only.")
+        # A batch is made from the signature of its class, which takes longer than a gather.
+        self._empty = Batch(_base_cls=type(data))
         self._parts = [_Part(data, slices["x"], ["x"])]
         for key, bounds in slices.items():
             # Attributes that are cut alike share their positions in a batch.
@@ -89,7 +93,7 @@ class GraphStore:
 
     def to(self, device: torch.device) -> GraphStore:
         """Return a copy of the store on a device."""
-        moved = object.__new__(GraphStore)
+        moved = copy.copy(self)
         moved._parts = [part.to(device) for part in self._parts]
         return moved
 
@@ -103,20 +107,24 @@ class GraphStore:
             - index: [num_graphs]
         """
         index = index.to(self._parts[0].bounds.device)
-        # A batch is made from the signature of its class, which takes longer than a gather.
-        batch = copy.copy(_EMPTY)
+        batch = copy.copy(self._empty)
         slices: dict[str, Tensor] = {}
         increments: dict[str, Tensor] = dict.fromkeys(self._keys(), torch.zeros_like(index))
         nodes = self._parts[0].counts.index_select(0, index)
         node_ptr = _pointer(nodes)
-        for part in self._parts:
-            counts = part.counts.index_select(0, index)
-            ptr = _pointer(counts)
+        shares = [part.counts.index_select(0, index) for part in self._parts]
+        pointers = [_pointer(counts) for counts in shares]
+        starts = {
+            key: ptr[:-1]
+            for part, ptr in zip(self._parts, pointers, strict=True)
+            for key in part.values
+        }
+        for part, counts, ptr in zip(self._parts, shares, pointers, strict=True):
             positions = part.positions(index, counts, ptr)
             for key, value in part.values.items():
                 gathered = _gather(value, part.along[key], positions)
-                if key == "edge_index":
-                    first = node_ptr[:-1]
+                if key in _COUNTS:
+                    first = starts[_COUNTS[key]]
                     gathered += first.repeat_interleave(counts, output_size=len(positions))
                     increments[key] = first
                 batch[key] = gathered

@@ -291,6 +291,11 @@ class GraphDataModule(LightningDataModule, ABC):
         coefficient: Tensor = GraphStore(self.graphs).batch(self._part(part)).edge_coefficient
         return coefficient
 
+    def part_sizes(self, part: str) -> Tensor:
+        """Number of nodes of each graph of a part of the split, [num_graphs]."""
+        sizes = torch.from_numpy(np.diff(self.arrays.node_slices))
+        return sizes if self.arrays.level == "node" else sizes[self._part(part)]
+
     def prepare_data(self) -> None:
         """Fill the caches; Lightning calls this in one process of each machine."""
         self.graphs  # noqa: B018

@@ -14,6 +14,7 @@ from torch_geometric.data import Data, InMemoryDataset
 
 from unionsnn.data.arrays import DataError, GraphArrays, IntArray
 from unionsnn.data.encodings import pair_slices
+from unionsnn.data.subgraphs import SubgraphData, Subgraphs
 
 
 class GraphDataset(InMemoryDataset):
@@ -52,7 +53,8 @@ def build_dataset(
         coefficients: Attributes with one row per edge, [num_edges, C], by name.
         encodings: Attributes with one row per node, [num_nodes, K], or ``distance`` with one per
             pair of nodes of a graph, [num_pairs, 1], by name; stored as they are made, distances
-            without their second dimension.
+            without their second dimension. ``subgraph``, as `rooted_subgraphs` makes it, becomes
+            the attributes of `SubgraphData`.
         normalize_features: Whether each node's features are divided by their sum.
         widths: How many values each categorical feature can take; by default, as many as occur.
 
@@ -65,7 +67,8 @@ def build_dataset(
     edge_slices = torch.from_numpy(arrays.edge_slices)
     one_each = torch.arange(arrays.num_graphs + 1)
     x = NODE_FEATURES[features](arrays, widths)
-    data = Data(
+    make = SubgraphData if "subgraph" in (encodings or {}) else Data
+    data = make(
         x=_rows_of_sum_one(x) if normalize_features else x,
         edge_index=torch.from_numpy(arrays.edge_index),
         y=torch.from_numpy(arrays.y),
@@ -79,6 +82,11 @@ def build_dataset(
         if name == "distance":
             data[name] = torch.from_numpy(rows).flatten()
             slices[name] = torch.from_numpy(pair_slices(arrays.node_slices))
+        elif name == "subgraph":
+            packed = np.asarray(rows, dtype=np.int32)
+            made = Subgraphs.of(packed, arrays.node_slices, arrays.edge_slices)
+            data.update(made.values)
+            slices.update(made.slices)
         else:
             data[name] = torch.from_numpy(rows).to(torch.get_default_dtype())
             slices[name] = node_slices

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unionsnn.data.arrays import DataError, IntArray
-from unionsnn.data.encodings import ENCODINGS, Report, num_rows, peak_bytes
+from unionsnn.data.encodings import ENCODINGS, Report, peak_bytes, shape_of
 from unionsnn.data.memory import format_gigabytes, free_bytes
 from unionsnn.structure.entries import ArrayCache, read_array, write_array
 
@@ -52,21 +52,22 @@ class EncodingCache(ArrayCache):
 
         Args:
             name: A key of `ENCODINGS`.
-            size: Numbers for each node, or for each pair of nodes.
+            size: Numbers for each node or pair of nodes; hops of a subgraph.
             edge_index: Edges of all graphs, nodes counted through.
             node_slices: Where each graph's nodes begin and end.
             report: Called as graphs are done; not where nothing is computed.
             label: What a listing calls the entry. An entry that is there keeps the label it has.
 
         Shapes:
-            edge_index [2, E]; node_slices [G + 1] -> [rows, size].
+            edge_index [2, E]; node_slices [G + 1] -> [rows, size]; [rows, 3] of
+            subgraphs.
 
         Raises:
             DataError: The values do not fit into the memory that is free.
         """
         key = _key(name, size, edge_index, node_slices)
         path = self.root / f"{key}.npz"
-        self._refuse_too_large(name, size, node_slices)
+        self._refuse_too_large(name, size, edge_index, node_slices)
 
         def make(locked: bool) -> NDArray[Any]:
             values = ENCODINGS[name](edge_index, node_slices, size, report)
@@ -80,15 +81,17 @@ class EncodingCache(ArrayCache):
             self._keep(lambda: write_array(path, values, about))
             return values
 
-        shape = (num_rows(name, node_slices), size)
+        shape = shape_of(name, node_slices, size)
         return self._fetch(path, lambda: read_array(path, key, shape), make)
 
     def path(self, name: str, size: int, edge_index: IntArray, node_slices: IntArray) -> Path:
         """Where the entry of a set of graphs is or would be."""
         return self.root / f"{_key(name, size, edge_index, node_slices)}.npz"
 
-    def _refuse_too_large(self, name: str, size: int, node_slices: IntArray) -> None:
-        needed, free = peak_bytes(name, node_slices, size), free_bytes()
+    def _refuse_too_large(
+        self, name: str, size: int, edge_index: IntArray, node_slices: IntArray
+    ) -> None:
+        needed, free = peak_bytes(name, edge_index, node_slices, size), free_bytes()
         if free is not None and needed > free:
             largest = int(np.diff(node_slices).max(initial=0))
             none = "false" if name == "distance" else 0

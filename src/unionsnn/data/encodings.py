@@ -1,4 +1,4 @@
-"""Encodings of nodes and pairs of nodes that graph transformers read, of a whole set at once.
+"""Encodings of nodes, pairs of nodes and subgraphs that networks read, of a whole set at once.
 
 Every function takes the edges of all graphs as those of one graph, nodes counted through, and where
 each graph's nodes begin and end. The graph is taken as simple: an edge that stands twice counts
@@ -17,6 +17,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import dijkstra
 
+from unionsnn.data import subgraphs
 from unionsnn.data.arrays import IntArray
 
 FloatArray = NDArray[np.float32]
@@ -43,6 +44,7 @@ class Encodings:
         random_walk: Steps of the random walk; 0 for none.
         laplacian: Eigenvectors of the Laplacian; 0 for none.
         distance: Whether the lengths of all shortest paths.
+        subgraph: Hops of the subgraph that is rooted at each node; 0 for none.
 
     Raises:
         ValueError: A number is negative.
@@ -51,6 +53,7 @@ class Encodings:
     random_walk: int = 0
     laplacian: int = 0
     distance: bool = False
+    subgraph: int = 0
 
     def __post_init__(self) -> None:
         for name, value in self.sizes().items():
@@ -58,7 +61,7 @@ class Encodings:
                 raise ValueError(f"encodings.{name} is {value}; it must be at least 0.")
 
     def sizes(self) -> dict[str, int]:
-        """How many numbers of each encoding there are for a node, or for a pair of nodes."""
+        """How many numbers of each encoding there are for a node or a pair of nodes, or hops."""
         return {field.name: int(getattr(self, field.name)) for field in fields(self)}
 
     def wanted(self) -> dict[str, int]:
@@ -204,18 +207,26 @@ ENCODINGS: Mapping[str, Callable[[IntArray, IntArray, int, Report | None], NDArr
     "random_walk": random_walk,
     "laplacian": laplacian,
     "distance": _one_column,
+    "subgraph": subgraphs.rooted_subgraphs,
 }
 """What makes the rows of each encoding, by the name that `Encodings` gives it."""
 
 
-def num_rows(name: str, node_slices: IntArray) -> int:
-    """How many rows an encoding has: one for each node, or for each pair of nodes of a graph."""
-    return int(pair_slices(node_slices)[-1] if name == "distance" else node_slices[-1])
+def shape_of(name: str, node_slices: IntArray, size: int) -> tuple[int | None, int]:
+    """Rows and columns of an encoding; the rows are None where only making it tells them.
+
+    There is a row for each node, or for each pair of nodes of a graph, or what a subgraph takes.
+    """
+    if name == "subgraph":
+        return None, subgraphs.COLUMNS
+    return int(pair_slices(node_slices)[-1] if name == "distance" else node_slices[-1]), size
 
 
-def peak_bytes(name: str, node_slices: IntArray, size: int) -> int:
+def peak_bytes(name: str, edge_index: IntArray, node_slices: IntArray, size: int) -> int:
     """Estimate of the memory that making an encoding, or reading it, takes at most."""
-    rows = num_rows(name, node_slices)
+    rows, _ = shape_of(name, node_slices, size)
+    if rows is None:
+        return subgraphs.peak_bytes(edge_index, node_slices, size)
     # A file is read whole before its values are taken out.
     values = 2 * rows * size * (1 if name == "distance" else 4)
     largest = int(np.diff(node_slices).max(initial=0))

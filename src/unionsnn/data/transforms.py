@@ -1,4 +1,4 @@
-"""The structural coefficient and the encodings of transformers as PyG transforms."""
+"""The structural coefficient, encodings and subgraphs as PyG transforms."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from unionsnn.data import encodings
+from unionsnn.data.subgraphs import SubgraphData, Subgraphs, rooted_subgraphs
 from unionsnn.structure import CoefficientSpec
 
 
@@ -136,6 +137,34 @@ class DistanceEncoding(BaseTransform):
         lengths = encodings.distance(*_one_graph(data))
         data.distance = torch.from_numpy(lengths).to(data.edge_index.device)
         return data
+
+
+class RootedSubgraphs(BaseTransform):
+    """Add the subgraph that is rooted at each node.
+
+    Returns a `SubgraphData`; what it consists of is said at
+    `unionsnn.data.subgraphs.rooted_subgraphs`.
+
+    Args:
+        hops: Distance to the root, at most.
+
+    Raises:
+        ValueError: if there is no hop.
+    """
+
+    def __init__(self, hops: int) -> None:
+        self.hops = _at_least_one("hops", hops)
+
+    def forward(self, data: Data) -> SubgraphData:
+        """Return the graph with its subgraphs."""
+        edge_index, node_slices = _one_graph(data)
+        packed = rooted_subgraphs(edge_index, node_slices, self.hops)
+        made = Subgraphs.of(packed, node_slices, np.array([0, edge_index.shape[1]]))
+        on_device = {key: value.to(data.edge_index.device) for key, value in made.values.items()}
+        return SubgraphData.from_dict({**data.to_dict(), **on_device})
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.hops})"
 
 
 def _one_graph(data: Data) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -105,14 +105,29 @@ class MPNN(Network):
         num_graphs: int | None = None,
     ) -> Tensor:
         """Logits or targets, one row per graph (or node)."""
-        gated = isinstance(self.convs[0], _GATED)
-        arguments = {"edge_coefficient": given_coefficient(edge_coefficient)} if gated else {}
         h = self.encoder(x)
         state = self.start(h, edge_index, layer_coefficient)
+        h, _ = self.convolve(h, edge_index, state, edge_coefficient)
+        return self.finish(h, batch, num_graphs)
+
+    @property
+    def gated(self) -> bool:
+        """Whether the layers have gates."""
+        return isinstance(self.convs[0], _GATED)
+
+    def convolve(
+        self, h: Tensor, edge_index: Tensor, state: Any, edge_coefficient: Tensor | None
+    ) -> tuple[Tensor, Any]:
+        """All layers: new node features, and what the last one returns beside them."""
+        arguments = {"edge_coefficient": given_coefficient(edge_coefficient)} if self.gated else {}
         for conv, norm in zip(self.convs, self.norms, strict=True):
             new, state = self.step(conv, h, edge_index, state, **arguments)
             new = self.dropout(torch.relu(norm(new)))
             h = h + new if self.residual else new
+        return h, state
+
+    def finish(self, h: Tensor, batch: Tensor | None, num_graphs: int | None) -> Tensor:
+        """Readout, for graphs, and head."""
         if self.level == "graph":
             h = readout(h, *graphs_of(h, batch, num_graphs), self.readout)
         return self.head(h)

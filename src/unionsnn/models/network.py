@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,19 @@ from unionsnn.nn.readout import READOUTS
 
 GateFactory = Callable[[int], StructuralGate]
 """Makes a gate of a given number of channels."""
+
+
+class Encodings(TypedDict, total=False):
+    """Encodings of position and structure that a network reads; what is left out it does not."""
+
+    random_walk: int
+    """Steps of the random walk whose landing probabilities are added to the node features."""
+    laplacian: int
+    """Number of the Laplacian's eigenvectors that are added to the node features."""
+    distance: bool
+    """Whether attention knows the distance between two nodes."""
+    subgraph: int
+    """Hops of the subgraphs that are rooted at the nodes."""
 
 
 class Network(nn.Module):
@@ -52,6 +65,27 @@ class Network(nn.Module):
         self.hidden_channels = hidden_channels
         self.readout = readout
         self.encoder = make_encoder(in_channels, hidden_channels)
+
+
+def sole_encoding(
+    network: str,
+    name: Literal["random_walk", "laplacian", "subgraph"],
+    encodings: Encodings | None,
+) -> Encodings:
+    """Return the encodings of a network that needs one of them and reads no other.
+
+    Raises:
+        ValueError: if it is not asked for, or another one is.
+    """
+    given = {key: value for key, value in (encodings or {}).items() if value}
+    size = given.pop(name, 0)
+    if given or not isinstance(size, int) or size < 1:
+        leave = "".join(f" Leave model.encodings.{key} out." for key in given)
+        raise ValueError(
+            f"{network} reads the encoding {name} and no other, encodings is {encodings}: it must "
+            f"be a number from 1 there, as in model.encodings.{name}=3.{leave}"
+        )
+    return {name: size}  # type: ignore[misc]
 
 
 def graphs_of(x: Tensor, batch: Tensor | None, num_graphs: int | None) -> tuple[Tensor, int]:

@@ -7,7 +7,7 @@ from typing import Literal, Required, TypedDict
 
 from torch import Tensor, nn
 
-from unionsnn.models.network import GateFactory, Network, graphs_of, make_head
+from unionsnn.models.network import Encodings, GateFactory, Network, graphs_of, make_head
 from unionsnn.nn.attention import AttentionBias, attention_bytes
 from unionsnn.nn.encoders import LaplacianEncoder, RandomWalkEncoder
 from unionsnn.nn.padding import Padding
@@ -15,17 +15,6 @@ from unionsnn.nn.readout import readout
 
 # Quarters: norms, activations and gathered rows come to about a fourth of what linear maps keep.
 _MORE = 5
-
-
-class Encodings(TypedDict, total=False):
-    """Encodings of position and structure that a network reads; what is left out it does not."""
-
-    random_walk: int
-    """Steps of the random walk whose landing probabilities are added to the node features."""
-    laplacian: int
-    """Number of the Laplacian's eigenvectors that are added to the node features."""
-    distance: bool
-    """Whether attention knows the distance between two nodes."""
 
 
 class TransformerOptions(TypedDict, total=False):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -118,6 +120,7 @@ def summary_line(record: Mapping[str, Any]) -> str:
         if paper.std is not None:
             line += f" ± {format_value(report, paper.std)}"
         line += f" ({paper.table}, {paper.model}, under the paper's own protocol)"
+    line += draws_text(record)
     if record["missing"]:
         done = len(record["repetitions"])
         line += f"\nINCOMPLETE: {done} of {protocol['repetitions']} repetitions"
@@ -136,6 +139,26 @@ def selected_lines(record: Mapping[str, Any]) -> list[str]:
             shown = format_value(grid["on"], value)
             lines.append(f"chosen in {row['index']}: {cell_text(grid['selected'])} ({shown})")
     return lines
+
+
+def draws_text(record: Mapping[str, Any]) -> str:
+    """How far other draws move the reported metric, of a network that draws in evaluation."""
+    report = record["protocol"]["report"]
+    values = [
+        [row["metrics"][report], *(other[report] for other in row["other_evaluations"])]
+        for row in record["repetitions"]
+        if row.get("other_evaluations")
+    ]
+    if not values:
+        return ""
+    # Repetitions may differ in how often they were evaluated.
+    mean = statistics.fmean(statistics.fmean(row) for row in values)
+    std = math.sqrt(statistics.fmean(statistics.variance(row) for row in values))
+    times = sorted({len(row) for row in values})
+    return (
+        f"\nevaluated {' or '.join(map(str, times))} times with other draws: "
+        f"{spread(report, mean, std)} (spread within a repetition; the figure above is the first)"
+    )
 
 
 def provenance(record: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ from filelock import FileLock
 Array = npt.NDArray[Any]
 
 _FORMAT = 1
-_TYPES = ("<f8", "<f4", "|u1")
+_TYPES = ("<f8", "<f4", "|u1", "<i4")
 
 # A marker in place of a lock would outlive a holder that is killed on another machine.
 _LOCK_OPTIONS: dict[str, Any] = (
@@ -141,7 +141,7 @@ def write_array(path: Path, values: Array, about: Mapping[str, Any]) -> None:
 
     Args:
         path: The entry.
-        values: Of float64, float32 or uint8.
+        values: Of float64, float32, uint8 or int32.
         about: What the header says beside format, versions, shape, type and checksum: label, spec,
             spec_key, columns and engine_version.
 
@@ -176,15 +176,19 @@ def write_array(path: Path, values: Array, about: Mapping[str, Any]) -> None:
         raise
 
 
-def read_array(path: Path, spec_key: str, shape: tuple[int, int]) -> Array:
+def read_array(path: Path, spec_key: str, shape: tuple[int | None, int]) -> Array:
     """Read an entry and check it against its header and against what is asked for.
+
+    A number of rows that is None is not checked.
 
     Raises:
         FileNotFoundError: There is no such entry.
         DamagedEntryError: The entry cannot be read, or is not what was written.
     """
     header, values = read_intact(path)
-    _refuse({"spec": header["spec_key"] == spec_key, "shape": values.shape == shape})
+    rows, columns = shape
+    as_asked = rows in (None, len(values)) and values.shape[1] == columns
+    _refuse({"spec": header["spec_key"] == spec_key, "shape": as_asked})
     return values
 
 

@@ -203,9 +203,15 @@ def build_task(config: Config, data: GraphDataModule) -> Task:
 
 
 def fit_gates(model: nn.Module, data: GraphDataModule) -> None:
-    """Fit the statistics of all gates to the training part of the split."""
+    """Fit the statistics of all gates to the training part of the split, and the network's own.
+
+    A network that depends on the number of nodes of each training graph has a method ``fit_sizes``.
+    """
     needing = [gate for gate in gates(model) if gate.needs_statistics]
     if needing:
         rows = data.part_coefficient("train")
         for gate in needing:
             gate.fit_statistics(rows)
+    fit_sizes = getattr(model, "fit_sizes", None)
+    if fit_sizes is not None:
+        fit_sizes(data.part_sizes("train"))

@@ -16,7 +16,7 @@ from unionsnn.data.datasets import disjoint_union
 from unionsnn.structure import CoefficientSpec
 from unionsnn.training.build import build_data, build_task, check_model, fit_gates
 from unionsnn.training.callbacks import StopOnNonFinite
-from unionsnn.training.experiment import check_accelerator
+from unionsnn.training.devices import check_accelerator
 from unionsnn.training.memory import memory_errors, require_memory
 from unionsnn.training.protocols import make_protocol
 from unionsnn.training.repetition import device_name, make_trainer, quiet_lightning

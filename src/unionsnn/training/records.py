@@ -37,6 +37,8 @@ PER_REPETITION = (
     "device",
     "seconds",
 )
+# What only some networks have: test metrics with other draws, of those that draw in evaluation.
+OPTIONAL = ("other_evaluations", "grid")
 SHARED = (
     "dataset",
     "coefficient",

@@ -35,6 +35,7 @@ from unionsnn.training.devices import (
     deterministic,
     uses_all_parameters,
 )
+from unionsnn.training.draws import other_evaluations
 from unionsnn.training.histograms import coefficient_histogram
 from unionsnn.training.memory import memory_errors, require_memory
 from unionsnn.training.predictions import EpochPredictions, TestPredictions
@@ -157,9 +158,11 @@ def _train(
         if not first:
             return {}
         with memory_errors(data):
-            metrics = dict(curves.history[-1])
+            metrics, others = dict(curves.history[-1]), []
             if best:
                 tester = trainer if alone else make_trainer(config, index, predictions)
+                # First, so that the predictions kept are those of the metrics.
+                others = other_evaluations(tester, task, data) if test else []
                 metrics = evaluate(tester, task, data, test=test)
         if tracking:
             tracking.complete(metrics, best.best_epoch if best else None)
@@ -174,6 +177,7 @@ def _train(
         "split_hash": split_hash([split]),
         "sizes": {name: len(part) for name, part in split.parts().items()},
         "metrics": metrics,
+        **({"other_evaluations": others} if others else {}),
         "best_epoch": best.best_epoch if best else None,
         "epochs": len(curves.history),
         "curves": curves.history,

@@ -10,7 +10,7 @@ from typing import Any
 from unionsnn.data.splits import load_splits, split_hash
 from unionsnn.training.config import config_hash
 from unionsnn.training.protocols import make_protocol
-from unionsnn.training.records import PER_REPETITION, SHARED, RunFolder, environment
+from unionsnn.training.records import OPTIONAL, PER_REPETITION, SHARED, RunFolder, environment
 
 
 def merge(folder: RunFolder) -> dict[str, Any]:
@@ -57,9 +57,7 @@ def merge(folder: RunFolder) -> dict[str, Any]:
 
 
 def _row(record: dict[str, Any]) -> dict[str, Any]:
-    # Only a selection among the cells of a grid has this one.
-    grid = {"grid": record["grid"]} if "grid" in record else {}
-    return {**{key: record[key] for key in PER_REPETITION}, **grid}
+    return {key: record[key] for key in (*PER_REPETITION, *OPTIONAL) if key in record}
 
 
 def _shared(records: list[dict[str, Any]], key: str) -> Any:

@@ -44,11 +44,13 @@ class Section(BaseModel):
 
 
 class EncodingsSchema(Section):
-    """Encodings of nodes and pairs of nodes that a model reads."""
+    """Encodings of nodes, pairs of nodes and subgraphs that a model reads."""
 
     random_walk: Annotated[int, Field(ge=0)] = 0
     laplacian: Annotated[int, Field(ge=0)] = 0
     distance: bool = False
+    # As long as it is not asked for, it is no part of what a run is named after.
+    subgraph: Annotated[int, Field(ge=0, exclude_if=lambda hops: hops == 0)] = 0
 
     @model_validator(mode="before")
     @classmethod

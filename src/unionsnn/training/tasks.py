@@ -11,7 +11,10 @@ from torch_geometric.data import Data
 from torchmetrics import MeanAbsoluteError, Metric
 from torchmetrics.classification import BinaryAUROC, MulticlassAccuracy
 
-ATTRIBUTES = ("edge_coefficient", "layer_coefficient", "random_walk", "laplacian", "distance")
+ATTRIBUTES = (
+    *("edge_coefficient", "layer_coefficient", "random_walk", "laplacian", "distance"),
+    *("subgraph_index", "subgraph_distance", "subgraph_edge_index", "subgraph_edge"),
+)
 """What a batch may carry for the network beside nodes and edges."""
 
 

@@ -1,0 +1,235 @@
+"""Rooted subgraphs: around each node of a graph, what lies within some hops of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch_geometric.data import Data
+
+from unionsnn.data.arrays import IntArray
+
+PackedArray = NDArray[np.int32]
+"""All subgraphs of a set as one array, what the cache keeps: see `rooted_subgraphs`."""
+
+COLUMNS = 3
+"""Numbers in a row of it."""
+
+COUNTS = {
+    "subgraph_index": "x",
+    "subgraph_edge_index": "subgraph_index",
+    "subgraph_edge": "edge_index",
+}
+"""Attributes that are numbers, and the attribute whose entries they count in each graph."""
+
+# Candidates for edges of the subgraphs that are looked at together.
+_BLOCK = 1 << 21
+
+
+class SubgraphData(Data):
+    """A graph with the subgraphs that are rooted at its nodes.
+
+    A copy is a node as it stands in one of the subgraphs.
+
+    Attributes:
+        subgraph_index: Root and node of each copy.
+        subgraph_distance: Hops between the two.
+        subgraph_edge_index: Senders and receivers of the subgraphs' edges, which are copies.
+        subgraph_edge: The edge of the graph that each of those is.
+
+    Shapes:
+        - subgraph_index: [2, num_copies]
+        - subgraph_distance: [num_copies]
+        - subgraph_edge_index: [2, num_subgraph_edges]
+        - subgraph_edge: [num_subgraph_edges]
+    """
+
+    def __inc__(self, key: str, value: Any, *args: Any, **kwargs: Any) -> Any:
+        """What is added to the numbers of the next graph of a batch."""
+        counted = COUNTS.get(key)
+        if counted is None or counted == "x":
+            return super().__inc__(key, value, *args, **kwargs)
+        return self[counted].size(1)
+
+
+@dataclass(frozen=True)
+class Subgraphs:
+    """The subgraphs of a set, numbers local to each graph.
+
+    Args:
+        values: The attributes of `SubgraphData`, all graphs one after another.
+        slices: For each of them, where each graph's share begins and ends.
+    """
+
+    values: dict[str, Tensor]
+    slices: dict[str, Tensor]
+
+    @classmethod
+    def of(cls, packed: PackedArray, node_slices: IntArray, edge_slices: IntArray) -> Subgraphs:
+        """Take apart what `rooted_subgraphs` made.
+
+        Args:
+            packed: Its result.
+            node_slices: Where each graph's nodes begin and end.
+            edge_slices: Where each graph's edges begin and end.
+        """
+        num_copies = int(packed[0, 0])
+        copies, edges = packed[1 : num_copies + 1], packed[num_copies + 1 :]
+        copy_slices = np.searchsorted(copies[:, 0], node_slices)
+        slices = np.searchsorted(edges[:, 0], copy_slices)
+        index = _local(copies[:, :2], copy_slices, node_slices)
+        edge_index = _local(edges[:, :2], slices, copy_slices)
+        edge = _local(edges[:, 2:], slices, edge_slices)
+        return cls(
+            {
+                "subgraph_index": torch.from_numpy(index),
+                "subgraph_distance": torch.from_numpy(copies[:, 2].copy()),
+                "subgraph_edge_index": torch.from_numpy(edge_index),
+                "subgraph_edge": torch.from_numpy(edge[0]),
+            },
+            {
+                "subgraph_index": torch.from_numpy(copy_slices),
+                "subgraph_distance": torch.from_numpy(copy_slices),
+                "subgraph_edge_index": torch.from_numpy(slices),
+                "subgraph_edge": torch.from_numpy(slices),
+            },
+        )
+
+
+def _local(numbers: PackedArray, slices: IntArray, first: IntArray) -> PackedArray:
+    """Numbers counted from the first of each graph, a row for each column."""
+    offset = np.repeat(first[:-1], np.diff(slices)).astype(np.int32)
+    return np.ascontiguousarray((numbers - offset[:, None]).T)
+
+
+def rooted_subgraphs(
+    edge_index: IntArray,
+    node_slices: IntArray,
+    hops: int,
+    report: Callable[[int, int], None] | None = None,
+) -> PackedArray:
+    """Make the subgraph that is induced on the nodes within some hops of each node.
+
+    Section 3.1 of "Nested Graph Neural Networks" (Zhang and Li, NeurIPS 2021). Hops go along edges
+    in either direction. Edges that stand several times do so in the subgraphs too.
+
+    Args:
+        edge_index: Edges of all graphs, nodes counted through.
+        node_slices: Where each graph's nodes begin and end.
+        hops: Distance to the root, at most.
+        report: Called with graphs done and graphs in all.
+
+    Returns:
+        A first row with the numbers of copies, of edges and of hops. Then a row for each copy,
+        sorted: root, node, distance. Then a row for each edge of a subgraph: sender and receiver,
+        which are copies, counted through, and the edge of the graph.
+
+    Shapes:
+        edge_index [2, E]; node_slices [G + 1] -> [1 + copies + edges, 3].
+    """
+    count = int(node_slices[-1])
+    near = _near(edge_index, count)
+    by_sender = np.argsort(edge_index[0], kind="stable")
+    degree = np.bincount(edge_index[0], minlength=count)
+    first = np.cumsum(degree) - degree
+    copies: list[PackedArray] = []
+    edges: list[PackedArray] = []
+    num_copies = 0
+    for low, high in _blocks(edge_index, node_slices, hops):
+        root, node, distance = _balls(near, low, high, hops)
+        # All edges that leave a node of a subgraph; those that end in the same one are its own.
+        leaving = degree[node]
+        copy = np.repeat(np.arange(len(node)), leaving)
+        rank = np.arange(len(copy)) - np.repeat(np.cumsum(leaving) - leaving, leaving)
+        edge = by_sender[first[node[copy]] + rank]
+        key = root * count + node
+        wanted = root[copy] * count + edge_index[1, edge]
+        place = np.minimum(np.searchsorted(key, wanted), max(len(key) - 1, 0))
+        own = key[place] == wanted
+        copies.append(_rows(root, node, distance))
+        edges.append(_rows(copy[own] + num_copies, place[own] + num_copies, edge[own]))
+        num_copies += len(node)
+        if report:
+            done = np.searchsorted(node_slices[1:], high, side="right")
+            report(int(done), len(node_slices) - 1)
+    head = np.array([[num_copies, sum(map(len, edges)), hops]], dtype=np.int32)
+    return np.concatenate([head, *copies, *edges])
+
+
+def peak_bytes(edge_index: IntArray, node_slices: IntArray, hops: int) -> int:
+    """Bound of the memory that making the subgraphs, or reading them, takes."""
+    copies, edges = _bounds(edge_index, node_slices, hops)
+    row = COLUMNS * np.dtype(np.int32).itemsize
+    # Once in blocks, once as one array, and once taken apart; indices of a block are of 8 bytes.
+    return int(3 * row * (copies.sum() + edges.sum())) + 8 * 8 * _BLOCK
+
+
+def _near(edge_index: IntArray, count: int) -> scipy.sparse.csr_array:
+    """Ones where two nodes are the same or joined by an edge, [count, count]."""
+    loops = np.arange(count)
+    sender = np.concatenate([edge_index[0], edge_index[1], loops])
+    receiver = np.concatenate([edge_index[1], edge_index[0], loops])
+    ones = np.ones(len(sender), dtype=np.int32)
+    near = scipy.sparse.coo_array((ones, (sender, receiver)), shape=(count, count)).tocsr()
+    near.sum_duplicates()
+    near.data[:] = 1
+    return near
+
+
+def _balls(
+    near: scipy.sparse.csr_array, low: int, high: int, hops: int
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Root, node and distance of all copies whose root is from `low` to `high`, sorted."""
+    roots = np.arange(low, high)
+    ones = np.ones(len(roots), dtype=np.int32)
+    shape = (len(roots), near.shape[0])
+    ball = scipy.sparse.csr_array((ones, roots, np.arange(len(roots) + 1)), shape=shape)
+    times = ball.copy()
+    for _ in range(hops):
+        ball = ball @ near
+        ball.data[:] = 1
+        times = times + ball
+    times.sort_indices()
+    # A node is in the ball of every radius from its distance on.
+    root = np.repeat(roots, np.diff(times.indptr))
+    return root, times.indices.astype(np.int64), hops + 1 - times.data
+
+
+def _bounds(
+    edge_index: IntArray, node_slices: IntArray, hops: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Upper bounds of the nodes in each root's subgraph, and of the edges that leave them."""
+    count = int(node_slices[-1])
+    near = _near(edge_index, count).astype(np.float64)
+    sizes = np.diff(node_slices)
+    degree = np.bincount(edge_index[0], minlength=count).astype(np.float64)
+    graph = np.repeat(np.arange(len(sizes)), sizes)
+    all_edges = np.bincount(graph, weights=degree, minlength=len(sizes))
+    nodes, edges = np.ones(count), degree
+    # Walks that may pause: at least one to each node within reach.
+    for _ in range(hops):
+        nodes = np.minimum(near @ nodes, sizes[graph])
+        edges = np.minimum(near @ edges, all_edges[graph])
+    return nodes, edges
+
+
+def _blocks(edge_index: IntArray, node_slices: IntArray, hops: int) -> Iterator[tuple[int, int]]:
+    """First and last root of blocks that are looked at together."""
+    nodes, edges = _bounds(edge_index, node_slices, hops)
+    total = np.cumsum(nodes + edges)
+    low = 0
+    while low < len(total):
+        before = total[low - 1] if low else 0.0
+        high = max(low + 1, int(np.searchsorted(total, before + _BLOCK, side="right")))
+        yield low, high
+        low = high
+
+
+def _rows(*columns: IntArray) -> PackedArray:
+    return np.stack(columns, axis=1).astype(np.int32)

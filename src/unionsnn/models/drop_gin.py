@@ -1,0 +1,199 @@
+"""DropGIN."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Unpack
+
+import torch
+from torch import Tensor, nn
+
+from unionsnn.models.gin import GIN
+from unionsnn.models.mpnn import StackOptions
+from unionsnn.models.network import graphs_of
+from unionsnn.nn.gates import given_coefficient
+from unionsnn.nn.padding import Padding
+from unionsnn.nn.readout import readout
+
+# Rows that are drawn together, so that those of a node are the same whatever is in the batch.
+_DRAWN = 256
+# Rows of the network's width that a layer keeps of each node for the gradients.
+_KEPT = 10
+
+
+class DropGIN(GIN):
+    r"""GIN on many copies of a graph, each without some of its nodes, averaged.
+
+    .. math::
+        h_v = \frac{1}{r} \sum_{k : v \in G_k} h^{(L)}_{v, k}, \qquad
+        h^{(l)}_{\cdot, k} = \mathrm{GIN}_l(h^{(l-1)}_{\cdot, k}; G_k)
+
+    "DropGNN: Random Dropouts Increase the Expressiveness of Graph Neural Networks" (Papp et al.,
+    NeurIPS 2021): in run k, G_k lacks each node of G with probability p, and all edges of it. The
+    paper's rule is r = n and p = 2 / (1 + n) for a mean of n nodes; p is at most 1/2 here. The
+    auxiliary loss is the mean of the losses of all runs, each read out by a linear map. With a gate
+    it is UnionDropGIN: the messages of all runs are gated by the coefficients of the whole graph.
+
+    In training the nodes are drawn as dropout is, from torch's generator. In evaluation they depend
+    on the place of a node in its graph and on `evaluation_seed`: a prediction can be had again, in
+    whatever batch.
+
+    Args:
+        runs: r; None for the rule, which needs `fit_sizes`.
+        drop_probability: p; None for the rule.
+        auxiliary_weight: Weight of the auxiliary loss; 0 for none.
+        options: Arguments of `GIN`.
+
+    Attributes:
+        evaluation_seed: Seed of the nodes that are dropped in evaluation.
+
+    Shapes:
+        - x, edge_index, batch, edge_coefficient, output: as for `MPNN`
+        - dropped: [num_nodes, r], whether a node is missing in a run; None to draw it
+
+    Raises:
+        ValueError: if a choice or number is not allowed.
+    """
+
+    def __init__(
+        self,
+        *,
+        runs: int | None = None,
+        drop_probability: float | None = None,
+        auxiliary_weight: float = 1 / 3,
+        train_eps: bool = True,
+        **options: Unpack[StackOptions],
+    ) -> None:
+        super().__init__(train_eps=train_eps, **options)
+        if runs is not None and runs < 1:
+            raise ValueError(f"runs is {runs}; it must be at least 1, or null for the rule.")
+        if drop_probability is not None and not 0 <= drop_probability < 1:
+            raise ValueError(
+                f"drop_probability is {drop_probability}; it must be from 0 to below 1, or null "
+                "for the rule."
+            )
+        if auxiliary_weight < 0:
+            raise ValueError(f"auxiliary_weight is {auxiliary_weight}; it must be at least 0.")
+        self.runs = runs
+        self.drop_probability = drop_probability
+        self.auxiliary_weight = auxiliary_weight
+        self.auxiliary: nn.Module = nn.Identity()
+        if auxiliary_weight:
+            self.auxiliary = nn.Linear(self.hidden_channels, options["out_channels"])
+        self.mean_nodes = 0
+        self.evaluation_seed = 0
+        self._outputs: Tensor | None = None
+
+    def fit_sizes(self, num_nodes: Tensor) -> DropGIN:
+        """Note the mean size of the training graphs, for the rule.
+
+        Shapes:
+            - num_nodes: [num_graphs]
+        """
+        self.mean_nodes = max(1, round(float(num_nodes.double().mean())))
+        return self
+
+    def get_extra_state(self) -> Tensor:
+        """The mean size: a part of the state."""
+        return torch.tensor(self.mean_nodes, device="cpu")
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Take over the mean size from a state dict."""
+        self.mean_nodes = int(state)
+
+    @property
+    def num_runs(self) -> int:
+        """r; raises RuntimeError where the rule lacks the mean size."""
+        return self._ruled() if self.runs is None else self.runs
+
+    @property
+    def probability(self) -> float:
+        """p; raises RuntimeError where the rule lacks the mean size."""
+        if self.drop_probability is not None:
+            return self.drop_probability
+        return min(2 / (1 + self._ruled()), 0.5)
+
+    def _ruled(self) -> int:
+        if not self.mean_nodes:
+            raise RuntimeError(
+                f"{type(self).__name__} takes its runs and probability from the mean size of the "
+                "training graphs, which it does not know. Call fit_sizes(number of nodes of each), "
+                "or give model.runs and model.drop_probability."
+            )
+        return self.mean_nodes
+
+    def draw(self, batch: Tensor, num_graphs: int) -> Tensor:
+        """Which nodes are missing in which run, [num_nodes, r]."""
+        runs, probability = self.num_runs, self.probability
+        if self.training:
+            return torch.rand(len(batch), runs, device=batch.device) < probability
+        padding = Padding(batch, num_graphs)
+        generator = torch.Generator().manual_seed(self.evaluation_seed)
+        rows = [
+            torch.rand(_DRAWN, runs, generator=generator, dtype=torch.float32) < probability
+            for _ in range(math.ceil(padding.size / _DRAWN))
+        ]
+        return torch.cat(rows).to(batch.device)[padding.slots % padding.size]
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        *,
+        edge_coefficient: Tensor | None = None,
+        layer_coefficient: Tensor | None = None,
+        dropped: Tensor | None = None,
+        batch: Tensor | None = None,
+        num_graphs: int | None = None,
+    ) -> Tensor:
+        """Logits or targets, one row per graph (or node); `layer_coefficient` is not read."""
+        batch, num_graphs = graphs_of(x, batch, num_graphs)
+        kept = ~(self.draw(batch, num_graphs) if dropped is None else dropped).t()
+        run, node = kept.nonzero(as_tuple=True)
+        number = kept.flatten().cumsum(0).view_as(kept) - 1
+        of_run, edge = kept[:, edge_index].all(dim=1).nonzero(as_tuple=True)
+        if self.gated:
+            edge_coefficient = given_coefficient(edge_coefficient).index_select(0, edge)
+        h = self.encoder(x).index_select(0, node)
+        h, _ = self.convolve(h, number[of_run, edge_index[:, edge]], None, edge_coefficient)
+        self._outputs = None
+        if self.training and self.auxiliary_weight:
+            self._outputs = self._read_out(h, run, node, len(kept), batch, num_graphs)
+        h = readout(h, node, x.size(0), "sum") / len(kept)
+        return self.finish(h, batch, num_graphs)
+
+    def _read_out(
+        self, h: Tensor, run: Tensor, node: Tensor, runs: int, batch: Tensor, num_graphs: int
+    ) -> Tensor:
+        """Output of each run for itself, [r, num_graphs or num_nodes, out_channels]."""
+        if self.level == "graph":
+            rows, place, kind = num_graphs, batch[node], self.readout
+        else:
+            rows, place, kind = len(batch), node, "sum"
+        out: Tensor = self.auxiliary(readout(h, run * rows + place, runs * rows, kind))
+        return out.view(runs, rows, -1)
+
+    def auxiliary_loss(self, loss: Callable[[Tensor], Tensor]) -> Tensor | None:
+        """What is added to the loss of the training pass before; None for nothing.
+
+        Args:
+            loss: The loss of an output that is shaped as that of the network.
+        """
+        outputs, self._outputs = self._outputs, None
+        if outputs is None:
+            return None
+        return self.auxiliary_weight * torch.stack([loss(out) for out in outputs]).mean()
+
+    def batch_bytes(self, num_graphs: int, largest: int) -> int:
+        """Estimate what a batch needs: the layers' rows of the nodes in all runs.
+
+        What grows with edges is not counted.
+
+        Args:
+            num_graphs: Graphs of the batch.
+            largest: Nodes of its largest graph.
+        """
+        rows = _KEPT * (len(self.convs) if self.training else 1) * self.hidden_channels
+        element_size = next(self.head.parameters()).element_size()
+        return num_graphs * largest * self.num_runs * rows * element_size

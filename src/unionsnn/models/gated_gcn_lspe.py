@@ -1,0 +1,179 @@
+"""GatedGCN with learned positional encodings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Unpack
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.utils import scatter
+
+from unionsnn.models.mpnn import StackOptions, StatefulMPNN
+from unionsnn.models.network import Encodings, graphs_of, make_norm, sole_encoding
+from unionsnn.nn.conv.gated_gcn_lspe import GatedGCNLSPEConv
+from unionsnn.nn.plugin import UnionPlugin
+
+# Positions of nodes that are alike differ by rounding, which must not be scaled to length 1: what
+# the squares of a column are far below counts as 0.
+_SHORT = 1e-3
+
+
+class GatedGCNLSPE(StatefulMPNN):
+    r"""GatedGCN-LSPE: features and positions in two streams, joined before the readout.
+
+    .. math::
+        p^{(0)}_v = T r_v, \qquad
+        \hat p = \mathrm{unit}(P p^{(L)}), \qquad
+        h_v = W [h^{(L)}_v, \hat p_v]
+
+    "Graph Neural Networks with Learnable Structural and Positional Representations" (Dwivedi et
+    al., ICLR 2022), section 3; see `GatedGCNLSPEConv` for the layers. r are the landing
+    probabilities of a random walk of k steps, and unit takes the mean of each of the k columns of a
+    graph away and divides by its length. With a weight, the positional loss is added, its mean over
+    graphs: it makes the columns like eigenvectors of the normalised Laplacian L,
+
+    .. math::
+        \frac{1}{k} \mathrm{tr}(\hat p^T L \hat p) +
+        \frac{\lambda}{k} \| \hat p^T \hat p - I \|_F^2
+
+    Edges have no features at first: all begin as one learned vector. The structural gate of a union
+    variant multiplies what both streams send.
+
+    Args:
+        encodings: Must have ``random_walk``, the number of steps k, and nothing else.
+        positional_loss: Weight of the positional loss; 0 for none.
+        orthogonality: λ in it.
+        stack: Arguments of `MPNN`; `norm` is that of the edge features too, `dropout` is applied to
+            node features only.
+
+    Shapes:
+        - x, edge_index, batch, edge_coefficient, output: as for `MPNN`
+        - random_walk: [num_nodes, encodings["random_walk"]]
+
+    Raises:
+        ValueError: if a choice or number is not allowed, or there are no landing probabilities.
+    """
+
+    def __init__(
+        self,
+        *,
+        encodings: Encodings | None,
+        positional_loss: float = 0.0,
+        orthogonality: float = 0.1,
+        **stack: Unpack[StackOptions],
+    ) -> None:
+        norm = stack.get("norm", "batch")
+        super().__init__(lambda c: GatedGCNLSPEConv(c, make_norm(norm, c)), **stack)
+        for name, value in {
+            "positional_loss": positional_loss,
+            "orthogonality": orthogonality,
+        }.items():
+            if value < 0:
+                raise ValueError(f"{name} is {value}; it must be at least 0.")
+        last = self.convs[-1]
+        # Its edges are read by nobody.
+        (last.conv if isinstance(last, UnionPlugin) else last).edge_norm = None
+        self.encodings = sole_encoding(type(self).__name__, "random_walk", encodings)
+        self.positional_loss = positional_loss
+        self.orthogonality = orthogonality
+        steps, width = self.encodings["random_walk"], self.hidden_channels
+        self.edge = nn.Parameter(torch.randn(width))
+        self.first_position = nn.Linear(steps, width)
+        self.last_position = nn.Linear(width, steps)
+        self.join = nn.Linear(width + steps, width)
+        self._loss: Tensor | None = None
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        *,
+        edge_coefficient: Tensor | None = None,
+        layer_coefficient: Tensor | None = None,
+        random_walk: Tensor | None = None,
+        batch: Tensor | None = None,
+        num_graphs: int | None = None,
+    ) -> Tensor:
+        """Logits or targets, one row per graph (or node); `layer_coefficient` is not read."""
+        steps = self.encodings["random_walk"]
+        if random_walk is None or list(random_walk.shape) != [x.size(0), steps]:
+            given = None if random_walk is None else list(random_walk.shape)
+            raise ValueError(
+                f"{type(self).__name__} needs random_walk of the shape {[x.size(0), steps]}, it "
+                f"was given {given}: data loaded with model.encodings.random_walk={steps} have it; "
+                "pass random_walk=data.random_walk."
+            )
+        batch, num_graphs = graphs_of(x, batch, num_graphs)
+        h = self.encoder(x)
+        position = self.first_position(random_walk.to(self.first_position.weight.dtype))
+        edge = self.edge.expand(edge_index.size(1), -1)
+        h, (_, position) = self.convolve(h, edge_index, (edge, position), edge_coefficient)
+        position = unit_columns(self.last_position(position), batch, num_graphs)
+        self._loss = None
+        if self.training and self.positional_loss:
+            self._loss = self.positional_loss * laplacian_loss(
+                position, edge_index, batch, num_graphs, orthogonality=self.orthogonality
+            )
+        return self.finish(self.join(torch.cat([h, position], dim=1)), batch, num_graphs)
+
+    def auxiliary_loss(self, loss: Callable[[Tensor], Tensor]) -> Tensor | None:
+        """What is added to the loss of the training pass before; None for nothing.
+
+        Args:
+            loss: The loss of an output; not read.
+        """
+        value, self._loss = self._loss, None
+        return value
+
+
+def unit_columns(position: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
+    """Take the mean of each graph's columns away and divide by their length.
+
+    A column that is almost constant stays short.
+
+    Shapes:
+        - position, output: [num_nodes, k]
+        - batch: [num_nodes]
+    """
+    # A mean of numbers of a short type, and differences to it, would be of three digits.
+    position = position.float() if position.dtype.itemsize < 4 else position
+    mean = scatter(position, batch, dim=0, dim_size=num_graphs, reduce="mean")
+    position = position - mean[batch]
+    square = scatter(position.square(), batch, dim=0, dim_size=num_graphs, reduce="sum")
+    return position / (square + _SHORT).sqrt()[batch]
+
+
+def laplacian_loss(
+    position: Tensor,
+    edge_index: Tensor,
+    batch: Tensor,
+    num_graphs: int,
+    *,
+    orthogonality: float,
+) -> Tensor:
+    r"""Mean over graphs of tr(p^T L p) / k + orthogonality * ||p^T p - I||^2 / k.
+
+    The positional loss of Dwivedi et al. (2022); L is the normalised Laplacian of each graph.
+
+    Args:
+        position: p.
+        edge_index: Edges, both directions of each.
+        batch: Graph of each node.
+        num_graphs: Number of graphs.
+        orthogonality: Weight of the second part.
+
+    Shapes:
+        - position: [num_nodes, k]
+        - output: []
+    """
+    sender, receiver = edge_index
+    k = position.size(1)
+    degree = torch.bincount(receiver, minlength=len(batch)).clamp(min=1).to(position.dtype)
+    scaled = position * degree.rsqrt().unsqueeze(1)
+    smoothness = position.square().sum() - (scaled[sender] * scaled[receiver]).sum()
+    products = position.unsqueeze(2) * position.unsqueeze(1)
+    gram = scatter(products, batch, dim=0, dim_size=num_graphs, reduce="sum")
+    identity = torch.eye(k, dtype=position.dtype, device=position.device)
+    deviation = (gram - identity).square().sum()
+    return (smoothness + orthogonality * deviation) / (k * max(num_graphs, 1))

@@ -1,0 +1,79 @@
+"""Parts of networks written out for one graph, with matrices and the networks' own weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Batch, Data
+
+from graphs import cycle, graph, random_graphs, star
+from positions import adjacency
+from unionsnn.nn.plugin import UnionPlugin
+
+EXACT = {"rtol": 0, "atol": 1e-10}
+
+
+def all_sizes(channels: int = 3) -> Batch:
+    """Random graphs, one of 1 node, one of 2, a star with a node apart, and one without edges."""
+    made = [
+        *random_graphs(6, torch.Generator().manual_seed(3), channels),
+        graph([], 1, channels),
+        graph([(0, 1)], 2, channels),
+        graph(star(5), 7, channels),
+        graph(cycle(6), 6, channels),
+        graph([], 4, channels),
+    ]
+    generator = torch.Generator().manual_seed(4)
+    for data in made:
+        data.x = torch.randn(data.num_nodes, channels, generator=generator)
+    return Batch.from_data_list(
+        [data.apply(lambda value: value.double(), "x", "edge_coefficient") for data in made]
+    )
+
+
+def shaken(network: nn.Module) -> nn.Module:
+    """Move parameters and running statistics away from the values that they start with."""
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter += 0.2 * torch.randn(parameter.shape, generator=generator).double()
+        for name, buffer in network.named_buffers():
+            if "running" in name:
+                buffer += 0.2 * torch.rand(buffer.shape, generator=generator).double()
+    return network
+
+
+def plain(conv: nn.Module) -> nn.Module:
+    """The layer inside the plug-in, if it is in one."""
+    return conv.conv if isinstance(conv, UnionPlugin) else conv
+
+
+def matrices(network: nn.Module, data: Data) -> Iterator[tuple[Tensor, Tensor, list[Tensor]]]:
+    """Nodes, adjacency matrix and each layer's Trans, [receiver, sender, channels], by graph."""
+    dense = []
+    for conv in network.convs:
+        width = getattr(plain(conv), "message_channels", network.hidden_channels)
+        W = torch.ones(data.num_nodes, data.num_nodes, width, dtype=torch.float64)
+        if isinstance(conv, UnionPlugin):
+            sender, receiver = data.edge_index
+            W[receiver, sender] = conv.gate(data.edge_coefficient, data.edge_index, data.num_nodes)
+        dense.append(W)
+    for index in range(data.num_graphs):
+        nodes, A = adjacency(data, index)
+        nodes = torch.from_numpy(nodes)
+        yield nodes, torch.from_numpy(A), [W[nodes][:, nodes] for W in dense]
+
+
+def gin(network: nn.Module, h: Tensor, A: Tensor, W: list[Tensor]) -> Tensor:
+    """All layers of a GIN on one graph: h + ReLU(norm(MLP((1 + eps) h + sum_u W_vu h_u)))."""
+    for conv, norm, weight in zip(network.convs, network.norms, W, strict=True):
+        layer = plain(conv)
+        rows = [
+            (1 + layer.eps) * h[v] + sum(A[v, u] * weight[v, u] * h[u] for u in range(len(h)))
+            for v in range(len(h))
+        ]
+        if rows:
+            h = h + torch.relu(norm(layer.nn(torch.stack(rows))))
+    return h
