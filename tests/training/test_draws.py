@@ -16,11 +16,11 @@ from torch_geometric.data import Batch
 from graphs import random_graphs
 from unionsnn.reports.tables import print_results
 from unionsnn.training.build import build_data, build_task, fit_gates
+from unionsnn.training.checkpoints import load_checkpoint
 from unionsnn.training.config import RequestError, compose_config, config_hash
 from unionsnn.training.draws import EVALUATIONS
 from unionsnn.training.experiment import run_experiment
 from unionsnn.training.records import RunFolder
-from unionsnn.training.repetition import load_checkpoint
 from unionsnn.training.tasks import GraphClassification, GraphRegression, NodeClassification, Task
 
 Maker = Callable[..., dict[str, Any]]
