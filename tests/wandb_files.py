@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ class Read:
         self.summary: dict[str, Any] = {}
         self.config: dict[str, Any] = {}
         self.exit_code: int | None = None
+        self.run: Any = None
         for record in wandb_records(path):
             kind = record.WhichOneof("record_type")
             if kind == "run":
@@ -53,7 +55,14 @@ def decoded(items: Any) -> dict[str, Any]:
 
 
 def wandb_runs(folder: Path) -> list[Read]:
-    return [Read(path) for path in sorted(folder.glob("tracking/wandb/offline-run-*/*.wandb"))]
+    """Runs below a folder; W&B's own process may still be writing when a run has returned."""
+    for _ in range(100):
+        paths = sorted(folder.glob("tracking/wandb/offline-run-*/*.wandb"))
+        found = [Read(path) for path in paths]
+        if all(read.run is not None and read.exit_code is not None for read in found):
+            break
+        time.sleep(0.2)
+    return found
 
 
 def table_of(run_folder: Path, read: Read, name: str) -> dict[str, Any]:

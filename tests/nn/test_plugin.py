@@ -24,6 +24,7 @@ from torch_geometric.nn import (
     MessagePassing,
     SAGEConv,
     SGConv,
+    SSGConv,
 )
 
 from graphs import cycle, graph, star
@@ -184,6 +185,27 @@ def test_a_plugin_of_a_plugin_is_refused() -> None:
 def test_a_layer_that_sends_pieces_is_refused() -> None:
     with pytest.raises(TypeError, match=r"SAGEConv has decomposed_layers=2.*set it to 1"):
         UnionPlugin(SAGEConv(4, 4, decomposed_layers=2))
+
+
+@pytest.mark.parametrize("make", [SGConv, lambda i, o, **k: SSGConv(i, o, 0.1, **k)])
+def test_a_layer_that_keeps_what_it_sent_is_refused(make: Callable[..., MessagePassing]) -> None:
+    with pytest.raises(TypeError, match=r"cached=True: it sends messages once.*leave cached out"):
+        UnionPlugin(make(4, 4, cached=True))
+    UnionPlugin(make(4, 4))
+
+
+@pytest.mark.parametrize("gate", ["paper", "authors-code", "default"])
+def test_several_features_of_one_graph_are_sent_together(batch: Data, gate: str) -> None:
+    """[B, N, C] gives what B calls give; B larger than N as well."""
+    plugin = plugged(GCNConv(3, 4), batch, gate=gate)
+    n = batch.num_nodes
+    for count in (2, n + 1):
+        generator = torch.Generator().manual_seed(count)
+        x = torch.randn(count, n, 3, generator=generator, dtype=torch.float64)
+        coefficient = batch.edge_coefficient
+        out = plugin(x, batch.edge_index, edge_coefficient=coefficient)
+        one = [plugin(each, batch.edge_index, edge_coefficient=coefficient) for each in x]
+        torch.testing.assert_close(out, torch.stack(one), rtol=0, atol=1e-12)
 
 
 def test_channels_must_be_those_of_the_gate() -> None:

@@ -85,6 +85,11 @@ class UnionPlugin(nn.Module):
                 f"{type(conv).__name__} has decomposed_layers={conv.decomposed_layers}: it sends "
                 "each message in pieces, which cannot be gated; set it to 1."
             )
+        if getattr(conv, "cached", False) and {"_cached_x", "_cached_h"} & vars(conv).keys():
+            raise TypeError(
+                f"{type(conv).__name__} has cached=True: it sends messages once and keeps what came "
+                "of them, so that the gate would not learn; leave cached out."
+            )
         if isinstance(gate, StructuralGate):
             if radius is not None:
                 raise ValueError("radius is given beside a gate, which has its own; leave it out.")
@@ -141,7 +146,7 @@ class UnionPlugin(nn.Module):
         _refuse_fused(edge_index)
         # The gate wants receivers in the second row.
         edges = edge_index.flip(0) if self.conv.flow == "target_to_source" else edge_index
-        weight = self.gate(edge_coefficient, edges, _num_nodes(x))
+        weight = self.gate(edge_coefficient, edges, _num_nodes(x, self.conv.node_dim))
         if torch.compiler.is_exporting():
             with self._traced():
                 return self._send(weight, x, edge_index, *args, **kwargs)
@@ -218,10 +223,11 @@ def _edge_dim(conv: MessagePassing, message: Tensor) -> int:
     return int(conv.node_dim) % message.dim()
 
 
-def _num_nodes(x: Any) -> int:
+def _num_nodes(x: Any, node_dim: int) -> int:
     """Number of nodes of the features, the larger one of a pair."""
     parts = x if isinstance(x, tuple | list) else (x,)
-    sizes = [part.size(0) for part in parts if isinstance(part, Tensor)]
+    # A vector has one number for each node.
+    sizes = [p.size(node_dim if p.dim() > 1 else 0) for p in parts if isinstance(p, Tensor)]
     if not sizes:
         raise TypeError(f"x is {type(x).__name__}; it must be a tensor or a pair of tensors.")
     return max(sizes)

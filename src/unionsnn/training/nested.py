@@ -116,7 +116,7 @@ def train_cell(
     alone = replace(protocol, grid=None)
     try:
         record = train_repetition(
-            config, data, alone, split, index, folder, watch, number, test=False
+            config, data, alone, split, index, folder, watch, cell=number, test=False
         )
     except NonFiniteLossError as error:
         record = {"metrics": {}, "seconds": 0.0, "failed": str(error)}
