@@ -87,8 +87,8 @@ class UnionPlugin(nn.Module):
             )
         if getattr(conv, "cached", False) and {"_cached_x", "_cached_h"} & vars(conv).keys():
             raise TypeError(
-                f"{type(conv).__name__} has cached=True: it sends messages once and keeps what came "
-                "of them, so that the gate would not learn; leave cached out."
+                f"{type(conv).__name__} has cached=True: it sends messages once and keeps what "
+                "came of them, so that the gate would not learn; leave cached out."
             )
         if isinstance(gate, StructuralGate):
             if radius is not None:
