@@ -134,6 +134,28 @@ def test_force_starts_in_a_fresh_folder_keeps_the_old_and_becomes_the_newest(tin
     ]
 
 
+def test_force_is_no_leave_to_take_the_folder_of_another_experiment(tiny: Maker) -> None:
+    config = tiny()
+    whole = run_experiment(config)
+    path = RunFolder.of(config).path
+    with pytest.raises(RequestError, match="holds another experiment; it differs in seed"):
+        run_experiment(tiny("force=true", "seed=7", f"run_dir={path}"))
+    assert not path.with_name(f"{path.name}.old-1").exists()
+    assert run_experiment(config) == whole
+
+
+@pytest.mark.parametrize("force", ["true", "false"])
+def test_a_folder_of_run_folders_is_refused(tiny: Maker, force: str) -> None:
+    config = tiny()
+    run_experiment(config)
+    path = RunFolder.of(config).path
+    before = sorted(path.parents[2].rglob("*"))
+    for folder in path.parents[:3]:
+        with pytest.raises(RequestError, match="which holds other runs, such as"):
+            run_experiment(tiny(f"run_dir={folder}", f"force={force}"))
+    assert sorted(path.parents[2].rglob("*")) == before
+
+
 def test_force_leaves_a_folder_in_use_alone(tiny: Maker) -> None:
     with RunFolder.of(tiny()).locked() as folder:
         with pytest.raises(RunFolderError, match=f"in use by process {os.getpid()}"):

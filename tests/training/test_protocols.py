@@ -17,7 +17,7 @@ from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.splits import load_splits, read_index_files
 from unionsnn.training import repetition
 from unionsnn.training.build import build_data
-from unionsnn.training.config import compose_config
+from unionsnn.training.config import RequestError, compose_config
 from unionsnn.training.experiment import run_experiment
 from unionsnn.training.protocols import make_protocol
 from unionsnn.training.records import RunFolder
@@ -66,7 +66,7 @@ def test_train_size_keeps_a_sample_of_each_training_part(tiny: Maker) -> None:
     first, second = seeds.splits(data, 3)
     assert np.array_equal(first.train, second.train)
     too_many = make_protocol(tiny(*FOLDS, "protocol.train_size=61")["protocol"])
-    with pytest.raises(DataError, match="train_size is 61; the training part has 40 items"):
+    with pytest.raises(RequestError, match="train_size is 61; the training part has 40 items"):
         too_many.splits(data, 3)
 
 

@@ -138,6 +138,12 @@ def selected_lines(record: Mapping[str, Any]) -> list[str]:
             value = next(c[grid["on"]] for c in grid["cells"] if c["cell"] == grid["selected"])
             shown = format_value(grid["on"], value)
             lines.append(f"chosen in {row['index']}: {cell_text(grid['selected'])} ({shown})")
+            failed = [cell for cell in grid["cells"] if "failed" in cell]
+            if failed:
+                lines.append(
+                    f"FAILED in {row['index']}: {len(failed)} of {len(grid['cells'])} cells, the "
+                    f"first {cell_text(failed[0]['cell'])}: {failed[0]['failed']}"
+                )
     return lines
 
 

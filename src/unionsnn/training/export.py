@@ -119,9 +119,10 @@ def traced(model: nn.Module, inputs: Inputs, name: str) -> torch.export.Exported
             )
     except Exception as error:  # torch.export has no error of its own.
         line = next((line for line in str(error).splitlines() if line.strip()), "")
-        raise ExportError(
-            f"{name} cannot be exported ({type(error).__name__}: {line.strip()[:160]})."
-        ) from error
+        reason = f"{type(error).__name__}: {line.strip()[:160]}"
+        if "Constraints violated" in line:
+            reason = "torch.export cannot trace it for a free number of nodes"
+        raise ExportError(f"{name} cannot be exported ({reason}).") from error
 
 
 def arguments(inputs: Inputs) -> tuple[Tensor, Tensor, Inputs]:

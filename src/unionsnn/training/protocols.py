@@ -12,6 +12,7 @@ import numpy as np
 from unionsnn.data.arrays import DataError
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.splits import Split, read_index_files, stratified_k_fold
+from unionsnn.training.config import RequestError
 from unionsnn.training.grid import cells_of
 from unionsnn.training.schema import metric_mode
 from unionsnn.training.statistics import (
@@ -59,7 +60,7 @@ class Protocol(ABC):
         """One split for each repetition.
 
         Raises:
-            DataError: if a training part has fewer items than `train_size`.
+            RequestError: if a training part has fewer items than `train_size`.
         """
         splits = self.draw_splits(data, seed)
         if self.train_size is None:
@@ -192,8 +193,8 @@ class CrossValidationPaper(CrossValidation):
 def _keep(split: Split, size: int, seed: int) -> Split:
     """Keep a sample of the training part; the same of the same part."""
     if size > len(split.train):
-        raise DataError(
-            f"protocol.train_size is {size}; the training part has {len(split.train)} items."
+        raise RequestError(
+            [f"protocol.train_size is {size}; the training part has {len(split.train)} items."]
         )
     generator = np.random.default_rng(np.random.SeedSequence(seed))
     return replace(split, train=np.sort(generator.choice(split.train, size, replace=False)))

@@ -137,9 +137,11 @@ class RunFolder:
         holder = self.path / "holder.json"
         with ExitStack() as stack:
             try:
+                self._refuse_a_parent()
                 if self.config.get("force") and (self.path / "config.json").exists():
                     # Held to the end: who opened the lock before the folder moved waits in vain.
                     stack.enter_context(self._lock())
+                    self._refuse_another(read_mapping(self.path / "config.json"))
                     self._move_away()
                 self.path.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(self._lock())
@@ -167,6 +169,33 @@ class RunFolder:
     def _lock(self) -> FileLock:
         return FileLock(self.path / ".lock", timeout=0)
 
+    def _refuse_a_parent(self) -> None:
+        """Raise RequestError for a folder of run folders: it is nobody's own."""
+        if (self.path / "config.json").exists():
+            return
+        depths = ("*", "*/*", "*/*/*")
+        inside = [found for depth in depths for found in self.path.glob(f"{depth}/config.json")]
+        if inside:
+            raise RequestError(
+                [
+                    f"run_dir is {self.path}, which holds other runs, such as {inside[0].parent}; "
+                    "give a folder of its own, or leave run_dir out."
+                ]
+            )
+
+    def _refuse_another(self, held: Mapping[str, Any] | None) -> None:
+        """Raise RequestError if the folder is that of another experiment."""
+        if held is None or not self.config.keys() <= held.keys():
+            return
+        if config_hash(held) != config_hash(self.config):
+            keys = ", ".join(differing_keys(held, self.config))
+            raise RequestError(
+                [
+                    f"{self.path} holds another experiment; it differs in {keys}. Give another "
+                    "run_dir, or leave it out."
+                ]
+            )
+
     def _move_away(self) -> None:
         path, number = self.path.absolute(), 1
         while (old := path.with_name(f"{path.name}.old-{number}")).exists():
@@ -193,14 +222,7 @@ class RunFolder:
                 f"{path} is damaged: what the results beside it belong to is not known. Type "
                 "force=true to train in a fresh folder; this one is kept under another name."
             )
-        if config_hash(held) != config_hash(self.config):
-            keys = ", ".join(differing_keys(held, self.config))
-            raise RequestError(
-                [
-                    f"{self.path} holds another experiment; it differs in {keys}. Give another "
-                    "run_dir, or leave it out."
-                ]
-            )
+        self._refuse_another(held)
         # Results are the folder's: a second request may differ in what does not matter.
         self.config = held
 
