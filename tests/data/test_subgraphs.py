@@ -19,7 +19,8 @@ from unionsnn.data.arrays import DataError
 from unionsnn.data.batching import GraphStore
 from unionsnn.data.datasets import GraphDataset
 from unionsnn.data.encoding_cache import EncodingCache
-from unionsnn.data.subgraphs import SubgraphData, rooted_subgraphs
+from unionsnn.data.subgraph_data import SubgraphData
+from unionsnn.data.subgraphs import rooted_subgraphs
 from unionsnn.data.transforms import RootedSubgraphs
 
 PAIR = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 0, 1], [1, 1, 1]]), y=torch.zeros(1))

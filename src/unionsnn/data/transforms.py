@@ -11,7 +11,8 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from unionsnn.data import encodings
-from unionsnn.data.subgraphs import SubgraphData, Subgraphs, rooted_subgraphs
+from unionsnn.data.subgraph_data import SubgraphData, Subgraphs
+from unionsnn.data.subgraphs import rooted_subgraphs
 from unionsnn.structure import CoefficientSpec
 
 

@@ -63,6 +63,9 @@ def compare_pair(
         for gate in gates(model):
             if gate.needs_statistics:
                 gate.fit_statistics(copies.test_rows())
+        fit_sizes = getattr(model, "fit_sizes", None)
+        if fit_sizes is not None:
+            fit_sizes(torch.tensor([num_nodes for _, num_nodes in pair]))
         epochs, loss = train_contrastive(model, copies, config)
         outcome = compare_reliably(model, copies, config)
     bench = Bench([Family("", "", pair)], threads=1)

@@ -291,8 +291,11 @@ def bar(record: Mapping[str, Any]) -> int | None:
     if record["control"] in NOISE:
         others = len(record["pairs"]) - known
         return known + chance_bound(others, config["protocol"]["alpha"])
-    sees_structure = config["model"].get("coefficient") or any(
-        (config["model"].get("encodings") or {}).values()
+    # A coefficient of the layers, encodings, or runs without some of the nodes.
+    sees_structure = (
+        config["model"].get("coefficient")
+        or any((config["model"].get("encodings") or {}).values())
+        or "drop_probability" in config["model"]
     )
     plain = record["gate"] is None or record["control"] == "constant"
     return known if plain and not sees_structure else None
