@@ -138,23 +138,7 @@ def _train(
         trainer = make_trainer(config, index, [*callbacks, resume], strategy)
         data.device = trainer.strategy.root_device
         require_memory(task.model, data, data.device)
-        validation: Any = data.val_dataloader()
-        if protocol.keeps_test_curve:
-            validation = [validation, data.test_dataloader()]
-        try:
-            with memory_errors(data):
-                trainer.fit(
-                    task,
-                    data.train_dataloader(),
-                    validation,
-                    ckpt_path=unfinished if resumes else None,
-                )
-        except SystemExit as error:
-            # Lightning turns Ctrl-C into exit(1); the command has a status of its own for it, and
-            # another one for SIGTERM.
-            if isinstance(error.__context__, KeyboardInterrupt):
-                raise KeyboardInterrupt from error
-            raise
+        fit(trainer, task, data, protocol, unfinished if resumes else None)
         if not first:
             return {}
         with memory_errors(data):
@@ -192,6 +176,33 @@ def _train(
         "seconds": round(time.perf_counter() - started, 3),
         **environment(),
     }
+
+
+def fit(
+    trainer: pl.Trainer,
+    task: Task,
+    data: GraphDataModule,
+    protocol: Protocol,
+    checkpoint: Path | None,
+) -> None:
+    """Train, from a checkpoint if there is one; the validation is the protocol's.
+
+    Raises:
+        KeyboardInterrupt: on Ctrl-C.
+        MemoryRanOutError: if memory runs out.
+    """
+    validation: Any = data.val_dataloader()
+    if protocol.keeps_test_curve:
+        validation = [validation, data.test_dataloader()]
+    try:
+        with memory_errors(data):
+            trainer.fit(task, data.train_dataloader(), validation, ckpt_path=checkpoint)
+    except SystemExit as error:
+        # Lightning turns Ctrl-C into exit(1); the command has a status of its own for it, and
+        # another one for SIGTERM.
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        raise
 
 
 @contextmanager
