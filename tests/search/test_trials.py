@@ -226,6 +226,19 @@ def test_draws_of_a_trial_depend_on_its_number_alone() -> None:
     assert len(set(drawn([0, 1, 2]).values())) == 3
 
 
+@pytest.mark.parametrize("name", ["random", "tpe"])
+def test_each_point_of_a_small_space_is_tried_once(make: Make, calls: Calls, name: str) -> None:
+    options = {"n_startup_trials": 2} if name == "tpe" else {}
+    study = make(sampler={"name": name, **options}, trials=6)
+    cells = run(study)
+    assert len({tuple(cell.parameters.items()) for cell in cells}) == 6
+    assert len(calls) == len(set(calls)) == 18
+    # The same again, and more trials than there are points.
+    again = run(make(sampler={"name": name, **options}, trials=8, options=StudyOptions(name="n")))
+    assert [cell.parameters for cell in again[:6]] == [cell.parameters for cell in cells]
+    assert all(cell.parameters in [c.parameters for c in cells] for cell in again[6:])
+
+
 def test_a_changed_study_is_refused_with_the_difference_or_extended(
     make: Make, calls: Calls
 ) -> None:

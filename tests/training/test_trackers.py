@@ -43,7 +43,7 @@ def test_wandb_files_of_three_folds_equal_the_record(
         f"4cycles_small/unionsnn/cross_validation-{config_hash(config)}"
     }
     assert {(r.run.project, *r.run.tags, r.exit_code) for r in runs} == {("unionsnn", "first", 0)}
-    parts = {read.config["repetition"]: read for read in runs}
+    parts = {read.config.get("repetition"): read for read in runs}
     for row in results["repetitions"]:
         read = parts[row["index"]]
         record = json.loads(folder.repetition_path(row["index"]).read_text())

@@ -99,7 +99,9 @@ def attach(study: Study) -> optuna.Study:
     """Open the study with sampler and pruner, for a worker."""
     file = study.file
     storage = open_storage(study.storage, file.heartbeat, file.retries, patient=True)
-    sampler = SeededSampler(study.file.sampler.name, study.file.sampler.options, study.file.seed)
+    sampler = SeededSampler(
+        file.sampler.name, file.sampler.options, file.seed, study.points_drawn_once()
+    )
     return optuna.load_study(
         study_name=_newest(storage, study.name) or study.name,
         storage=storage,

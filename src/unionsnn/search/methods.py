@@ -41,6 +41,9 @@ best trial."""
 
 _NOT_IN_FILE = {"seed"}
 
+_STEPS = 1000
+"""How far a sampler walks for a point that is new; a space may have none left."""
+
 
 def option_faults(
     section: str, name: str, options: Mapping[str, Any], known: Mapping[str, type[Any]]
@@ -87,39 +90,69 @@ class SeededSampler(BaseSampler):
     What a trial draws then depends on the trials before it alone: not on how often the study was
     interrupted, and two workers do not draw the same.
 
+    A sampler that draws a point of `space` again that an earlier trial has, as TPE does once a
+    small space looks settled, walks on from there: parameters chosen at random are drawn anew, one
+    after another, up to the first point that is new.
+
     Args:
         name: Key of `SAMPLERS`.
         options: Arguments of the class.
         seed: Seed of the study.
+        space: All parameters, if each point is to be drawn once; None leaves all to the sampler.
     """
 
-    def __init__(self, name: str, options: Mapping[str, Any], seed: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        options: Mapping[str, Any],
+        seed: int,
+        space: Mapping[str, BaseDistribution] | None = None,
+    ) -> None:
         self.name = name
         self.options = dict(options)
         self.seed = seed
-        self._inner = self._make(0)
+        self.space = space
+        self._begin(0)
 
-    def _make(self, number: int) -> BaseSampler:
-        state = np.random.SeedSequence([self.seed, number]).generate_state(1)[0]
-        sampler: BaseSampler = _build(SAMPLERS[self.name], {**self.options, "seed": int(state)})
-        return sampler
+    def _begin(self, number: int) -> None:
+        draws, walk, steps = np.random.SeedSequence([self.seed, number]).generate_state(3)
+        self._inner: BaseSampler = _build(SAMPLERS[self.name], {**self.options, "seed": int(draws)})
+        self._walk = optuna.samplers.RandomSampler(seed=int(walk))
+        self._steps = np.random.default_rng(int(steps))
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
         """Begin the trial's own stream of draws."""
-        self._inner = self._make(trial.number)
+        self._begin(trial.number)
         self._inner.before_trial(study, trial)
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        """As the sampler does."""
+        """As the sampler does, or the whole space."""
+        if self.space is not None:
+            return dict(self.space)
         return self._inner.infer_relative_search_space(study, trial)
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """As the sampler does."""
-        return self._inner.sample_relative(study, trial, search_space)
+        """As the sampler does, or a point that no trial has."""
+        if self.space is None:
+            return self._inner.sample_relative(study, trial, search_space)
+        joint = self._inner.infer_relative_search_space(study, trial)
+        point = dict(self._inner.sample_relative(study, trial, joint)) if joint else {}
+        for key, distribution in self.space.items():
+            if key not in point:
+                point[key] = self._inner.sample_independent(study, trial, key, distribution)
+        others = study.get_trials(deepcopy=False)
+        taken = [each.params for each in others if each.number != trial.number]
+        keys = list(self.space)
+        for _ in range(_STEPS):
+            if point not in taken:
+                break
+            key = keys[self._steps.integers(len(keys))]
+            point[key] = self._walk.sample_independent(study, trial, key, self.space[key])
+        return point
 
     def sample_independent(
         self,

@@ -10,6 +10,7 @@ from typing import Any
 import optuna
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
+from optuna.distributions import BaseDistribution
 
 from unionsnn import __version__
 from unionsnn.search.space import Parameter, Value, cells, parse_space
@@ -90,6 +91,14 @@ class Study:
             return cells(self.space)[: self.num_trials]
         return [{}] * self.num_trials
 
+    def points_drawn_once(self) -> dict[str, BaseDistribution] | None:
+        """The space, if its points can be counted and the sampler draws them one by one."""
+        if self.file.sampler.name not in ("random", "tpe"):
+            return None
+        if any(p.values() is None for p in self.space):
+            return None
+        return {p.key: p.distribution for p in self.space}
+
     def words(self, parameters: Mapping[str, Value]) -> list[str]:
         """Overrides of a point of the space."""
         return [p.override(parameters[p.key]) for p in self.space if p.key in parameters]
@@ -109,8 +118,8 @@ class Study:
     def _placed(self, config: Config, place: str) -> Config:
         config["paths"]["output"] = str(self.folder / place)
         config["force"] = False
-        if "group" in config["logger"] and config["logger"]["group"] is None:
-            config["logger"]["group"] = self.name
+        if config["logger"]["name"] in ("wandb", "mlflow"):
+            config["logger"].setdefault("group", self.name)
         return config
 
     def definition(self) -> dict[str, Any]:

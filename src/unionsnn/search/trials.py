@@ -7,7 +7,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import optuna
@@ -27,6 +27,7 @@ from unionsnn.training.memory import MemoryRanOutError
 from unionsnn.training.protocols import make_protocol
 from unionsnn.training.records import FolderInUseError, RunFolder
 from unionsnn.training.repetition import train_repetition
+from unionsnn.training.trackers import TRACKERS, GuardedRun, describe_run
 
 logger = logging.getLogger(__name__)
 
@@ -41,24 +42,36 @@ class QueueEmptyError(Exception):
     """Optuna made a trial of its own, because another worker took the last planned one."""
 
 
-class PruneEpochs(Callback):
-    """Report each epoch's validation metric, and stop a training that is hopeless.
+EpochAction = Callable[[Mapping[str, float], int], None]
+"""Called with the metrics of an epoch and its number."""
+
+
+class EachEpoch(Callback):
+    """Do something with the metrics of each epoch.
 
     Args:
-        trial: The trial.
-        key: The metric.
+        actions: What to do, in order.
     """
 
-    def __init__(self, trial: optuna.Trial, key: str) -> None:
-        self.trial = trial
-        self.key = key
+    def __init__(self, actions: Sequence[EpochAction]) -> None:
+        self.actions = actions
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Report, and ask the pruner."""
-        epoch = trainer.current_epoch
-        self.trial.report(float(trainer.callback_metrics[self.key]), step=epoch)
-        if self.trial.should_prune():
+        """Pass the metrics on."""
+        metrics = {key: float(value) for key, value in trainer.callback_metrics.items()}
+        for action in self.actions:
+            action(metrics, trainer.current_epoch)
+
+
+def prune_epochs(trial: optuna.Trial, key: str) -> EpochAction:
+    """Return an action that reports a validation metric and stops a training that is hopeless."""
+
+    def action(metrics: Mapping[str, float], epoch: int) -> None:
+        trial.report(metrics[key], step=epoch)
+        if trial.should_prune():
             raise optuna.TrialPruned(f"after epoch {epoch + 1}")
+
+    return action
 
 
 class TrialRunner:
@@ -127,11 +140,15 @@ class TrialRunner:
         torch.set_num_threads(config["trainer"]["threads"])
         key, *others = self.study.file.objectives
         values: dict[int, float] = {}
-        with _held(RunFolder.of(config)) as folder:
-            for index, record in self._records(config, folder, trial):
+        alone = len(make_protocol(config["protocol"]).wanted) == 1
+        with _held(RunFolder.of(config)) as folder, _tracked(config, folder, trial, alone) as run:
+            actions = self._epoch_actions(trial, run if alone else None)
+            for index, record in self._records(config, folder, actions):
                 values[index] = value = objective(record, key)
                 trial.set_user_attr("repetitions", {str(i): v for i, v in values.items()})
                 mean = math.fsum(values.values()) / len(values)
+                if not alone:
+                    run.log({**record["metrics"], f"mean_{key}": mean}, index)
                 if self.study.file.pruner.every == "repetition" and not others:
                     # The signed-rank test pairs the repetitions; the others compare means so far.
                     paired = self.study.file.pruner.name == "wilcoxon"
@@ -139,30 +156,40 @@ class TrialRunner:
                     last = len(values) == len(make_protocol(config["protocol"]).wanted)
                     if not last and trial.should_prune():
                         raise optuna.TrialPruned(f"after {len(values)} repetition(s)")
-        return (mean, *(float(record[PARAMETERS]) for _ in others))
+            results = (mean, *(float(record[PARAMETERS]) for _ in others))
+            run.report(dict(zip(self.study.file.objectives, results, strict=True)))
+        return results
+
+    def _epoch_actions(self, trial: optuna.Trial, run: GuardedRun | None) -> list[EpochAction]:
+        pruner, key = self.study.file.pruner, self.study.file.objectives[0]
+        actions: list[EpochAction] = [] if run is None else [run.log]
+        if pruner.every == "epoch" and pruner.name != "none":
+            actions.append(prune_epochs(trial, key))
+        return actions
 
     def _records(
-        self, config: Config, folder: RunFolder, trial: optuna.Trial
+        self, config: Config, folder: RunFolder, actions: Sequence[EpochAction]
     ) -> Iterator[tuple[int, dict[str, Any]]]:
         protocol = make_protocol(config["protocol"])
         data = self._data_of(config)
         finished = folder.finished()
         refuse_other_data(folder, finished, data)
         splits = recorded_splits(folder, protocol, data, config["seed"])
-        watch: Callback | None = None
-        if self.study.file.pruner.every == "epoch" and self.study.file.pruner.name != "none":
-            watch = PruneEpochs(trial, self.study.file.objectives[0])
+        untracked = config
+        if config["logger"]["name"] in TRACKERS:
+            # The trial's run of the tracker takes the place of those of its repetitions.
+            untracked = {**config, "logger": {**config["logger"], "name": "csv"}}
         for index in protocol.wanted:
             record = finished.get(index)
             if record is None:
                 record = train_repetition(
-                    config,
+                    untracked,
                     data,
                     protocol,
                     splits[index],
                     index,
                     folder.path,
-                    watch,
+                    EachEpoch(actions) if actions else None,
                     test=False,
                 )
                 folder.save_repetition(index, record)
@@ -205,6 +232,26 @@ def reason(error: Exception) -> str:
     }
     kind = next((k for k, types in kinds.items() if isinstance(error, types)), type(error).__name__)
     return f"{kind}: {' '.join(str(error).split())}"[:500]
+
+
+@contextlib.contextmanager
+def _tracked(
+    config: Config, folder: RunFolder, trial: optuna.Trial, alone: bool
+) -> Iterator[GuardedRun]:
+    """Give a trial a run of the tracker; its rows are repetitions, or epochs if there is one."""
+    axis = "epoch" if alone else "repetition"
+    number = trial.user_attrs["cell"]
+    run = GuardedRun(folder.path, describe_run(config, folder.path, "trial", number, axis))
+    try:
+        yield run
+    except optuna.TrialPruned as pruned:
+        run.report({"pruned": str(pruned)})
+        run.finish(failed=False)
+        raise
+    except BaseException:
+        run.finish(failed=True)
+        raise
+    run.finish(failed=False)
 
 
 @contextlib.contextmanager

@@ -116,6 +116,8 @@ def work_in_processes(study: Study, count: int, watch: Watch | None = None) -> N
         # On an error or a signal a worker plans its trial again before it ends.
         _end(children)
     cells = read_cells(held)
+    if watch is not None:
+        watch(cells)
     left = [cell for cell in cells if cell.state in ("waiting", "running")]
     if left:
         raise WorkersDiedError(

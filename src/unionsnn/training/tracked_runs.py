@@ -33,11 +33,12 @@ class RunDescription:
     Args:
         run_id: Unique, also among runs of the same repetition.
         name: For people.
-        group: The same for all runs of an experiment.
-        kind: ``repetition``, or ``results`` for the experiment's own.
+        group: The same for all runs of an experiment, or of a study.
+        kind: ``repetition``, ``results`` for the experiment's own, or ``trial`` of a study.
         content: Configuration, versions and platform.
         folder: Where the tracker puts its files.
         options: The section ``logger`` of the configuration.
+        axis: What the rows of its history count.
     """
 
     run_id: str
@@ -47,14 +48,15 @@ class RunDescription:
     content: Mapping[str, Any]
     folder: Path
     options: Mapping[str, Any]
+    axis: str = "epoch"
 
 
 class TrackedRun(ABC):
     """A run that has been started."""
 
     @abstractmethod
-    def log(self, values: Mapping[str, float], epoch: int) -> None:
-        """Add an epoch's metrics."""
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Add a row of the history: an epoch's metrics."""
 
     @abstractmethod
     def report(
@@ -109,11 +111,12 @@ class WandbRun(TrackedRun):
             config=dict(run.content),
             settings=settings,
         )
-        self._run.define_metric("*", step_metric="epoch")
+        self._axis = run.axis
+        self._run.define_metric("*", step_metric=self._axis)
 
-    def log(self, values: Mapping[str, float], epoch: int) -> None:
+    def log(self, values: Mapping[str, float], step: int) -> None:
         """Add a row of the history."""
-        self._run.log({"epoch": epoch, **values}, step=epoch)
+        self._run.log({self._axis: step, **values}, step=step)
 
     def report(
         self, values: Mapping[str, Any], tables: Mapping[str, Table], plot: Path | None = None
@@ -147,9 +150,9 @@ class TensorBoardRun(TrackedRun):
         )
         self._logger.experiment.add_text("run", f"{run.group}: {run.name}")
 
-    def log(self, values: Mapping[str, float], epoch: int) -> None:
+    def log(self, values: Mapping[str, float], step: int) -> None:
         """Add a scalar for each metric."""
-        self._logger.log_metrics(dict(values), step=epoch)
+        self._logger.log_metrics(dict(values), step=step)
 
     def report(
         self, values: Mapping[str, Any], tables: Mapping[str, Table], plot: Path | None = None
@@ -211,10 +214,10 @@ class MLflowRun(TrackedRun):
             part = parameters[first : first + self._PARAMETERS]
             self._client.log_batch(self._id, params=part)
 
-    def log(self, values: Mapping[str, float], epoch: int) -> None:
-        """Add the metrics at the step of the epoch."""
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Add the metrics at the step."""
         for key, value in values.items():
-            self._client.log_metric(self._id, key, value, step=epoch)
+            self._client.log_metric(self._id, key, value, step=step)
 
     def report(
         self, values: Mapping[str, Any], tables: Mapping[str, Table], plot: Path | None = None

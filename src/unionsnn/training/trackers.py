@@ -107,7 +107,7 @@ def track_results(config: Mapping[str, Any], folder: Path, results: Mapping[str,
         return
     numbers = {k: v for k, v in results["result"].items() if isinstance(v, int | float)}
     run = GuardedRun(folder, describe_run(config, folder, "results"))
-    run.call(lambda run: run.report(numbers, {"repetitions": repetitions_table(results)}))
+    run.report(numbers, {"repetitions": repetitions_table(results)})
     run.finish(failed=False)
 
 
@@ -123,9 +123,13 @@ def repetitions_table(results: Mapping[str, Any]) -> Table:
 
 
 def describe_run(
-    config: Mapping[str, Any], folder: Path, kind: str, index: int | None = None
+    config: Mapping[str, Any],
+    folder: Path,
+    kind: str,
+    index: int | None = None,
+    axis: str = "epoch",
 ) -> RunDescription:
-    """Name a run; no two have the same id, also where a repetition goes on that was stopped."""
+    """Name a run; no two have the same id, also where one goes on that was stopped."""
     options, key = config["logger"], config_hash(config)
     data, model = (config[section]["name"] for section in ("data", "model"))
     part = "" if index is None else f"{index:02d}-"
@@ -136,12 +140,13 @@ def describe_run(
         kind=kind,
         content={
             **config,
-            "repetition": index,
+            **({} if index is None else {kind: index}),
             "config_hash": key,
             "environment": environment(),
         },
         folder=folder / "tracking",
         options=options,
+        axis=axis,
     )
 
 
@@ -176,9 +181,13 @@ class GuardedRun:
         if run is not None and os.getpid() == self._process:
             self._guard(lambda: action(run))
 
-    def log(self, values: Mapping[str, float], epoch: int) -> None:
-        """Add an epoch's metrics."""
-        self.call(lambda run: run.log(values, epoch))
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Add a row of the history."""
+        self.call(lambda run: run.log(values, step))
+
+    def report(self, values: Mapping[str, Any], tables: Mapping[str, Table] | None = None) -> None:
+        """Add final values and tables."""
+        self.call(lambda run: run.report(values, tables or {}))
 
     def finish(self, *, failed: bool) -> None:
         """End the run; nothing can be added to it any more."""

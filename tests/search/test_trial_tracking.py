@@ -1,0 +1,76 @@
+"""A study is one group of W&B and a trial one run, read back from the files it writes offline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+from small_studies import CONTENT
+from unionsnn.search import trials
+from unionsnn.search.ledger import open_study, read_cells
+from unionsnn.search.study import Study
+from unionsnn.search.workers import work
+from wandb_files import Read, wandb_runs
+
+Make = Callable[..., Study]
+
+
+@pytest.fixture(autouse=True)
+def _no_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Keep the user's account at W&B out."""
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path / "wandb_config"))
+
+
+def tracked(study: Study) -> tuple[list[Any], dict[int, Read]]:
+    """Run a study; return its cells and the run of each trial."""
+    held = open_study(study)
+    work(study)
+    folders = {path.parent for path in (study.folder / "trials").rglob("tracking")}
+    runs = [read for folder in folders for read in wandb_runs(folder)]
+    by_trial = {read.config["trial"]: read for read in runs}
+    assert len(by_trial) == len(runs)
+    for read in runs:
+        assert read.run.run_group == study.name
+        assert read.run.job_type == "trial"
+    return read_cells(held), by_trial
+
+
+def test_a_trial_is_one_run_with_its_parameters_and_a_row_for_each_fold(make: Make) -> None:
+    study = make("logger=wandb", space={"optimizer.lr": "choice(0.1, 0.01)"})
+    cells, runs = tracked(study)
+    assert sorted(runs) == [0, 1]
+    for cell in cells:
+        read = runs[cell.index]
+        assert read.run.display_name.endswith(f"trial {cell.index}")
+        assert read.config["optimizer"]["lr"] == cell.parameters["optimizer.lr"]
+        rows = [row for row in read.history if "val_loss" in row]
+        assert {row["repetition"]: row["val_loss"] for row in rows} == cell.repetitions
+        assert rows[-1]["mean_val_loss"] == read.summary["val_loss"] == cell.values[0]
+        assert not any(key.startswith("test") for row in rows for key in row)
+        assert not read.exit_code
+
+
+def test_a_trial_of_one_training_has_a_row_for_each_epoch(make: Make) -> None:
+    overrides = [*CONTENT["overrides"], "trainer.max_epochs=3", "protocol.only=[0]"]
+    study = make("logger=wandb", space={"optimizer.lr": "choice(0.1)"}, overrides=overrides)
+    (cell,), runs = tracked(study)
+    rows = [row for row in runs[0].history if "train_loss" in row]
+    assert [row["epoch"] for row in rows] == [0, 1, 2]
+    assert min(row["val_loss"] for row in rows) == pytest.approx(cell.values[0], rel=1e-6)
+
+
+def test_pruned_and_failing_trials_say_so(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    def train(config: Mapping[str, Any], *_: Any, **__: Any) -> Any:
+        if config["optimizer"]["lr"] == 0.1:
+            raise optuna.TrialPruned("after epoch 1")
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(trials, "train_repetition", train)
+    _, runs = tracked(make("logger=wandb", space={"optimizer.lr": "choice(0.1, 0.01)"}))
+    assert runs[0].summary["pruned"] == "after epoch 1"
+    assert [runs[i].exit_code or 0 for i in (0, 1)] == [0, 1]
