@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from unionsnn.cli_common import Completed, failures, refusals, refuse
+from unionsnn.cli_common import Completed, fail, failures, refusals, refuse
 
 _FILE = click.Path(path_type=Path)
 
@@ -124,7 +124,7 @@ def expressivity(
 
 
 def _show(report: str, result: Any, out: Path | None, *, as_json: bool) -> None:
-    """Write and print what was measured, by a module of reports."""
+    """Write and print what was measured, by a module of reports; fail if it is at fault."""
     module = import_module(f"unionsnn.reports.{report}")
     if out is not None:
         module.write(result, out)
@@ -132,6 +132,8 @@ def _show(report: str, result: Any, out: Path | None, *, as_json: bool) -> None:
         click.echo(json.dumps(result, indent=1))
     else:
         module.print_result(result)
+    if faults := module.faults(result):
+        fail("\n".join(faults))
 
 
 def _refuse_for_trained(sets: Sequence[str], **given: object) -> None:

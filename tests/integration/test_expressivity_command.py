@@ -7,12 +7,14 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import pytest
 from click.testing import CliRunner, Result
 
 from unionsnn.cli import command_line
+from unionsnn.reports import expressivity
 from unionsnn.reports.expressivity import PUBLISHED, plain_rows, sheet
 from unionsnn.reports.formats import markdown
 from unionsnn.reports.theorems import APPENDIX_PAIR, appendix_verdicts, graph_of
@@ -84,6 +86,25 @@ def test_a_narrow_terminal_gets_lines(
     done = command(own, "--choices", "a,a~,cyclomatic")
     assert "a~: own.g6 (2) 0; largest equal" in done.stdout
     assert "cyclomatic: own.g6 (2) 2; largest equal exact; " in done.stdout
+
+
+def test_a_choice_at_fault_is_an_error(
+    command: Command, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = expressivity.measure
+
+    def measured(*arguments: Any, **options: Any) -> dict[str, Any]:
+        result = original(*arguments, **options)
+        result["sets"][0]["choices"][0]["at_fault"] = 2
+        return result
+
+    monkeypatch.setattr("unionsnn.reports.expressivity.measure", measured)
+    done = command(own, "--choices", "a,cyclomatic", "--json")
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["sets"]
+    assert done.stderr.splitlines() == [
+        f"error: a tells 2 graph(s) of {own} from their own relabelled copies."
+    ]
 
 
 def test_seed_relabels_and_verdicts_stay(command: Command, own: Path) -> None:

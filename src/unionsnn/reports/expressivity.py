@@ -210,6 +210,17 @@ def notes(part: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def faults(result: Mapping[str, Any]) -> list[str]:
+    """Say which choices tell graphs from their own relabelled copies."""
+    return [
+        f"{each['choice']} tells {each['at_fault']} graph(s) of {part['set']} from their own "
+        "relabelled copies."
+        for part in result["sets"]
+        for each in part["choices"]
+        if each["at_fault"]
+    ]
+
+
 def print_result(result: Mapping[str, Any]) -> None:
     """Print a table for each set."""
     print_sheets([sheet(part) for part in result["sets"]])

@@ -82,21 +82,31 @@ def _notes(record: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _remarks(record: Mapping[str, Any]) -> list[str]:
-    """What is wrong with a record, or missing in it."""
+def faults(record: Mapping[str, Any]) -> list[str]:
+    """Say what makes a record's figures worthless; nothing if they can be trusted."""
     summary, lines = record["summary"], []
-    if summary["bar"] is not None and summary["told"] > summary["bar"]:
-        counts = f"tells {summary['told']} pairs apart where {summary['bar']} are explained"
-        lines.append(
-            f"{label(record)} {counts}: noise itself tells them apart."
-            if record["control"] in NOISE
-            else f"FAULT: {label(record)} is a control, and {counts}."
-        )
+    if record["control"] not in NOISE and _over_bar(summary):
+        lines.append(f"{label(record)} is a control, and {_over_bar(summary)}.")
     if summary["unreliable"] > summary["unreliable_bound"]:
         lines.append(
-            f"FAULT: {label(record)} tells copies of one and the same graph apart in "
+            f"{label(record)} tells copies of one and the same graph apart in "
             f"{summary['unreliable']} pairs; its figures mean nothing."
         )
+    return lines
+
+
+def _over_bar(summary: Mapping[str, Any]) -> str:
+    if summary["bar"] is None or summary["told"] <= summary["bar"]:
+        return ""
+    return f"tells {summary['told']} pairs apart where {summary['bar']} are explained"
+
+
+def _remarks(record: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a record, or missing in it."""
+    summary = record["summary"]
+    lines = [f"FAULT: {fault}" for fault in faults(record)]
+    if record["control"] in NOISE and _over_bar(summary):
+        lines.append(f"{label(record)} {_over_bar(summary)}: noise itself tells them apart.")
     if record["state"] != "finished" and summary["tested"]:
         lines.append(f"{label(record)}: all pairs would take {format_seconds(estimate(record))}.")
     return lines
