@@ -13,6 +13,7 @@ from test_reproduction import fake
 
 from unionsnn.cli import command_line
 from unionsnn.reports.reproduction import estimates, plan_table
+from unionsnn.reports.reproduction_table import plan_sheet
 from unionsnn.training import experiment
 from unionsnn.training.config import RequestError
 
@@ -87,6 +88,16 @@ def test_the_estimate_is_printed_before_the_runs(monkeypatch: pytest.MonkeyPatch
     assert "grid: 108 trainings in each repetition" in after
     assert "difference" in after
     assert "difference" not in before
+
+
+def test_what_cannot_be_estimated_is_not_counted_as_no_time() -> None:
+    cells = plan_table("table3", datasets=["mutag"], models=["gin", "gcn"])
+    left = "2 of 2 experiments are left"
+    assert plan_sheet(cells, {}).notes[0] == left
+    assert plan_sheet(cells, {cells[0].key: 60.0}).notes[0] == (
+        f"{left}, at most about 1:00 min of training on one process beside 1 whose time is not "
+        "known"
+    )
 
 
 def test_a_failed_repetition_makes_the_status_1_and_the_others_run(

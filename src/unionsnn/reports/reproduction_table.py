@@ -149,7 +149,7 @@ def plan_sheet(cells: Sequence[Cell], seconds: Mapping[str, float] | None = None
         seconds: Estimates by the key of a cell; None before there are any.
     """
     header = ["row", "data", "state", *(["at most about"] if seconds is not None else [])]
-    lines, counted, total, left = [], set(), 0.0, 0
+    lines, counted, total, left, unknown = [], set(), 0.0, 0, 0
     for cell in cells:
         estimate = ""
         if cell.config is None:
@@ -164,12 +164,14 @@ def plan_sheet(cells: Sequence[Cell], seconds: Mapping[str, float] | None = None
                 value = (seconds or {}).get(cell.key)
                 estimate = "not known" if value is None else format_seconds(value)
                 total += value or 0.0
+                unknown += value is None
             counted.add(cell.key)
         row = [cell.paper.model, cell.paper.dataset, state]
         lines.append([*row, estimate] if seconds is not None else row)
     notes = [f"{left} of {len(counted)} experiments are left"]
-    if seconds is not None:
+    if seconds is not None and unknown < left:
         notes[0] += f", at most about {format_seconds(total)} of training on one process"
+        notes[0] += f" beside {unknown} whose time is not known" if unknown else ""
     notes += _grid_notes(cells)
     notes += warnings_of(cells)
     notes += list(dict.fromkeys(f"{c.paper.model}: {c.absent}" for c in cells if c.absent))
