@@ -182,6 +182,7 @@ def compute_chunk(
                 work.queue,
                 work.nodes,
             )
+        last_size, last_ends = -1, -1
         for r in range(num_radii):
             starts, neighbors = indptr[:0], indices[:0]
             if r == 0 and by_rows:
@@ -202,9 +203,16 @@ def compute_chunk(
             if place_edges >= 0:
                 values[i, at + place_edges] = ends // 2
             if place_a >= 0:
-                values[i, at + place_a] = _value(
-                    starts, neighbors, size, ends, at_v, at_u, radii[r], choice, work
-                )
+                # Substructures only grow with the radius: one that has not grown is the same.
+                if size == last_size and ends == last_ends:
+                    values[i, at + place_a] = values[i, at - per_radius + place_a]
+                else:
+                    values[i, at + place_a] = _value(
+                        starts, neighbors, size, ends, at_v, at_u, radii[r], choice, work
+                    )
+            # What small ones take at radius 1 is another route, which may change the last bits.
+            if radii[r] > 1 or size > WORD:
+                last_size, last_ends = size, ends
             for k in range(size):
                 local[chosen[k]] = -1
         release(work.nodes, gathered, work.depth_v, work.depth_u)
