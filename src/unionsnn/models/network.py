@@ -126,6 +126,28 @@ def gates(module: nn.Module) -> list[StructuralGate]:
     return [m for m in module.modules() if isinstance(m, StructuralGate)]
 
 
+def fit_to_training(
+    network: nn.Module, rows: Callable[[], Tensor], sizes: Callable[[], Tensor]
+) -> None:
+    """Fit to the training graphs what a network takes from them: statistics of gates, sizes.
+
+    A network that depends on the number of nodes of each training graph has a method ``fit_sizes``.
+
+    Args:
+        network: The network.
+        rows: Returns the coefficients of all training edges, [num_edges, num_columns].
+        sizes: Returns the number of nodes of each training graph, [num_graphs].
+    """
+    needing = [gate for gate in gates(network) if gate.needs_statistics]
+    if needing:
+        fitted_to = rows()
+        for gate in needing:
+            gate.fit_statistics(fitted_to)
+    fit_sizes = getattr(network, "fit_sizes", None)
+    if fit_sizes is not None:
+        fit_sizes(sizes())
+
+
 def two_layer_mlp(channels: int, norm: str = "batch") -> nn.Sequential:
     """Linear, norm, ReLU, linear: the MLP inside GIN, GraphSNN and UnionSNN layers."""
     return nn.Sequential(

@@ -13,7 +13,7 @@ from torch import nn
 from unionsnn.data.datamodules import GraphDataModule, Progress
 from unionsnn.data.encodings import Encodings
 from unionsnn.data.sources import data_root
-from unionsnn.models.network import GateFactory, gates
+from unionsnn.models.network import GateFactory, fit_to_training, gates
 from unionsnn.nn.gates import StructuralGate
 from unionsnn.structure import CoefficientSpec
 from unionsnn.training.config import RequestError
@@ -203,15 +203,5 @@ def build_task(config: Config, data: GraphDataModule) -> Task:
 
 
 def fit_gates(model: nn.Module, data: GraphDataModule) -> None:
-    """Fit the statistics of all gates to the training part of the split, and the network's own.
-
-    A network that depends on the number of nodes of each training graph has a method ``fit_sizes``.
-    """
-    needing = [gate for gate in gates(model) if gate.needs_statistics]
-    if needing:
-        rows = data.part_coefficient("train")
-        for gate in needing:
-            gate.fit_statistics(rows)
-    fit_sizes = getattr(model, "fit_sizes", None)
-    if fit_sizes is not None:
-        fit_sizes(data.part_sizes("train"))
+    """Fit the statistics of all gates to the training part of the split, and the network's own."""
+    fit_to_training(model, lambda: data.part_coefficient("train"), lambda: data.part_sizes("train"))

@@ -15,7 +15,7 @@ from torch_geometric.data import Batch
 from unionsnn.data.batching import GraphStore
 from unionsnn.data.copies import Graph, PairCopies
 from unionsnn.data.encodings import Encodings
-from unionsnn.models.network import gates
+from unionsnn.models.network import fit_to_training
 from unionsnn.structure.choices import Choice
 from unionsnn.structure.expressivity import Bench, Family
 from unionsnn.training.build import build_model, coefficient_spec, layer_spec
@@ -60,12 +60,9 @@ def compare_pair(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(model_seed))
         model = build_model(config, copies.dataset.num_features, protocol["channels"])
-        for gate in gates(model):
-            if gate.needs_statistics:
-                gate.fit_statistics(copies.test_rows())
-        fit_sizes = getattr(model, "fit_sizes", None)
-        if fit_sizes is not None:
-            fit_sizes(torch.tensor([num_nodes for _, num_nodes in pair]))
+        fit_to_training(
+            model, copies.test_rows, lambda: torch.tensor([num_nodes for _, num_nodes in pair])
+        )
         epochs, loss = train_contrastive(model, copies, config)
         outcome = compare_reliably(model, copies, config)
     bench = Bench([Family("", "", pair)], threads=1)
