@@ -95,9 +95,10 @@ def labels(group: Sequence[Found]) -> list[str]:
                 for key in differing_keys(first[name], other.record["config"])
                 if not key.startswith(_SHOWN)
             }
-            label = " ".join(
-                [label, *(f"{key}={_lookup(each.record['config'], key)}" for key in sorted(keys))]
-            )
+            values = {key: _lookup(each.record["config"], key) for key in sorted(keys)}
+            # What a configuration leaves out, its row leaves out.
+            told = (f"{key}={value}" for key, value in values.items() if value is not None)
+            label = " ".join([label, *told])
         found.append(label)
     return found
 
