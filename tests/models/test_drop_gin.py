@@ -82,6 +82,17 @@ def test_without_drops_it_is_gin() -> None:
     torch.testing.assert_close(apply(network, data), apply(plain, data), **EXACT)
 
 
+def test_a_batch_without_nodes_has_no_output_and_a_loss() -> None:
+    network = build("drop_gin", "none", level="node", runs=3, drop_probability=0.3)
+    nothing = torch.zeros(0, dtype=torch.long)
+    out = network(
+        torch.zeros(0, network.encoder.in_features), torch.zeros(2, 0, dtype=torch.long),
+        batch=nothing, num_graphs=1,
+    )  # fmt: skip
+    assert len(out) == 0
+    assert torch.isfinite(network.auxiliary_loss(lambda one: one.sum()))
+
+
 def test_the_rule_is_that_of_the_mean_size() -> None:
     network = DropGIN(in_channels=3, out_channels=2)
     for sizes, runs, probability in [([17, 18, 19], 18, 2 / 19), ([1, 1], 1, 0.5), ([2], 2, 0.5)]:

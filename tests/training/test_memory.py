@@ -119,6 +119,13 @@ def test_a_graph_that_does_not_fit_alone_needs_another_model(
         require_memory(*prepared(tiny(*MODEL)), CPU)
 
 
+def test_a_bound_that_a_single_graph_exceeds_is_a_wrong_request(tiny: Maker) -> None:
+    with pytest.raises(
+        RequestError, match=r"data\.max_pairs is 3, but .* type data\.max_pairs=\d+"
+    ):
+        require_memory(*prepared(tiny(*MODEL, "data.max_pairs=3")), CPU)
+
+
 def test_where_nobody_can_tell_nothing_is_refused(
     tiny: Maker, free: Callable[[int | None], None]
 ) -> None:

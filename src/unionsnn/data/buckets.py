@@ -77,6 +77,10 @@ def size_buckets(sizes: Tensor, *, batch_size: int, max_pairs: int) -> list[Buck
     ]
 
 
+class MaxPairsError(DataError):
+    """A bound of pairs that a single graph exceeds."""
+
+
 def refuse_single(sizes: Tensor, max_pairs: int, others: Tensor | None = None) -> None:
     """Refuse a bound that a single graph exceeds.
 
@@ -86,12 +90,12 @@ def refuse_single(sizes: Tensor, max_pairs: int, others: Tensor | None = None) -
         others: Nodes of each graph of the whole set, whose largest one the advice is for.
 
     Raises:
-        DataError: With the value to choose.
+        MaxPairsError: With the value to choose.
     """
     largest = int(sizes.max()) if len(sizes) else 0
     if largest**2 > max_pairs:
         enough = largest if others is None else int(others.max())
-        raise DataError(
+        raise MaxPairsError(
             f"data.max_pairs is {max_pairs}, but a single graph of {largest:,} nodes has "
             f"{largest**2} pairs; type data.max_pairs={enough**2} or larger, or leave it out."
         )

@@ -172,7 +172,7 @@ class DropGIN(GIN):
         else:
             rows, place, kind = len(batch), node, "sum"
         out: Tensor = self.auxiliary(readout(h, run * rows + place, runs * rows, kind))
-        return out.view(runs, rows, -1)
+        return out.view(runs, rows, out.size(-1))
 
     def auxiliary_loss(self, loss: Callable[[Tensor], Tensor]) -> Tensor | None:
         """What is added to the loss of the training pass before; None for nothing.

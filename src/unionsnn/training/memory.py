@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from unionsnn.data.buckets import MaxPairsError
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.memory import format_gigabytes, free_bytes
 from unionsnn.training.config import RequestError
@@ -90,10 +91,17 @@ def require_memory(model: nn.Module, data: GraphDataModule, device: torch.device
 
 
 def _extents(data: GraphDataModule) -> Iterator[tuple[bool, list[tuple[int, int]]]]:
-    """Whether for training, and the extents of the batches, of each part of the split."""
-    yield True, data.train_dataloader().extents
-    yield False, data.val_dataloader().extents
-    yield False, data.test_dataloader().extents
+    """Whether for training, and the extents of the batches, of each part of the split.
+
+    Raises:
+        RequestError: if a single graph exceeds the bound of pairs.
+    """
+    try:
+        yield True, data.train_dataloader().extents
+        yield False, data.val_dataloader().extents
+        yield False, data.test_dataloader().extents
+    except MaxPairsError as error:
+        raise RequestError([str(error)]) from error
 
 
 def _advice(model: nn.Module, data: GraphDataModule, memory: BatchMemory) -> str:
