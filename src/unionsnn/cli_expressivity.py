@@ -42,7 +42,11 @@ def _words() -> Iterable[str]:
 @click.option("--mirror", help="Folder or address with the data; else UNIONSNN_MIRROR.")
 @click.option("--offline", is_flag=True, help="Leave the network alone.")
 @click.option("--out", type=_FILE, help="Table to write, .md, .csv or .tex.")
-@click.option("--plot", type=_FILE, help="Folder for pictures of small pairs, edges coloured.")
+@click.option(
+    "--plot",
+    type=_FILE,
+    help="Folder for pictures of the golden pairs, or with --theorems of counterexamples.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print what was measured as JSON.")
 @click.pass_obj
 def expressivity(
@@ -100,10 +104,13 @@ def expressivity(
         refuse([f"{named} belongs to --trained: type that too, or leave it out."])
     from unionsnn.data.sources import data_root
     from unionsnn.reports import expressivity as report
+    from unionsnn.reports.expressivity_plots import draw_golden_pairs, make_folder
     from unionsnn.reports.progress import data_progress
 
     with refusals():
         chosen = report.parse_choices(choices)
+        if plot is not None:
+            make_folder(plot)
     kind = "none" if options["quiet"] or as_json else "auto"
     with failures(options), data_progress(kind) as progress:
         result = report.measure(
@@ -116,8 +123,6 @@ def expressivity(
             progress=progress,
         )
         if plot is not None:
-            from unionsnn.reports.expressivity_plots import draw_golden_pairs
-
             draw_golden_pairs(plot)
     with failures(options):
         _show("expressivity", result, out, as_json=as_json)
@@ -160,7 +165,7 @@ def _trained(
     quiet: bool,
 ) -> dict[str, Any]:
     """Train and test a network on each pair of a set; return the record."""
-    from unionsnn.data.pairs import load_set
+    from unionsnn.data.pairs import SETS, load_set
     from unionsnn.data.sources import data_root
     from unionsnn.reports.progress import data_progress
     from unionsnn.training.expressivity import compare_pairs, pairs_of, sample_of, trained_config
@@ -168,6 +173,9 @@ def _trained(
     kind = "none" if options["quiet"] or quiet else "auto"
     with failures(options), data_progress(kind) as progress:
         pairs = pairs_of(load_set(name, root=data_root(), **where))
-        config = trained_config(overrides, Path(name).stem, pairs, config_dir=config_dir)
+        # A file of that name is not the set.
+        stem = Path(name).stem
+        title = Path(name).name if name != stem and stem in SETS else stem
+        config = trained_config(overrides, title, pairs, config_dir=config_dir)
         wanted = None if sample is None else sample_of(pairs, sample)
         return compare_pairs(config, pairs, wanted, progress)

@@ -107,6 +107,32 @@ def test_a_choice_at_fault_is_an_error(
     ]
 
 
+def test_graphs_without_edges_are_not_counted_as_whole(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "edgeless.g6"
+    graphs = [nx.empty_graph(3), nx.empty_graph(4), nx.path_graph(2), nx.empty_graph(2)]
+    path.write_bytes(b"".join(nx.to_graph6_bytes(g, header=False) for g in graphs))
+    done = command(path, "--choices", "a", "--json")
+    (choice,) = json.loads(done.stdout)["sets"][0]["choices"]
+    (found,) = choice["categories"].values()
+    # A single edge is its own union subgraph.
+    assert (found["told"], found["whole"]) == (2, 1)
+
+
+def test_a_place_for_pictures_is_checked_before_the_work(
+    command: Command, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unionsnn.reports.expressivity.measure", None)
+    done = command(own, "--plot", own)
+    assert done.exit_code != 0
+    assert "is a file; name a folder" in done.stderr
+
+
+def test_radii_beyond_any_diameter_are_refused(command: Command, own: Path) -> None:
+    done = command(own, "--choices", f"a@1,spectrum@{10**20}")
+    assert done.exit_code == 2
+    assert f"radius {10**20} is over 100; beyond the diameter of a graph nothing" in done.stderr
+
+
 def test_seed_relabels_and_verdicts_stay(command: Command, own: Path) -> None:
     results = []
     for seed in (0, 1, 2):
@@ -219,7 +245,7 @@ def test_requests_that_cannot_be_met(
 
 def test_a_file_where_pictures_should_go(command: Command, own: Path) -> None:
     done = command("golden", "--choices", "1wl", "--plot", own)
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "which is a file; name a folder" in done.stderr
 
 

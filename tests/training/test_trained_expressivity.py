@@ -207,6 +207,12 @@ def test_damaged_and_foreign_records(golden: list[Pair], run: Any, tmp_path: Pat
         record = run(golden, "model=gin", own, wanted=[0])
     assert len(record["pairs"]) == 1
     assert (tmp_path / "own" / f"{RECORD}.damaged").exists()
+    whole = json.loads(path.read_text())
+    lost = {**whole, "pairs": [{"index": 0}]}
+    for content in ({**whole, "pairs": None}, {**whole, "pairs": 3}, lost, [], 3):
+        path.write_text(json.dumps(content))
+        with pytest.warns(UserWarning, match="damaged and set aside"):
+            assert len(run(golden, "model=gin", own, wanted=[0])["pairs"]) == 1
 
 
 def test_force_starts_anew(golden: list[Pair], run: Any, tmp_path: Path) -> None:

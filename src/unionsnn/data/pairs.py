@@ -101,7 +101,7 @@ def load_set(
         return pairs_of_file(path)
     raise DataError(
         f"{name!r} is neither a set nor a file; sets: {', '.join(SETS)}; a file holds pairs of "
-        "graphs in graph6, one graph a line, and ends in .g6"
+        "graphs in graph6, one graph a line"
     )
 
 

@@ -24,6 +24,8 @@ NAMED = {
 FORMS = ("excess", "cyclomatic", "spectrum", "rooted")
 """What else is made of a union subgraph: a_tree - a; |E_S| - |V_S| + 1; fingerprints."""
 
+_LARGEST_RADIUS = 100
+
 DEFAULT = (
     "1wl", "a~", "a", "a@2", "a@3", "a@1+2+3", "excess", "cyclomatic",
     "spectrum", "spectrum@2", "spectrum@1+2", "rooted", "rooted@2",
@@ -71,6 +73,11 @@ class Choice:
         if at and not all(part.isascii() and part.isdigit() for part in radii.split("+")):
             raise ValueError(f"choice {text!r}: {radii!r} is no radius; write @2, or @1+2 for two.")
         radius = tuple(int(part) for part in radii.split("+")) if at else (1,)
+        if max(radius) > _LARGEST_RADIUS:
+            raise ValueError(
+                f"choice {text!r}: radius {max(radius)} is over {_LARGEST_RADIUS}; beyond the "
+                "diameter of a graph nothing changes."
+            )
         base = name.removesuffix("~")
         form = "normalized" if base != name else "raw"
         quantities: tuple[str, ...] = ("a", "nodes", "edges")
@@ -98,7 +105,7 @@ def _parts(text: str, base: str) -> tuple[str, str, str | None]:
     hint = f" Did you mean {close[0]!r}?" if close else ""
     raise ValueError(
         f"not known; allowed: {', '.join(names)}, or SUBSTRUCTURE/DESCRIPTOR[/ENCODING], each "
-        f"with ~ and @RADIUS where it applies, or all.{hint}"
+        f"with ~ and @RADIUS where it applies; all alone stands for every one.{hint}"
     )
 
 

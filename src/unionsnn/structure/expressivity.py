@@ -190,7 +190,7 @@ class Bench:
         return [_renumbered(part) for part in parts], margin
 
     def _whole(self, choice: Choice) -> BoolArray | None:
-        """Whether every substructure, of the largest radius, is its whole graph."""
+        """Whether every substructure, of the largest radius, is its whole graph; some must be."""
         if choice.spec is None or not choice.local:
             return None
         columns, values = self._columns(choice)
@@ -201,8 +201,11 @@ class Bench:
         part = (values[:, columns.index(f"nodes_r{radius}")] != num_nodes[graph_of_edge]) | (
             values[:, columns.index(f"edges_r{radius}")] != num_edges[graph_of_edge]
         )
-        of_family = np.bincount(self._family_of_edge[part], minlength=len(self.families))
-        return np.asarray(of_family == 0)
+        parts, edges = (
+            np.bincount(self._family_of_edge[kept], minlength=len(self.families))
+            for kept in (part, slice(None))
+        )
+        return np.asarray((parts == 0) & (edges > 0))
 
 
 def _renumbered(classes: IntArray) -> IntArray:

@@ -55,6 +55,16 @@ NOISE = ("random", "shuffled")
 
 _SAMPLE_SEED = 0
 
+_WHOLE = {
+    *("format", "state", "set", "model", "gate", "control", "parameters", "threshold"),
+    *("categories", "pairs", "environments", "config", "config_hash"),
+}
+_OUTCOME = {
+    *("index", "told", "reliable", "statistic", "reliability", "rank", "distance", "spread"),
+    *("told_by_1wl", "epochs", "loss", "seconds", "name", "category"),
+}
+"""Keys of a record and of its pairs."""
+
 
 @dataclass(frozen=True, eq=False)
 class Pair:
@@ -236,11 +246,11 @@ def _read(path: Any) -> dict[str, Any] | None:
     """Read a record; one that is damaged is set aside with a warning."""
     try:
         content: dict[str, Any] = json.loads(path.read_bytes())
-        if {"pairs", "environments", "config_hash"} <= content.keys():
+        if content.keys() >= _WHOLE and all(row.keys() >= _OUTCOME for row in content["pairs"]):
             return content
     except FileNotFoundError:
         return None
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, TypeError):
         pass
     aside = set_aside(path)
     warnings.warn(f"{path} is damaged and set aside as {aside.name}.", stacklevel=4)
