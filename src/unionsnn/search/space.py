@@ -17,7 +17,6 @@ from hydra.core.override_parser.types import (
     IntervalSweep,
     Override,
     RangeSweep,
-    Sweep,
     Transformer,
 )
 from hydra.errors import HydraException
@@ -163,6 +162,7 @@ def parse_space(texts: Mapping[str, Any]) -> list[Parameter]:
 
 def _distribution(override: Override) -> BaseDistribution:
     sweep = override.value()
+    distribution: BaseDistribution
     if isinstance(sweep, ChoiceSweep):
         distribution = _choice(override, sweep)
     elif isinstance(sweep, IntervalSweep):
@@ -170,7 +170,7 @@ def _distribution(override: Override) -> BaseDistribution:
     elif isinstance(sweep, RangeSweep):
         distribution = _range(sweep)
     else:
-        raise ValueError("one value only" if not isinstance(sweep, Sweep) else "no list of values")
+        raise ValueError("no list of values" if override.is_sweep_override() else "one value only")
     if sweep.tags and not (sweep.tags == {"log"} and isinstance(sweep, IntervalSweep)):
         raise ValueError(
             f"tagged {', '.join(sorted(sweep.tags))}; an interval alone has a tag, which is log"
