@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,15 @@ from typing import Any
 import pytest
 
 from small_studies import TINY
+from unionsnn.reports.study_table import final_lines
 from unionsnn.search import trials
 from unionsnn.search.driver import RunOptions, run_study
+from unionsnn.search.final import write_best
 from unionsnn.search.ledger import Cell
 from unionsnn.search.nested import choose_by_fold
-from unionsnn.search.study import Study
+from unionsnn.search.study import Study, StudyOptions
 from unionsnn.training import repetition
-from unionsnn.training.config import RequestError, compose_config, config_hash
+from unionsnn.training.config import RequestError, compose_config, config_folder, config_hash
 from unionsnn.training.experiment import run_experiment
 from unionsnn.training.records import RunFolder
 
@@ -131,3 +134,44 @@ def test_epochs_are_pruned_in_a_single_training(make: Make) -> None:
     assert [trial["state"] for trial in others] == ["pruned", "pruned"]
     assert all(trial["reason"].startswith("after epoch ") for trial in others)
     assert record["selection"] == "shared split"
+
+
+def test_best_yaml_needs_no_folder_of_the_user_and_keeps_seed_and_control(
+    make: Make, tmp_path: Path
+) -> None:
+    own = tmp_path / "own"
+    for group, text in {
+        "data": (config_folder() / "data" / "4cycles_small.yaml").read_text(),
+        "model": (config_folder() / "model" / "gin.yaml").read_text(),
+        "trainer": (config_folder() / "trainer" / "default.yaml").read_text(),
+        "experiment": "# @package _global_\nseed: 3\n",
+    }.items():
+        path = own / group / "mine.yaml"
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    words = ["data=mine", "model=mine", "trainer=mine", "experiment=mine", *TINY]
+    options = StudyOptions(config_dir=str(own))
+    study = make(overrides=words, space=SPACE, options=options)
+    path = write_best(study, Cell(0, "finished", {"optimizer.lr": 0.1}, (1.0,), {}, None, 0.0, 0))
+    config = compose_config(["experiment=best"], study.folder)
+    assert config_hash(config) == config_hash(study.final_config({"optimizer.lr": 0.1}))
+    assert config["seed"] == 3
+    assert "mine" not in path.read_text()
+    controlled = make("coefficient.control=constant", "seed=4", space=SPACE)
+    write_best(controlled, Cell(0, "finished", {"optimizer.lr": 0.1}, (1.0,), {}, None, 0.0, 0))
+    config = compose_config(["experiment=best"], controlled.folder)
+    assert (config["seed"], config["coefficient"]["control"]) == (4, "constant")
+
+
+@pytest.mark.parametrize("name", ["what?", "50%41", "a#b c", "{x}", 'it\'s "q"'])
+def test_a_study_may_have_a_name_of_any_signs(make: Make, tmp_path: Path, name: str) -> None:
+    study = make(space={"optimizer.lr": "choice(0.1)"}, options=StudyOptions(name=name))
+    record = run_study(study, RunOptions(trials_only=True))
+    assert (tmp_path / "runs" / "studies" / name / "study.db").is_file()
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["studies"]
+    compose_config(["experiment=best"], study.folder)
+    (line,) = [line for line in final_lines(record) if line.startswith("the same again: ")]
+    words = shlex.split(line.partition(": ")[2])
+    assert words == ["unionsnn", "train", "--config-dir", str(study.folder), "experiment=best"]
+    comment = Path(record["best_file"]).read_text().splitlines()[2]
+    assert shlex.split(comment.removeprefix("# ")) == words

@@ -67,6 +67,68 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "workers inside a trial": ({"overrides": [*TINY, "protocol.workers=2"]}, "--workers"),
     "a run folder": ({"overrides": [*TINY, "run_dir=x"]}, "leave out run_dir"),
+    "a trial that tests each epoch": (
+        {"trial": ["protocol=cross_validation_paper"]},
+        "is not what makes a trial shorter",
+    ),
+    "a trial of another experiment": ({"trial": ["experiment=tu"]}, "makes a trial shorter"),
+    "a trial with a key of the space": (
+        {"trial": ["++optimizer.lr=0.5"]},
+        "sets optimizer.lr, a key of the space",
+    ),
+    "a trial with a section of the space": (
+        {"trial": ["++optimizer={lr: 0.5}"]},
+        "sets optimizer.lr, a key of the space",
+    ),
+    "an objective twice": (
+        {"objective": ["val_loss", "val_loss"], "sampler": {"name": "nsga2"}, "trials": 2},
+        "names val_loss twice",
+    ),
+    "an objective of another kind": ({"objective": 3}, "it must be a metric, or a list of two"),
+    "two values that are one": (
+        {"space": {"optimizer.lr": "choice(0.1, 0.10)"}},
+        "0.1 twice, which is one value",
+    ),
+    "a whole number in the middle": (
+        {
+            "overrides": [w for w in TINY if "folds" not in w],
+            "space": {"model.num_layers": "range(-1, 3)"},
+        },
+        "model.num_layers is 0",
+    ),
+    "a function for the sampler": (
+        {"sampler": {"name": "tpe", "gamma": "min"}, "trials": 4},
+        "gamma is no option .* that a file can give",
+    ),
+    "an object for the sampler": (
+        {"sampler": {"name": "cmaes", "independent_sampler": "tpe"}, "trials": 4},
+        "independent_sampler is no option",
+    ),
+    "a negative number of trials": (
+        {"sampler": {"name": "tpe", "n_startup_trials": -1}, "trials": 4},
+        "n_startup_trials is -1; it must be at least 0",
+    ),
+    "a number that is none": (
+        {"sampler": {"name": "tpe", "n_startup_trials": "many"}, "trials": 4},
+        "n_startup_trials is 'many'; it must be int",
+    ),
+    "resources in the wrong order": (
+        {"pruner": {"name": "hyperband", "min_resource": 9, "max_resource": 3}},
+        "min_resource is 9, more than pruner.max_resource, 3",
+    ),
+    "what a sampler notices when it draws": (
+        {
+            "space": {"optimizer.lr": "interval(0.1, 0.9)", "model.dropout": "interval(0.0, 0.5)"},
+            "sampler": {"name": "cmaes", "x0": {"optimizer.lr": 0.5}},
+            "trials": 4,
+        },
+        "sampler cmaes: ",
+    ),
+    "what a pruner notices when it is asked": (
+        {"pruner": {"name": "hyperband", "min_resource": 0, "max_resource": 3}},
+        "pruner hyperband: ",
+    ),
+    "a ? in a storage": ({"storage": "sqlite:///a?b.db"}, r"type it as sqlite:///a%3Fb\.db"),
 }
 
 
@@ -105,3 +167,103 @@ def test_options_of_the_command_line_replace_those_of_the_file(make: Make, tmp_p
     study = make(options=StudyOptions(name="mine", trials=2, storage=url))
     assert (study.name, study.num_trials, study.storage) == ("mine", 2, url)
     assert make().name == "small-4cycles_small-unionsnn"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "seed",
+        "data",
+        "data.name",
+        "experiment",
+        "protocol",
+        "protocol.only",
+        "protocol.patience",
+        "paths",
+        "force",
+        "run_dir",
+        "logger",
+        "+logger.project",
+        "trainer.threads",
+        "trainer.devices",
+        "trainer.accelerator",
+        "model.name",
+        "coefficient.control",
+    ],
+)
+def test_what_trials_must_have_in_common_is_not_searched(make: Make, key: str) -> None:
+    with pytest.raises(RequestError, match=f"trials that differ in .*{key[-4:]} cannot"):
+        make(space={"optimizer.lr": "choice(0.1, 0.01)", key: "choice(1, 2)"})
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["seed=1", "data=mutag", "data.batch_size=8", "paths.output=x", "force=true", "run_dir=x",
+     "logger=none", "trainer=ddp", "trainer.threads=2", "trainer.num_nodes=2", "model=gin",
+     "protocol.workers=2", "protocol.folds=4", "~protocol.folds", "+protocol.train_size=20"],
+)  # fmt: skip
+def test_what_trials_and_the_final_run_share_is_not_in_trial(make: Make, word: str) -> None:
+    with pytest.raises(RequestError, match="is not what makes a trial shorter"):
+        make(trial=[word])
+
+
+def test_a_trial_may_be_shorter(make: Make) -> None:
+    words = ["protocol.only=[0]", "trainer.max_epochs=2", "++protocol.patience=1"]
+    study = make(trial=[*words, "model.num_layers=2", "optimizer.schedule=plateau"])
+    trial, final = study.trial_config(study.plan()[0]), study.final_config(study.plan()[0])
+    assert (trial["protocol"]["patience"], trial["trainer"]["max_epochs"]) == (1, 2)
+    assert (final["trainer"]["max_epochs"], final["protocol"]["only"]) == (1, None)
+
+
+@pytest.mark.parametrize("signs", ["", "++"])
+def test_a_key_of_the_space_is_known_by_its_name(make: Make, signs: str) -> None:
+    study = make(f"{signs}optimizer.lr=0.5")
+    assert [p.key for p in study.space] == ["optimizer.weight_decay"]
+    assert study.trial_config({"optimizer.weight_decay": 0})["optimizer"]["lr"] == 0.5
+    study = make(f"{signs}optimizer.lr=choice(0.5, 0.25)")
+    assert {p.key: p.text for p in study.space}["optimizer.lr"] == "choice(0.5, 0.25)"
+    with pytest.raises(RequestError, match="by itself"):
+        make("++optimizer={lr: 0.5}")
+    with pytest.raises(RequestError):
+        make("+optimizer.lr=0.5")
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/a", "a\nb", "a+1", "x" * 300])
+def test_a_name_that_names_no_folder_is_refused(make: Make, name: str) -> None:
+    with pytest.raises(RequestError, match="--name is"):
+        make(options=StudyOptions(name=name))
+
+
+@pytest.mark.parametrize("given", ["min", ["min"]])
+def test_a_wrong_direction_is_told_in_one_sentence(make: Make, given: Any) -> None:
+    with pytest.raises(RequestError, match="Did you mean 'minimize'") as caught:
+        make(direction=given)
+    assert len(caught.value.faults) == 1
+    assert "allowed are maximize, minimize" in caught.value.faults[0]
+
+
+@pytest.mark.parametrize("sampler", ["random", "tpe", "grid"])
+def test_there_are_no_more_trials_than_points(make: Make, sampler: str) -> None:
+    assert make(sampler={"name": sampler}, trials=50).num_trials == 6
+    assert make(sampler={"name": sampler}, trials=4).num_trials == 4
+    endless = {"optimizer.lr": "interval(0.1, 0.2)"}
+    if sampler != "grid":
+        assert make(sampler={"name": sampler}, space=endless, trials=50).num_trials == 50
+
+
+@pytest.mark.parametrize("only", [None, [0]])
+def test_what_a_trial_averages_over_is_part_of_its_definition(make: Make, only: Any) -> None:
+    words = [f"protocol.only={only}"] if only else []
+    assert make(trial=words).definition()["trial"].get("repetitions") == only
+
+
+def test_no_warning_of_optuna_reaches_the_user(
+    make: Make, recwarn: pytest.WarningsRecorder
+) -> None:
+    make(
+        sampler={"name": "tpe", "multivariate": True, "consider_prior": True},
+        pruner={"name": "wilcoxon"},
+        space={"model.dropout": "range(0.1, 0.8, 0.1)"},
+        trials=7,
+    )
+    assert not recwarn.list

@@ -15,6 +15,7 @@ from unionsnn.search import trials
 from unionsnn.search.driver import RunOptions, run_study
 from unionsnn.search.ledger import Cell, best_cell, open_study, pareto_front, read_cells
 from unionsnn.search.methods import SeededSampler
+from unionsnn.search.space import parse_space
 from unionsnn.search.study import Study, StudyOptions
 from unionsnn.search.trials import MissingObjectiveError
 from unionsnn.search.workers import work
@@ -233,29 +234,124 @@ def test_each_point_of_a_small_space_is_tried_once(make: Make, calls: Calls, nam
     cells = run(study)
     assert len({tuple(cell.parameters.items()) for cell in cells}) == 6
     assert len(calls) == len(set(calls)) == 18
-    # The same again, and more trials than there are points.
+    # The same again, although more are asked for than there are points.
     again = run(make(sampler={"name": name, **options}, trials=8, options=StudyOptions(name="n")))
-    assert [cell.parameters for cell in again[:6]] == [cell.parameters for cell in cells]
-    assert all(cell.parameters in [c.parameters for c in cells] for cell in again[6:])
+    assert [cell.parameters for cell in again] == [cell.parameters for cell in cells]
+
+
+def test_the_last_points_of_a_space_are_found() -> None:
+    space = {p.key: p.distribution for p in parse_space({"a": "range(0, 50)", "b": "range(0, 20)"})}
+    every = [{"a": a, "b": b} for a in range(50) for b in range(20)]
+    left = [{"a": 7, "b": 3}, {"a": 31, "b": 12}]
+
+    def drawn(missing: list[dict[str, int]]) -> dict[str, int]:
+        study = optuna.create_study(sampler=SeededSampler("random", {}, 0, space))
+        study.add_trials(
+            [
+                optuna.trial.create_trial(params=point, distributions=space, value=0.0)
+                for point in every
+                if point not in missing
+            ]
+        )
+        trial = study.ask()
+        return {key: trial.suggest_int(key, d.low, d.high) for key, d in space.items()}
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    assert drawn(left[:1]) == left[0]
+    assert drawn(left) == drawn(left)
+    assert drawn(left) in left
+    assert drawn([]) in every
+
+
+def test_drawn_numbers_of_a_range_are_those_of_its_decimals(make: Make, calls: Calls) -> None:
+    for name, options in (("random", {}), ("tpe", {"n_startup_trials": 2}), ("nsga2", {})):
+        cells = run(
+            make(
+                space={
+                    "optimizer.lr": "range(0.1, 0.8, 0.1)",
+                    "optimizer.weight_decay": "range(2)",
+                },
+                sampler={"name": name, **options},
+                trials=5,
+                options=StudyOptions(name=name),
+            )
+        )
+        assert {c.parameters["optimizer.lr"] for c in cells} <= {i / 10 for i in range(1, 8)}
 
 
 def test_a_changed_study_is_refused_with_the_difference_or_extended(
     make: Make, calls: Calls
 ) -> None:
     before = run(make())
-    changed = make("seed=4")
+    larger = make(space={**make().file.space, "optimizer.lr": "choice(0.1, 0.01, 0.5)"})
     with pytest.raises(RequestError, match="--extend") as caught:
-        open_study(changed)
-    assert "experiment.seed: 0 when it began, 4 now" in caught.value.faults
-    assert points(read_cells(open_study(changed, extend=True))) == points(before)
-    larger = make("seed=4", space={**make().file.space, "optimizer.lr": "choice(0.1, 0.01, 0.5)"})
-    with pytest.raises(RequestError, match=r"space\.optimizer\.lr"):
         open_study(larger)
+    assert any(f.startswith("space.optimizer.lr: ") for f in caught.value.faults)
     calls.clear()
     cells = run(larger, extend=True)
     assert [cell.parameters for cell in cells] == larger.plan()
     assert {lr for lr, _, _ in calls} == {0.5}
     assert points(run(larger)) == points(cells)
+    kept = {tuple(cell.parameters.values()): cell.values for cell in before}
+    assert all(c.values == kept.get(tuple(c.parameters.values()), c.values) for c in cells)
+
+
+def test_values_that_would_mean_something_else_are_computed_anew(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[int] = []
+
+    def train(
+        config: Any, data: Any, protocol: Any, split: Any, index: int, *_: Any, **__: Any
+    ) -> Any:
+        trained.append(index)
+        loss = formula(config, index)
+        return made_record(index, {"val_loss": loss, "val_accuracy": -loss}, data)
+
+    monkeypatch.setattr(trials, "train_repetition", train)
+    space = {"optimizer.lr": "choice(0.1, 0.01)"}
+    before = run(make(space=space))
+    trained.clear()
+    for keys, sign, folds in (
+        ({"objective": "val_accuracy"}, -1.0, 3),
+        ({"objective": ["val_accuracy", "val_loss"]}, -1.0, 3),
+        ({"trial": ["protocol.only=[0,1]"]}, 1.0, 2),
+    ):
+        changed = make(space=space, **keys)
+        with pytest.raises(RequestError, match="--extend"):
+            open_study(changed)
+        cells = run(changed, extend=True)
+        assert not trained
+        for old, new in zip(before, cells, strict=True):
+            mean = math.fsum(list(old.repetitions.values())[:folds]) / folds
+            assert new.values is not None
+            assert new.values[0] == pytest.approx(sign * mean)
+            assert new.parameters == old.parameters
+    # Another experiment: other records.
+    changed = make("seed=4", space=space)
+    with pytest.raises(RequestError, match="--extend") as caught:
+        open_study(changed)
+    assert "experiment.seed: 0 when it began, 4 now" in caught.value.faults
+    assert [cell.state for cell in read_cells(open_study(changed, extend=True))] == ["waiting"] * 2
+    run(changed)
+    assert len(trained) == 6
+
+
+def test_the_second_objective_is_a_mean_too(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    def train(
+        config: Any, data: Any, protocol: Any, split: Any, index: int, *_: Any, **__: Any
+    ) -> Any:
+        loss = formula(config, index)
+        record = made_record(index, {"val_loss": loss, "val_accuracy": loss**2}, data)
+        return {**record, "parameters": 7}
+
+    monkeypatch.setattr(trials, "train_repetition", train)
+    study = make(objective=["val_loss", "val_accuracy"])
+    assert study.directions == ["minimize", "maximize"]
+    for cell in run(study):
+        squares = [value**2 for value in cell.repetitions.values()]
+        assert cell.values is not None
+        assert cell.values[1] == pytest.approx(sum(squares) / 3)
 
 
 def test_more_trials_extend_a_search(make: Make, calls: Calls) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -118,7 +119,8 @@ def final_lines(record: Record) -> list[str]:
     if "final_elsewhere" in record:
         lines += [f"final run: {record['final_elsewhere']}"]
     lines += [
-        f"the same again: unionsnn train --config-dir {record['folder']} experiment=best",
+        f"the same again: unionsnn train --config-dir {shlex.quote(record['folder'])} "
+        "experiment=best",
         f"record: {record['folder']}/study.json",
     ]
     return lines

@@ -10,10 +10,11 @@ from typing import Any
 from unionsnn.data.datamodules import Progress
 from unionsnn.search.final import rule, selection, train_best, write_best
 from unionsnn.search.ledger import Cell, best_cell, open_study, pareto_front, read_cells
+from unionsnn.search.methods import quiet_optuna
 from unionsnn.search.nested import nested_faults, train_nested
 from unionsnn.search.storage import shown
 from unionsnn.search.study import Study
-from unionsnn.search.workers import Watch, quiet_optuna, work, work_in_processes
+from unionsnn.search.workers import Watch, work, work_in_processes
 from unionsnn.training.config import RequestError
 from unionsnn.training.dry_run import describe
 from unionsnn.training.protocols import make_protocol

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,10 @@ from unionsnn.training.config import (
     compose_config,
     config_hash,
     determining,
+    differing_keys,
+    first_groups,
     group_choices,
+    is_shipped,
     leaves,
 )
 from unionsnn.training.experiment import run_experiment
@@ -95,32 +99,48 @@ def write_best(study: Study, best: Cell) -> Path:
     config = study.final_config(best.parameters)
     words = [*study.overrides, *study.words(best.parameters)]
     choices = group_choices(words, study.config_dir)
+    # The folder of the study does not have what only the user's own folder has.
+    own = {group for group, option in choices.items() if not is_shipped(group, option)}
+    if own:
+        # Nor is there a gate to be overridden without the model that brings it.
+        own |= choices.keys() - first_groups()
+    shipped = {group: option for group, option in choices.items() if group not in own}
+    wanted = determining(config) | {group: config[group] for group in own & config.keys()}
     try:
-        plain = compose_config([f"{k}={v}" for k, v in choices.items()], study.config_dir)
-        before = leaves(determining(plain))
+        before = {} if own else leaves(determining(compose_config(_words(shipped))))
     except RequestError:
         # An option that leaves a key to the user, such as data=tu: all keys are written.
         before = {}
     values: dict[str, Any] = {}
-    for key, value in leaves(determining(config)).items():
+    for key, value in leaves(wanted).items():
         if key not in before or before[key] != value:
             section = values
             *parents, last = key.split(".")
             for part in parents:
                 section = section.setdefault(part, {})
             section[last] = value
-    content = {"defaults": [{f"override /{k}": v} for k, v in choices.items()], **values}
+    # No option: of the default one, keys would be left that the user's own lacks.
+    nothing = dict.fromkeys(group for group in choices if group in own & first_groups())
+    defaults = [{f"override /{k}": v} for k, v in (shipped | nothing).items()]
     path = study.folder / "experiment" / "best.yaml"
     text = (
         "# @package _global_\n"
         f"# Trial {best.index} of the study {study.name}: "
         f"{', '.join(study.file.objectives)} {', '.join(f'{v:.6g}' for v in best.values or ())}.\n"
-        f"# unionsnn train --config-dir {study.folder} experiment=best\n"
-        f"{yaml.safe_dump(content, sort_keys=False)}"
+        f"# unionsnn train --config-dir {shlex.quote(str(study.folder))} experiment=best\n"
+        f"{yaml.safe_dump({'defaults': defaults, **values}, sort_keys=False)}"
     )
     atomic_write(path, lambda file: file.write(text.encode()))
-    if study.config_dir is None:
-        again = compose_config(["experiment=best"], study.folder)
-        if config_hash(again) != config_hash(config):
-            raise RequestError([f"{path} does not compose to the configuration of the best trial."])
+    again = compose_config(["experiment=best"], study.folder)
+    if config_hash(again) != config_hash(config):
+        raise RequestError(
+            [
+                f"{path} does not compose to the configuration of the best trial; it differs in "
+                f"{', '.join(differing_keys(again, config))}."
+            ]
+        )
     return path
+
+
+def _words(choices: Mapping[str, str]) -> list[str]:
+    return [f"{group}={option}" for group, option in choices.items()]

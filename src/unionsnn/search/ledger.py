@@ -30,6 +30,9 @@ _RANK = list(_STATES)
 
 WORKER_DIED = "the worker died"
 
+_MEANING = ("experiment", "trial", "objective")
+"""Parts of a study's definition that say what the value of a trial is."""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -162,16 +165,19 @@ def _extended(held: optuna.Study, study: Study, storage: PatientStorage) -> optu
     """Go on with a study that is now defined otherwise.
 
     Optuna holds on to the values that a parameter may have, so that another space needs a study of
-    its own: it begins with the finished trials that lie inside.
+    its own: it begins with the finished trials that lie inside. Where values would mean something
+    else, all trials are planned anew; repetitions that are on disk are read.
     """
-    same_space = held.user_attrs["definition"]["space"] == study.definition()["space"]
-    if not same_space:
+    before, now = held.user_attrs["definition"], study.definition()
+    other_values = any(before[key] != now[key] for key in _MEANING)
+    if other_values or before["space"] != now["space"]:
         suffix = held.study_name.removeprefix(study.name).removeprefix("+")
         number = int(suffix or 0) + 1
         fresh = optuna.create_study(
             storage=storage, study_name=f"{study.name}+{number}", directions=study.directions
         )
-        fresh.add_trials(_inside(held.get_trials(), study))
+        if not other_values:
+            fresh.add_trials(_inside(held.get_trials(), study))
         held = fresh
     held.set_user_attr("definition", study.definition())
     _plan(held, study)

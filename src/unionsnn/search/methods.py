@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
+from unionsnn.search.space import num_values, rounded, value_at
 from unionsnn.training.sections import nearest
 
 SAMPLERS: Mapping[str, type[BaseSampler]] = {
@@ -39,10 +42,33 @@ PRUNERS: Mapping[str, type[BasePruner]] = {
 halving (Li et al. 2020), and the signed-rank test of a trial's folds against the same folds of the
 best trial."""
 
-_NOT_IN_FILE = {"seed"}
+_WRITTEN: Mapping[str, tuple[type, ...]] = {
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+    "str": (str,),
+    "None": (type(None),),
+    "dict[str, Any]": (dict,),
+}
+"""Types that a file can write, by the name that a signature gives them."""
+
+_SMALLEST = {"n_ei_candidates": 1, "interval_steps": 1, "n_min_trials": 1, "inc_popsize": -1}
+"""Smallest value of a whole number, where it is not 0: Optuna does not check all of them."""
 
 _STEPS = 1000
-"""How far a sampler walks for a point that is new; a space may have none left."""
+"""How far a sampler walks for a point that is new, before it looks for those that are left."""
+
+
+def option_types(kind: type[Any]) -> dict[str, tuple[str, ...]]:
+    """Options of a class that a file can give it, with the names of their types.
+
+    The rest are functions and objects; the seed is the study's.
+    """
+    found = {
+        key: tuple(inspect.formatannotation(parameter.annotation).strip("'").split(" | "))
+        for key, parameter in inspect.signature(kind).parameters.items()
+    }
+    return {k: names for k, names in found.items() if k != "seed" and set(names) <= set(_WRITTEN)}
 
 
 def option_faults(
@@ -53,29 +79,62 @@ def option_faults(
         return [
             f"{section}.name is {name!r}; allowed are {', '.join(known)}.{nearest(name, known)}"
         ]
-    allowed = [k for k in inspect.signature(known[name]).parameters if k not in _NOT_IN_FILE]
-    if name in ("grid", "none"):
-        allowed = []
-    faults = [
-        f"{section}.{key} is no option of {section}.name={name}; allowed are "
-        f"{', '.join(allowed) or 'none'}.{nearest(key, allowed)}"
-        for key in options
-        if key not in allowed
-    ]
+    allowed = {} if name in ("grid", "none") else option_types(known[name])
+    faults = []
+    for key, value in options.items():
+        if key not in allowed:
+            faults.append(
+                f"{section}.{key} is no option of {section}.name={name} that a file can give; "
+                f"allowed are {', '.join(allowed) or 'none'}.{nearest(key, allowed)}"
+            )
+        elif fault := _value_fault(key, value, allowed[key]):
+            faults.append(f"{section}.{key} is {value!r}; {fault}.")
     if faults:
         return faults
+    low, high = options.get("min_resource", 1), options.get("max_resource")
+    if isinstance(low, int) and isinstance(high, int) and low > high:
+        return [f"{section}.min_resource is {low}, more than {section}.max_resource, {high}."]
     try:
         _build(known[name], options)
-    except (TypeError, ValueError) as error:
-        return [f"{section} {name}: {error}"]
+    except Exception as error:
+        return [f"{section} {name}: {' '.join(str(error).split())}"]
     return []
 
 
+def _value_fault(key: str, value: Any, names: Sequence[str]) -> str | None:
+    types = tuple(t for name in names for t in _WRITTEN[name])
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        return f"it must be {' or '.join(name.lower() for name in names)}"
+    smallest = _SMALLEST.get(key, 0)
+    if "int" in names and isinstance(value, int) and value < smallest:
+        return f"it must be at least {smallest}"
+    return None
+
+
 def _build(kind: Callable[..., Any], options: Mapping[str, Any]) -> Any:
-    with warnings.catch_warnings():
-        # What Optuna may still change is not the user's concern; the version is pinned and kept.
-        warnings.simplefilter("ignore", ExperimentalWarning)
+    with quiet_optuna():
         return kind(**options)
+
+
+@contextmanager
+def quiet_optuna() -> Iterator[None]:
+    """Leave it to us to say what became of a trial.
+
+    What Optuna may still change is not the user's concern either; its version is kept.
+    """
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            warnings.filterwarnings("ignore", category=FutureWarning, module=_ASKERS)
+            yield
+    finally:
+        optuna.logging.set_verbosity(before)
+
+
+# A warning counts as that of the module that calls Optuna.
+_ASKERS = r"(optuna|unionsnn\.search)\b"
 
 
 def make_pruner(name: str, options: Mapping[str, Any]) -> BasePruner:
@@ -92,7 +151,8 @@ class SeededSampler(BaseSampler):
 
     A sampler that draws a point of `space` again that an earlier trial has, as TPE does once a
     small space looks settled, walks on from there: parameters chosen at random are drawn anew, one
-    after another, up to the first point that is new.
+    after another, up to the first point that is new. If that takes long, few points are left, and
+    one of them is chosen at random.
 
     Args:
         name: Key of `SAMPLERS`.
@@ -138,20 +198,35 @@ class SeededSampler(BaseSampler):
     ) -> dict[str, Any]:
         """As the sampler does, or a point that no trial has."""
         if self.space is None:
-            return self._inner.sample_relative(study, trial, search_space)
+            drawn = self._inner.sample_relative(study, trial, search_space)
+            return {key: rounded(search_space[key], value) for key, value in drawn.items()}
         joint = self._inner.infer_relative_search_space(study, trial)
         point = dict(self._inner.sample_relative(study, trial, joint)) if joint else {}
         for key, distribution in self.space.items():
             if key not in point:
                 point[key] = self._inner.sample_independent(study, trial, key, distribution)
+        point = {key: rounded(self.space[key], value) for key, value in point.items()}
         others = study.get_trials(deepcopy=False)
-        taken = [each.params for each in others if each.number != trial.number]
         keys = list(self.space)
+        taken = {
+            tuple(each.params[key] for key in keys)
+            for each in others
+            if each.number != trial.number and each.params.keys() == self.space.keys()
+        }
         for _ in range(_STEPS):
-            if point not in taken:
-                break
+            if tuple(point[key] for key in keys) not in taken:
+                return point
             key = keys[self._steps.integers(len(keys))]
-            point[key] = self._walk.sample_independent(study, trial, key, self.space[key])
+            drawn = self._walk.sample_independent(study, trial, key, self.space[key])
+            point[key] = rounded(self.space[key], drawn)
+        counts = [range(int(num_values(d))) for d in self.space.values()]
+        points = (
+            tuple(value_at(d, i) for d, i in zip(self.space.values(), places, strict=True))
+            for places in itertools.product(*counts)
+        )
+        left = [each for each in points if each not in taken]
+        if left:
+            point = dict(zip(keys, left[self._steps.integers(len(left))], strict=True))
         return point
 
     def sample_independent(
@@ -161,8 +236,9 @@ class SeededSampler(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """As the sampler does."""
-        return self._inner.sample_independent(study, trial, param_name, param_distribution)
+        """As the sampler does, with numbers as they are written."""
+        drawn = self._inner.sample_independent(study, trial, param_name, param_distribution)
+        return rounded(param_distribution, drawn)
 
     def after_trial(
         self,

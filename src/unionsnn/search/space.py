@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import optuna
@@ -15,7 +17,6 @@ from hydra.core.override_parser.types import (
     IntervalSweep,
     Override,
     RangeSweep,
-    Sweep,
     Transformer,
 )
 from hydra.errors import HydraException
@@ -31,6 +32,50 @@ from unionsnn.training.config import RequestError
 Value = str | int | float | bool | None
 
 _SYNTAX = "choice(a, b), range(1, 5), interval(0.1, 0.5) or tag(log, interval(1e-4, 1e-1))"
+
+_FEW = 32
+"""Whole numbers of which each is checked before a study."""
+
+
+def bare(key: str) -> str:
+    """The key of an override without the signs that add or delete it."""
+    return key.lstrip("+~")
+
+
+def num_values(distribution: BaseDistribution) -> float:
+    """Number of values of a parameter; infinite if they cannot be counted."""
+    d = distribution
+    if isinstance(d, CategoricalDistribution):
+        return len(d.choices)
+    if isinstance(d, IntDistribution):
+        return (d.high - d.low) // d.step + 1
+    assert isinstance(d, FloatDistribution)
+    return math.inf if d.step is None else round((d.high - d.low) / d.step) + 1
+
+
+def value_at(distribution: BaseDistribution, index: int) -> Value:
+    """The value at a place from 0 of those that can be counted, without errors of rounding."""
+    d = distribution
+    value: Value
+    if isinstance(d, CategoricalDistribution):
+        value = d.choices[index]
+    elif isinstance(d, IntDistribution):
+        value = d.low + index * d.step
+    else:
+        assert isinstance(d, FloatDistribution)
+        value = float(_decimal(d.low) + index * _decimal(d.step))
+    return value
+
+
+def rounded(distribution: BaseDistribution, value: Any) -> Any:
+    """A drawn value as it is written: of a range of numbers, 0.3 in place of 0.1 + 0.1 + 0.1."""
+    if isinstance(distribution, FloatDistribution) and distribution.step is not None:
+        return value_at(distribution, round((value - distribution.low) / distribution.step))
+    return value
+
+
+def _decimal(number: float | None) -> Decimal:
+    return Decimal(str(number))
 
 
 @dataclass(frozen=True)
@@ -61,22 +106,20 @@ class Parameter:
         return value
 
     def values(self) -> list[Value] | None:
-        """All values, if they can be counted."""
+        """All values, if they can be counted and are meant one by one."""
         d = self.distribution
-        if isinstance(d, CategoricalDistribution):
-            return list(d.choices)
-        if isinstance(d, IntDistribution) and not d.log:
-            return list(range(d.low, d.high + 1, d.step))
-        if isinstance(d, FloatDistribution) and d.step is not None:
-            count = round((d.high - d.low) / d.step) + 1
-            return [d.low + i * d.step for i in range(count)]
-        return None
+        if num_values(d) == math.inf or getattr(d, "log", False):
+            return None
+        return [value_at(d, i) for i in range(int(num_values(d)))]
 
     def examples(self) -> list[Value]:
-        """Values to be checked before a study: all choices, or both ends."""
+        """Values to be checked before a study: all choices and few whole numbers, or both ends."""
         d = self.distribution
-        if isinstance(d, CategoricalDistribution):
-            return list(d.choices)
+        count = num_values(d)
+        if isinstance(d, CategoricalDistribution) or (
+            isinstance(d, IntDistribution) and count <= _FEW
+        ):
+            return [value_at(d, i) for i in range(int(count))]
         assert isinstance(d, IntDistribution | FloatDistribution)
         return [d.low, d.high]
 
@@ -109,6 +152,9 @@ def parse_space(texts: Mapping[str, Any]) -> list[Parameter]:
         except (HydraException, ValueError) as error:
             why = f" ({error})" if isinstance(error, ValueError) else ""
             faults.append(f"space.{key} is {text!r}{why}; it must be {_SYNTAX}.")
+    for key, count in Counter(bare(key) for key in texts).items():
+        if count > 1:
+            faults.append(f"space names {key} {count} times; leave out all but one.")
     if faults:
         raise RequestError(faults)
     return found
@@ -116,33 +162,58 @@ def parse_space(texts: Mapping[str, Any]) -> list[Parameter]:
 
 def _distribution(override: Override) -> BaseDistribution:
     sweep = override.value()
-    if not isinstance(sweep, Sweep):
-        raise ValueError("one value only")
-    log = "log" in sweep.tags
+    distribution: BaseDistribution
     if isinstance(sweep, ChoiceSweep):
-        numbers = [x for x in sweep.list if isinstance(x, bool | int | float)]
-        if len(numbers) == len(sweep.list):
-            return CategoricalDistribution(numbers)
-        words = override.sweep_iterator(transformer=Transformer.encode)
-        return CategoricalDistribution([str(word) for word in words])
-    if isinstance(sweep, IntervalSweep):
-        low, high = sweep.start, sweep.end
-        assert low is not None
-        assert high is not None
-        if isinstance(low, int) and isinstance(high, int):
-            return IntDistribution(low, high, log=log)
-        return FloatDistribution(low, high, log=log)
-    assert isinstance(sweep, RangeSweep)
-    values = list(sweep.range())
-    if not values:
+        distribution = _choice(override, sweep)
+    elif isinstance(sweep, IntervalSweep):
+        distribution = _interval(sweep)
+    elif isinstance(sweep, RangeSweep):
+        distribution = _range(sweep)
+    else:
+        raise ValueError("no list of values" if override.is_sweep_override() else "one value only")
+    if sweep.tags and not (sweep.tags == {"log"} and isinstance(sweep, IntervalSweep)):
+        raise ValueError(
+            f"tagged {', '.join(sorted(sweep.tags))}; an interval alone has a tag, which is log"
+        )
+    return distribution
+
+
+def _choice(override: Override, sweep: ChoiceSweep) -> CategoricalDistribution:
+    values: list[Any] = list(sweep.list)
+    if not all(isinstance(value, bool | int | float) for value in values):
+        values = [str(w) for w in override.sweep_iterator(transformer=Transformer.encode)]
+    twice = {
+        f"{values[j]} and {value}" if repr(values[j]) != repr(value) else f"{value} twice"
+        for i, value in enumerate(values)
+        for j in range(i)
+        # To Optuna true is 1.
+        if values[j] == value
+    }
+    if twice:
+        raise ValueError(f"it names {', '.join(sorted(twice))}, which is one value")
+    return CategoricalDistribution(values)
+
+
+def _interval(sweep: IntervalSweep) -> BaseDistribution:
+    low, high, log = sweep.start, sweep.end, "log" in sweep.tags
+    assert low is not None
+    assert high is not None
+    if isinstance(low, int) and isinstance(high, int):
+        return IntDistribution(low, high, log=log)
+    return FloatDistribution(low, high, log=log)
+
+
+def _range(sweep: RangeSweep) -> BaseDistribution:
+    start, stop, step = (_decimal(number) for number in (sweep.start, sweep.stop, sweep.step))
+    if not all(number.is_finite() for number in (start, stop, step)):
+        raise ValueError("a range has finite ends")
+    count = math.ceil((stop - start) / step) if step else 0
+    if count < 1:
         raise ValueError("the range is empty")
-    if log:
-        raise ValueError("a range has no logarithmic scale")
-    step = abs(sweep.step)
-    low, high = min(values), max(values)
-    if all(isinstance(value, int) for value in values):
-        return IntDistribution(low, high, step=int(step))
-    return FloatDistribution(low, high, step=step)
+    low, high = sorted((start, start + (count - 1) * step))
+    if isinstance(sweep.start, int) and isinstance(sweep.step, int):
+        return IntDistribution(int(low), int(high), step=int(abs(step)))
+    return FloatDistribution(float(low), float(high), step=float(abs(step)))
 
 
 def cells(space: Sequence[Parameter]) -> list[dict[str, Value]]:
@@ -167,5 +238,4 @@ def cells(space: Sequence[Parameter]) -> list[dict[str, Value]]:
 
 def size(space: Sequence[Parameter]) -> float:
     """Number of combinations; infinite if they cannot be counted."""
-    counted = [parameter.values() for parameter in space]
-    return math.prod(math.inf if values is None else len(values) for values in counted)
+    return math.prod(num_values(parameter.distribution) for parameter in space)

@@ -103,8 +103,8 @@ def open_storage(
     Raises:
         RequestError: if that is not possible.
     """
-    if url.startswith(_SQLITE):
-        Path(url.removeprefix(_SQLITE)).parent.mkdir(parents=True, exist_ok=True)
+    if (file := sqlite_file(url)) is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
     for left in reversed(range(_TRIES)):
         try:
             return PatientStorage(url, heartbeat, retries)
@@ -115,7 +115,15 @@ def open_storage(
                     f"pip install 'unionsnn[postgresql]' ({error.__cause__ or error})."
                 ]
             ) from error
-        except (sqlalchemy.exc.SQLAlchemyError, StorageInternalError, RuntimeError) as error:
+        except (
+            sqlalchemy.exc.SQLAlchemyError,
+            StorageInternalError,
+            RuntimeError,
+            # What follows ? in a URL, or is in braces, that none understands.
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as error:
             if left and (patient or _made_at_once(error)):
                 time.sleep(1.0)
                 continue
@@ -129,6 +137,23 @@ def open_storage(
     raise AssertionError("the last try returns or raises")
 
 
+def sqlite_url(file: Path) -> str:
+    """URL of a SQLite file; signs that mean something in a URL are quoted."""
+    url = sqlalchemy.engine.URL.create("sqlite", database=str(file))
+    return url.render_as_string(hide_password=False)
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The file that a URL of SQLite names; None for other URLs."""
+    try:
+        parts = sqlalchemy.engine.make_url(url)
+    except (sqlalchemy.exc.ArgumentError, ValueError):
+        return None
+    if parts.get_backend_name() != "sqlite" or not parts.database:
+        return None
+    return Path(parts.database)
+
+
 def _made_at_once(error: BaseException) -> bool:
     """Whether another command made the tables at the same moment."""
     words = str(error.__cause__ or error)
@@ -139,7 +164,7 @@ def shown(url: str) -> str:
     """The URL without its password."""
     try:
         return sqlalchemy.engine.make_url(url).render_as_string(hide_password=True)
-    except sqlalchemy.exc.ArgumentError:
+    except (sqlalchemy.exc.ArgumentError, ValueError):
         return repr(url)
 
 

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import optuna
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
 from optuna.distributions import BaseDistribution
 
 from unionsnn import __version__
-from unionsnn.search.space import Parameter, Value, cells, parse_space
-from unionsnn.search.study_file import Direction, StudySchema, find_study, read_study
+from unionsnn.search.checks import (
+    key_faults,
+    parsed,
+    request_faults,
+    section_faults,
+    space_faults,
+)
+from unionsnn.search.space import Parameter, Value, bare, cells, parse_space, size
+from unionsnn.search.storage import sqlite_url
+from unionsnn.search.study_file import (
+    Direction,
+    StudySchema,
+    find_study,
+    natural_direction,
+    read_study,
+)
 from unionsnn.training.config import RequestError, compose_config, determining
-from unionsnn.training.schema import metric_mode
 
 Config = dict[str, Any]
-
-PARAMETERS = "parameters"
-"""Second objective: number of trainable parameters."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +77,7 @@ class Study:
     @property
     def storage(self) -> str:
         """URL of the storage: a file in the study's folder unless given."""
-        return self.file.storage or f"sqlite:///{self.folder / 'study.db'}"
+        return self.file.storage or sqlite_url(self.folder / "study.db")
 
     @property
     def directions(self) -> list[Direction]:
@@ -78,12 +86,14 @@ class Study:
 
     @property
     def num_trials(self) -> int:
-        """Number of trials: cells of the grid, or what the file says."""
-        if self.file.sampler.name != "grid":
-            assert self.file.trials is not None
+        """Number of trials: what the file says, but no more than there are points to be tried."""
+        if self.file.sampler.name == "grid":
+            count = len(cells(self.space))
+            return min(count, self.file.trials or count)
+        assert self.file.trials is not None
+        if self.points_drawn_once() is None:
             return self.file.trials
-        count = len(cells(self.space))
-        return min(count, self.file.trials or count)
+        return int(min(size(self.space), self.file.trials))
 
     def plan(self) -> list[dict[str, Value]]:
         """Parameters of each trial that are fixed beforehand: all of them in a grid, else none."""
@@ -125,9 +135,11 @@ class Study:
     def definition(self) -> dict[str, Any]:
         """What determines the trials: kept in the storage and compared when the study goes on."""
         trial = compose_config([*self.overrides, *self.file.trial], self.config_dir)
+        only = trial["protocol"]["only"]
         return {
             "experiment": determining(self.base),
-            "trial": determining(trial),
+            # It leaves a repetition as it is, but not the mean over them.
+            "trial": determining(trial) | ({} if only is None else {"repetitions": only}),
             "space": {p.key: p.text for p in self.space},
             "objective": self.file.objectives,
             "sampler": self.file.sampler.model_dump(),
@@ -136,11 +148,6 @@ class Study:
             "seed": self.file.seed,
             "versions": {"unionsnn": __version__, "optuna": optuna.__version__},
         }
-
-
-def natural_direction(key: str) -> Direction:
-    """Return what is better of an objective: ``maximize`` or ``minimize``."""
-    return "minimize" if key == PARAMETERS or metric_mode(key) == "min" else "maximize"
 
 
 def make_study(
@@ -163,22 +170,23 @@ def make_study(
     content = read_study(path).model_copy(
         update={key: value for key, value in given.items() if value is not None}
     )
+    faults = [*section_faults(content.space, [*overrides, *content.overrides])]
+    if faults:
+        raise RequestError(faults)
     texts, words = _replaced(content.space, overrides)
     space = parse_space(texts)
     if not space:
         raise RequestError([f"No key of the space of {path} is left to be searched."])
     experiment = [*content.overrides, *words]
     base = compose_config(experiment, options.config_dir)
-    default = f"{path.stem}-{base['data']['name']}-{base['model']['name']}"
-    study = Study(
-        options.name or default, content, tuple(experiment), tuple(space), base, options.config_dir
-    )
-    faults = [*_faults(study)]
-    if faults:
-        raise RequestError(faults)
-    faults = [*_space_faults(study)]
-    if faults:
-        raise RequestError(faults)
+    name = options.name
+    if name is None:
+        name = f"{path.stem}-{base['data']['name']}-{base['model']['name']}"
+    study = Study(name, content, tuple(experiment), tuple(space), base, options.config_dir)
+    for check in (request_faults, key_faults, space_faults):
+        faults = [*check(study)]
+        if faults:
+            raise RequestError(faults)
     return study
 
 
@@ -187,77 +195,13 @@ def _replaced(
 ) -> tuple[dict[str, Any], list[str]]:
     """The space after the command line's own values, and the overrides that are left."""
     texts, words = dict(space), []
-    parser = OverridesParser.create()
+    names = {bare(key): key for key in space}
     for word in overrides:
-        key, _, text = word.partition("=")
-        try:
-            sweeps = parser.parse_override(word).is_sweep_override()
-        except HydraException:
-            sweeps = False
-        if sweeps:
-            texts[key] = text
+        override = parsed(word)
+        key = bare(word.partition("=")[0] if override is None else override.key_or_group)
+        if override is not None and override.is_sweep_override():
+            texts[names.get(key, word.partition("=")[0])] = word.partition("=")[2]
             continue
-        texts.pop(key, None)
+        texts.pop(names.get(key, key), None)
         words.append(word)
     return texts, words
-
-
-def _faults(study: Study) -> Iterator[str]:
-    file, base = study.file, study.base
-    if "/" in study.name or study.name.startswith("."):
-        yield f"The name of a study is a part of paths; {study.name!r} will not do."
-    allowed = [f"val_{base['data']['metric']}", "val_loss"]
-    for number, key in enumerate(file.objectives):
-        if key in allowed or (number == 1 and key == PARAMETERS):
-            continue
-        why = ""
-        if str(key).startswith("test"):
-            why = "what the test part has chosen is no longer tested by it; "
-        yield f"objective is {key!r}; {why}allowed are {', '.join(allowed)}."
-        return
-    directions = [file.direction] if isinstance(file.direction, str) else file.direction
-    if directions is not None and list(directions) != study.directions:
-        yield (
-            f"direction is {file.direction!r}, but of {', '.join(file.objectives)} it is "
-            f"{', '.join(study.directions)}; it may be left out."
-        )
-    if base["run_dir"] is not None or base["force"]:
-        yield "A study has run folders of its own: leave out run_dir and force."
-    protocol = base["protocol"]
-    if protocol["name"] == "cross_validation_paper":
-        yield (
-            "protocol=cross_validation_paper tests in every epoch, and a study must not see the "
-            "test part; type protocol=cross_validation."
-        )
-    if protocol["workers"] > 1:
-        yield "The workers of a study train trials: type --workers N in place of protocol.workers."
-    if protocol.get("grid") is not None:
-        yield "protocol.grid searches inside each repetition: put its keys into space instead."
-    if base["trainer"]["devices"] * base["trainer"].get("num_nodes", 1) > 1:
-        yield "One process trains a trial: type trainer=default, and --workers N for N at a time."
-
-
-def _space_faults(study: Study) -> Iterator[str]:
-    if study.file.sampler.name == "grid":
-        cells(study.space)
-    faults: dict[str, None] = {}
-    config: Config | None = None
-    # Each value once, those of all keys side by side.
-    examples = [p.examples() for p in study.space]
-    for number in range(max(map(len, examples))):
-        values = [each[min(number, len(each) - 1)] for each in examples]
-        point = {p.key: value for p, value in zip(study.space, values, strict=True)}
-        try:
-            config = study.trial_config(point)
-        except RequestError as error:
-            faults |= dict.fromkeys(error.faults)
-    for fault in faults:
-        yield f"space: {fault}"
-    if config is not None and study.file.pruner.every == "epoch":
-        only = config["protocol"]["only"]
-        count = len(only) if only else config["protocol"]["folds"] or config["protocol"]["seeds"]
-        if (count or 1) > 1:
-            yield (
-                f"pruner.every is 'epoch', but a trial trains {count} repetitions: type pruner."
-                "every: repetition, protocol=holdout, or trial: [protocol.only=[0]]."
-            )

@@ -5,16 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from unionsnn.search.methods import PRUNERS, SAMPLERS, option_faults
 from unionsnn.training.config import RequestError
+from unionsnn.training.schema import metric_mode
 from unionsnn.training.sections import PositiveInt, Section, nearest
 
 Direction = Literal["maximize", "minimize"]
+
+PARAMETERS = "parameters"
+"""Second objective: number of trainable parameters."""
+
+
+def natural_direction(key: str) -> Direction:
+    """Return what is better of an objective: ``maximize`` or ``minimize``."""
+    return "minimize" if key == PARAMETERS or metric_mode(key) == "min" else "maximize"
 
 
 class MethodSchema(Section):
@@ -58,6 +67,26 @@ class StudySchema(Section):
     retries: Annotated[int, Field(ge=0)] = 2
     heartbeat: PositiveInt = 10
 
+    @field_validator("objective", mode="before")
+    @classmethod
+    def _metrics(cls, given: Any) -> Any:
+        names = given if isinstance(given, list) else [given]
+        if not all(isinstance(name, str) for name in names):
+            raise ValueError(f"objective is {given!r}; it must be a metric, or a list of two.")
+        return given
+
+    @field_validator("direction", mode="before")
+    @classmethod
+    def _directions(cls, given: Any) -> Any:
+        allowed = get_args(Direction)
+        for word in given if isinstance(given, list) else [given]:
+            if word not in (*allowed, None):
+                raise ValueError(
+                    f"direction is {given!r}; allowed are {', '.join(allowed)}."
+                    f"{nearest(str(word), allowed)} It may be left out."
+                )
+        return given
+
     @property
     def objectives(self) -> list[str]:
         """The objective, or both."""
@@ -69,6 +98,8 @@ class StudySchema(Section):
         found += option_faults("pruner", self.pruner.name, self.pruner.options, PRUNERS)
         if len(self.objectives) > 2 or not self.objectives:
             found.append(f"objective is {self.objective!r}; name one, or two with sampler nsga2.")
+        elif len(set(self.objectives)) < len(self.objectives):
+            found.append(f"objective names {self.objectives[0]} twice; name it once.")
         elif len(self.objectives) == 2 and self.pruner.name != "none":
             found.append("Two objectives cannot be pruned by; type pruner: {name: none}.")
         elif len(self.objectives) == 2 and self.sampler.name == "cmaes":
@@ -135,6 +166,8 @@ def read_study(path: Path) -> StudySchema:
 
 def _sentence(path: Path, fault: Any) -> str:
     key = ".".join(str(part) for part in fault["loc"])
+    if fault["type"] == "value_error":
+        return f"{path}: {fault['ctx']['error']}"
     if fault["type"] == "missing":
         return f"{path}: {key} is missing."
     if fault["type"] == "extra_forbidden":

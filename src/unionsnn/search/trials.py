@@ -18,7 +18,8 @@ from pytorch_lightning.callbacks import Callback
 
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.search.storage import plan_again
-from unionsnn.search.study import PARAMETERS, Study
+from unionsnn.search.study import Study
+from unionsnn.search.study_file import PARAMETERS
 from unionsnn.training.build import build_data, check_model
 from unionsnn.training.callbacks import NonFiniteLossError
 from unionsnn.training.devices import check_accelerator
@@ -140,11 +141,14 @@ class TrialRunner:
         torch.set_num_threads(config["trainer"]["threads"])
         key, *others = self.study.file.objectives
         values: dict[int, float] = {}
+        beside: list[list[float]] = [[] for _ in others]
         alone = len(make_protocol(config["protocol"]).wanted) == 1
         with _held(RunFolder.of(config)) as folder, _tracked(config, folder, trial, alone) as run:
             actions = self._epoch_actions(trial, run if alone else None)
             for index, record in self._records(config, folder, actions):
                 values[index] = value = objective(record, key)
+                for each, other in zip(beside, others, strict=True):
+                    each.append(objective(record, other))
                 trial.set_user_attr("repetitions", {str(i): v for i, v in values.items()})
                 mean = math.fsum(values.values()) / len(values)
                 if not alone:
@@ -156,7 +160,7 @@ class TrialRunner:
                     last = len(values) == len(make_protocol(config["protocol"]).wanted)
                     if not last and trial.should_prune():
                         raise optuna.TrialPruned(f"after {len(values)} repetition(s)")
-            results = (mean, *(float(record[PARAMETERS]) for _ in others))
+            results = (mean, *(math.fsum(each) / len(each) for each in beside))
             run.report(dict(zip(self.study.file.objectives, results, strict=True)))
         return results
 
@@ -206,12 +210,14 @@ class TrialRunner:
 
 
 def objective(record: Mapping[str, Any], key: str) -> float:
-    """The metric of a repetition that the study is about.
+    """What a repetition says of an objective: a metric, or the number of parameters.
 
     Raises:
         MissingObjectiveError: if the record lacks it.
         NonFiniteLossError: if it is NaN or infinite.
     """
+    if key == PARAMETERS:
+        return float(record[PARAMETERS])
     metrics = record["metrics"]
     if key not in metrics:
         raise MissingObjectiveError(

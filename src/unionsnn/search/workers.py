@@ -11,8 +11,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from multiprocessing.process import BaseProcess
 from typing import Any, NoReturn
 
@@ -21,6 +20,7 @@ from optuna.exceptions import StorageInternalError, UpdateFinishedTrialError
 from optuna.trial import TrialState
 
 from unionsnn.search.ledger import Cell, attach, read_cells
+from unionsnn.search.methods import quiet_optuna
 from unionsnn.search.storage import release_stale
 from unionsnn.search.study import Study
 from unionsnn.search.trials import TrialRunner
@@ -78,17 +78,6 @@ def work(study: Study, watch: Watch | None = None, poll: float = 1.0) -> None:
                 raise runner.interruption or KeyboardInterrupt from None
             if runner.missing is not None:
                 raise runner.missing
-
-
-@contextmanager
-def quiet_optuna() -> Iterator[None]:
-    """Leave it to us to say what became of a trial."""
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.CRITICAL)
-    try:
-        yield
-    finally:
-        optuna.logging.set_verbosity(before)
 
 
 def work_in_processes(study: Study, count: int, watch: Watch | None = None) -> None:

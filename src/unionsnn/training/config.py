@@ -15,7 +15,7 @@ from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, Quote, QuotedString
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -83,11 +83,9 @@ def compose_config(
     Raises:
         RequestError: with every fault that was found.
     """
-    search = []
-    if config_dir is not None:
-        if not Path(config_dir).is_dir():
-            raise RequestError([f"--config-dir is {str(config_dir)!r}; there is no such folder."])
-        search = [f"hydra.searchpath=[file://{Path(config_dir).resolve()}]"]
+    if config_dir is not None and not Path(config_dir).is_dir():
+        raise RequestError([f"--config-dir is {str(config_dir)!r}; there is no such folder."])
+    search = _search_path(config_dir)
     with initialize_config_dir(str(config_folder()), version_base="1.3"):
         loader = GlobalHydra.instance().config_loader()
         parsed = _parse(overrides)
@@ -103,11 +101,22 @@ def compose_config(
     return _validated(config, {o.key_or_group for o in parsed})
 
 
+def _search_path(config_dir: str | Path | None) -> list[str]:
+    """Override that adds a folder of the user's; whatever signs its path has."""
+    if config_dir is None:
+        return []
+    path = str(Path(config_dir).resolve())
+    if "${" in path:
+        raise RequestError(
+            [f"--config-dir is {path!r}; Hydra reads ${{ as a reference: rename the folder."]
+        )
+    quoted = QuotedString(f"file://{path}", Quote.double).with_quotes()
+    return [f"hydra.searchpath=[{quoted}]"]
+
+
 def group_choices(overrides: Sequence[str], config_dir: str | Path | None = None) -> dict[str, str]:
     """Options of the groups that a request comes to, those of its experiment included."""
-    search = (
-        [] if config_dir is None else [f"hydra.searchpath=[file://{Path(config_dir).resolve()}]"]
-    )
+    search = _search_path(config_dir)
     with initialize_config_dir(str(config_folder()), version_base="1.3"):
         config = compose("train", [*search, *overrides], return_hydra_config=True)
         chosen = OmegaConf.to_container(config.hydra.runtime.choices)
@@ -117,6 +126,17 @@ def group_choices(overrides: Sequence[str], config_dir: str | Path | None = None
         for group, option in chosen.items()
         if option is not None and "/" not in str(group) and group != "experiment"
     }
+
+
+def is_shipped(group: str, option: str) -> bool:
+    """Whether an option of a group is in the shipped configuration."""
+    return (config_folder() / group / f"{option}.yaml").is_file()
+
+
+def first_groups() -> set[str]:
+    """Groups that each request has, before any option brings others."""
+    defaults = OmegaConf.load(config_folder() / "train.yaml").defaults
+    return {str(group) for entry in defaults if isinstance(entry, DictConfig) for group in entry}
 
 
 def determining(config: Mapping[str, Any]) -> dict[str, Any]:

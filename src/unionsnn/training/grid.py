@@ -107,14 +107,14 @@ def _key_faults(
     grid: Mapping[str, Any], plain: Mapping[str, Any], checked: Mapping[str, Any]
 ) -> list[str]:
     known = {key for key, _ in (*flatten(plain), *flatten(checked))}
-    allowed = sorted(key for key in known if _may_vary(key))
+    allowed = sorted(key for key in known if may_vary(key))
     faults = []
     for key in grid:
         if key not in known:
             faults.append(
                 f"protocol.grid names {key!r}, a key that does not exist.{nearest(key, allowed)}"
             )
-        elif not _may_vary(key):
+        elif not may_vary(key):
             faults.append(
                 f"protocol.grid names {key!r}, which cannot differ between cells; it may vary "
                 f"{VARIED}."
@@ -122,7 +122,8 @@ def _key_faults(
     return faults
 
 
-def _may_vary(key: str) -> bool:
+def may_vary(key: str) -> bool:
+    """Whether cells of a grid, or trials of a study, may differ in a key."""
     return (key.startswith(_SECTIONS) and key not in _NEVER) or key in _KEYS
 
 
