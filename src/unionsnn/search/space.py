@@ -105,10 +105,16 @@ class Parameter:
             value = trial.suggest_float(self.key, d.low, d.high, step=d.step, log=d.log)
         return value
 
-    def values(self) -> list[Value] | None:
-        """All values, if they can be counted and are meant one by one."""
+    @property
+    def countable(self) -> bool:
+        """Whether the values can be counted and are meant one by one."""
         d = self.distribution
-        if num_values(d) == math.inf or getattr(d, "log", False):
+        return num_values(d) < math.inf and not getattr(d, "log", False)
+
+    def values(self) -> list[Value] | None:
+        """All values, if they are countable."""
+        d = self.distribution
+        if not self.countable:
             return None
         return [value_at(d, i) for i in range(int(num_values(d)))]
 

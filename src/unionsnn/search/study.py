@@ -105,7 +105,7 @@ class Study:
         """The space, if its points can be counted and the sampler draws them one by one."""
         if self.file.sampler.name not in ("random", "tpe"):
             return None
-        if any(p.values() is None for p in self.space):
+        if not all(p.countable for p in self.space):
             return None
         return {p.key: p.distribution for p in self.space}
 

@@ -247,17 +247,14 @@ def _tracked(
     """Give a trial a run of the tracker; its rows are repetitions, or epochs if there is one."""
     axis = "epoch" if alone else "repetition"
     number = trial.user_attrs["cell"]
-    run = GuardedRun(folder.path, describe_run(config, folder.path, "trial", number, axis))
-    try:
-        yield run
-    except optuna.TrialPruned as pruned:
-        run.report({"pruned": str(pruned)})
-        run.finish(failed=False)
-        raise
-    except BaseException:
-        run.finish(failed=True)
-        raise
-    run.finish(failed=False)
+    described = describe_run(config, folder.path, "trial", number, axis)
+    with GuardedRun(folder.path, described) as run:
+        try:
+            yield run
+        except optuna.TrialPruned as pruned:
+            run.report({"pruned": str(pruned)})
+            run.finish(failed=False)
+            raise
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
@@ -92,13 +92,8 @@ def tracked(
         folder: The experiment's run folder.
         curves: Has the metrics of the epochs.
     """
-    run = GuardedRun(folder, describe_run(config, folder, "repetition", index))
-    try:
+    with GuardedRun(folder, describe_run(config, folder, "repetition", index)) as run:
         yield Tracking(run, curves)
-    except BaseException:
-        run.finish(failed=True)
-        raise
-    run.finish(failed=False)
 
 
 def track_results(config: Mapping[str, Any], folder: Path, results: Mapping[str, Any]) -> None:
@@ -106,9 +101,8 @@ def track_results(config: Mapping[str, Any], folder: Path, results: Mapping[str,
     if results["state"] != "finished":
         return
     numbers = {k: v for k, v in results["result"].items() if isinstance(v, int | float)}
-    run = GuardedRun(folder, describe_run(config, folder, "results"))
-    run.report(numbers, {"repetitions": repetitions_table(results)})
-    run.finish(failed=False)
+    with GuardedRun(folder, describe_run(config, folder, "results")) as run:
+        run.report(numbers, {"repetitions": repetitions_table(results)})
 
 
 def repetitions_table(results: Mapping[str, Any]) -> Table:
@@ -170,6 +164,14 @@ class GuardedRun:
         if make is None or getattr(rank_zero_only, "rank", 0) != 0 or self.failure.exists():
             return
         self._guard(lambda: self._start(make))
+
+    def __enter__(self) -> Self:
+        """Hold the run."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """End the run, as failed if an exception passes; one that has ended stays as it is."""
+        self.finish(failed=kind is not None)
 
     def _start(self, make: Callable[[RunDescription], TrackedRun]) -> None:
         self.description.folder.mkdir(parents=True, exist_ok=True)
