@@ -102,28 +102,9 @@ def expressivity(
     if overrides or sample is not None or config_dir is not None:
         named = ", ".join(overrides) or "--sample or --config-dir"
         refuse([f"{named} belongs to --trained: type that too, or leave it out."])
-    from unionsnn.data.sources import data_root
-    from unionsnn.reports import expressivity as report
-    from unionsnn.reports.expressivity_plots import draw_golden_pairs, make_folder
-    from unionsnn.reports.progress import data_progress
-
-    with refusals():
-        chosen = report.parse_choices(choices)
-        if plot is not None:
-            make_folder(plot)
-    kind = "none" if options["quiet"] or as_json else "auto"
-    with failures(options), data_progress(kind) as progress:
-        result = report.measure(
-            sets or _DEFAULT_SETS,
-            chosen,
-            root=data_root(),
-            **where,
-            seed=seed or 0,
-            threads=threads,
-            progress=progress,
-        )
-        if plot is not None:
-            draw_golden_pairs(plot)
+    result = _measured(
+        options, sets, choices, where, seed=seed, threads=threads, plot=plot, quiet=as_json
+    )
     with failures(options):
         _show("expressivity", result, out, as_json=as_json)
 
@@ -139,6 +120,43 @@ def _show(report: str, result: Any, out: Path | None, *, as_json: bool) -> None:
         module.print_result(result)
     if faults := module.faults(result):
         fail("\n".join(faults))
+
+
+def _measured(
+    options: dict[str, bool],
+    sets: Sequence[str],
+    choices: str | None,
+    where: dict[str, Any],
+    *,
+    seed: int | None,
+    threads: int | None,
+    plot: Path | None,
+    quiet: bool,
+) -> dict[str, Any]:
+    """Measure what choices tell apart in sets, without training; draw the golden pairs."""
+    from unionsnn.data.sources import data_root
+    from unionsnn.reports import expressivity as report
+    from unionsnn.reports.expressivity_plots import draw_golden_pairs, make_folder
+    from unionsnn.reports.progress import data_progress
+
+    with refusals():
+        chosen = report.parse_choices(choices)
+        if plot is not None:
+            make_folder(plot)
+    kind = "none" if options["quiet"] or quiet else "auto"
+    with failures(options), data_progress(kind) as progress:
+        result = report.measure(
+            sets or _DEFAULT_SETS,
+            chosen,
+            root=data_root(),
+            **where,
+            seed=seed or 0,
+            threads=threads,
+            progress=progress,
+        )
+        if plot is not None:
+            draw_golden_pairs(plot)
+    return result
 
 
 def _refuse_for_trained(sets: Sequence[str], **given: object) -> None:
