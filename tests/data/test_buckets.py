@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from unionsnn.data.arrays import DataError
-from unionsnn.data.batching import BatchLoader, GraphStore
+from unionsnn.data.batching import BatchLoader, Extent, GraphStore
 from unionsnn.data.buckets import size_buckets
 from unionsnn.data.datasets import GraphDataset
 
@@ -72,7 +72,13 @@ def test_every_batch_keeps_both_bounds_and_every_graph_comes_once(
             largest = max(sizes[i] for i in batch)
             assert len(batch) <= batch_size
             assert len(batch) * largest**2 <= max_pairs
-            assert any(len(batch) <= b and largest <= n for b, n in loader.extents)
+            rows = {"x": sum(sizes[i] for i in batch), "edge_index": 0, "y": len(batch)}
+            assert any(
+                len(batch) <= bound.num_graphs
+                and largest <= bound.largest
+                and all(rows[key] <= bound.rows[key] for key in rows)
+                for bound in loader.extents
+            )
 
 
 @settings(deadline=None, max_examples=100)
@@ -142,5 +148,7 @@ def test_without_a_bound_nothing_changes() -> None:
     loader = BatchLoader(store, range(20), batch_size=8, shuffle=True, generator=seeded())
     order = torch.randperm(20, generator=seeded()).tolist()
     assert contents(loader) == [order[:8], order[8:16], order[16:]]
-    assert loader.extents == [(8, max(many_sizes(20)))]
-    assert BatchLoader(store, range(3), batch_size=8).extents[0][0] == 3
+    sizes = sorted(many_sizes(20))
+    rows = {"x": sum(sizes[-8:]), "edge_index": 0, "y": 8}
+    assert loader.extents == [Extent(8, sizes[-1], rows)]
+    assert BatchLoader(store, range(3), batch_size=8).extents[0].num_graphs == 3

@@ -15,6 +15,7 @@ from torch_geometric.data import Batch, Data
 from graphs import COLUMNS, random_graphs
 from model_names import GRAPHS_ONLY, UNGATED
 from positions import encoded
+from unionsnn.data.nodes import OneBatch
 from unionsnn.models.drop_gin import DropGIN
 from unionsnn.models.network import gates
 from unionsnn.training.build import build_model
@@ -147,6 +148,15 @@ def train_statistics(network: nn.Module, data: Data) -> nn.Module:
     with torch.no_grad():
         apply(network, data)
     return network.eval()
+
+
+def bytes_stated(network: nn.Module, data: Batch) -> int:
+    """What the network says that a batch needs."""
+    (extent,) = OneBatch(data).extents
+    stated: int = network.batch_bytes(
+        data.num_graphs, int(data.batch.bincount().max()), extent.rows
+    )
+    return stated
 
 
 def bytes_kept(network: nn.Module, data: Data) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from formulas import EXACT, all_sizes, gin, matrices, shaken
-from networks import apply, build
+from networks import apply, build, bytes_kept, bytes_stated
 from torch import Tensor, nn
 from torch_geometric.data import Batch
 
@@ -155,27 +155,25 @@ def test_it_tells_apart_what_gin_cannot() -> None:
     assert (first - second).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize(("graphs", "nodes"), [(32, 20), (1, 250)])
-def test_the_stated_memory_is_what_a_training_step_keeps_of_nodes(graphs: int, nodes: int) -> None:
-    """Between what autograd keeps of graphs without edges, measured, and twice that."""
+@pytest.mark.parametrize("gate", ["none", "default", "paper"])
+@pytest.mark.parametrize("shape", ["no edges", "ring", "complete"])
+def test_the_stated_memory_is_what_a_training_step_keeps_and_some_more(
+    gate: str, shape: str
+) -> None:
+    """Between what autograd keeps, measured, and twice that and the messages of one layer."""
     network = build(
-        "drop_gin", "none", hidden_channels=32, num_layers=4, runs=10, drop_probability=0.0
+        "drop_gin", gate, hidden_channels=32, num_layers=4, runs=10, drop_probability=0.0
     )
-    data = Batch.from_data_list([graph([], nodes, 3)] * graphs)
-    own = {parameter.data_ptr() for parameter in network.parameters()}
-    kept: dict[int, int] = {}
-
-    def keep(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        out = apply(network.train(), data)
-    assert sum(kept.values()) <= network.batch_bytes(graphs, nodes) <= 2 * sum(kept.values())
-    assert out.requires_grad
-    assert network.eval().batch_bytes(graphs, nodes) < sum(kept.values())
+    graphs = []
+    for nodes in (12, 5, 8):
+        pairs = [(v, u) for v in range(nodes) for u in range(v)]
+        edges = {"no edges": [], "ring": cycle(nodes), "complete": pairs}[shape]
+        graphs += [graph(edges, nodes, 3)] * 10
+    data = Batch.from_data_list(graphs)
+    kept = bytes_kept(network.train(), data)
+    messages = 10 * data.num_edges * 32 * 4
+    assert kept <= bytes_stated(network, data) <= 2 * (kept + messages)
+    assert bytes_stated(network.eval(), data) < kept
 
 
 @pytest.mark.parametrize(

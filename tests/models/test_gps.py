@@ -100,7 +100,8 @@ def test_every_choice_gives_another_function(attention: str, local: str) -> None
     out = apply(network, many())
     assert bool(torch.isfinite(out).all())
     # A mask alone needs no matrix of all pairs.
-    pairs = network.batch_bytes(1, 300) > network.batch_bytes(10, 30)
+    rows = {"x": 300, "edge_index": 600}
+    pairs = network.batch_bytes(1, 300, rows) > network.batch_bytes(10, 30, rows)
     assert pairs == (attention == "graphormer")
 
 

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 import torch
 from formulas import EXACT, all_sizes, gin, matrices, shaken
-from networks import apply, build, read_by
+from networks import apply, build, bytes_kept, bytes_stated, read_by
 from torch import Tensor, nn
 from torch_geometric.data import Batch
 
 from graphs import cycle, graph
 from positions import distances
+from unionsnn.data.transforms import RootedSubgraphs
 from unionsnn.training.config import RequestError
 
 POOL = {"sum": lambda h: h.sum(0), "mean": lambda h: h.mean(0), "max": lambda h: h.amax(0)}
@@ -87,3 +88,19 @@ def test_a_network_without_subgraphs_is_refused() -> None:
     del given["subgraph_edge"]
     with pytest.raises(ValueError, match=r"needs the subgraphs .*model\.encodings\.subgraph=3"):
         network(data.x, data.edge_index, batch=data.batch, num_graphs=data.num_graphs, **given)
+
+
+@pytest.mark.parametrize("gate", ["none", "default", "paper"])
+@pytest.mark.parametrize("hops", [1, 3])
+def test_the_stated_memory_is_what_a_training_step_keeps_and_some_more(
+    gate: str, hops: int
+) -> None:
+    """Between what autograd keeps, measured, and twice that, graphs being of different sizes."""
+    size = {"hidden_channels": 32, "num_layers": 4, "encodings": {"subgraph": hops}}
+    network = build("nested_gin", gate, **size)
+    complete = [(v, u) for v in range(6) for u in range(v)]
+    graphs = [graph(cycle(20), 20, 3), graph(complete, 6, 3), graph([], 2, 3)] * 5
+    data = Batch.from_data_list([RootedSubgraphs(hops)(one) for one in graphs])
+    kept = bytes_kept(network.train(), data)
+    assert kept <= bytes_stated(network, data) <= 2 * kept
+    assert bytes_stated(network.eval(), data) < kept

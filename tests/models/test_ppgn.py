@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from networks import apply, build, bytes_kept
+from networks import apply, build, bytes_kept, bytes_stated
 from test_transformers import gradients, graphs_of_all_sizes, linear, shaken
 from torch import Tensor, nn
 from torch_geometric.data import Batch
@@ -127,9 +127,9 @@ def test_the_stated_memory_is_what_a_training_step_keeps_and_some_more(
     network = build("ppgn", "none", **{"hidden_channels": 32, "num_layers": 3, **choices})
     data = Batch.from_data_list([graph(cycle(nodes), nodes, 3)] * graphs)
     kept = bytes_kept(network, data)
-    stated = network.batch_bytes(graphs, nodes)
+    stated = bytes_stated(network, data)
     assert kept <= stated <= 2 * kept
-    assert network.eval().batch_bytes(graphs, nodes) < stated
+    assert bytes_stated(network.eval(), data) < stated
 
 
 def two_triangles() -> list[tuple[int, int]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from networks import build, bytes_kept, read_by
+from networks import build, bytes_kept, bytes_stated, read_by
 from torch import Tensor, nn
 from torch.nn.functional import gelu
 from torch_geometric.data import Batch, Data
@@ -260,6 +260,6 @@ def test_the_stated_memory_is_what_a_training_step_keeps_and_some_more(
     ring = graph(cycle(nodes), nodes, 3)
     data = Batch.from_data_list([ring] * graphs)
     kept = bytes_kept(network, data)
-    stated = network.batch_bytes(graphs, nodes)
+    stated = bytes_stated(network, data)
     assert kept <= stated <= 2 * kept
-    assert network.eval().batch_bytes(graphs, nodes) < stated
+    assert bytes_stated(network.eval(), data) < stated

@@ -77,6 +77,15 @@ def test_networks_see_what_their_coefficient_shows(golden: list[Pair], run: Any)
         assert all(outcome["spread"] < 1e-9 for outcome in record["pairs"])
 
 
+@pytest.mark.parametrize("model", ["ppgn", "mewispool", "graphormer", "gatedgcn_lspe"])
+def test_a_network_beyond_1_wl_is_no_control(model: str, golden: list[Pair], run: Any) -> None:
+    """Without a gate and the coefficient's controls, what it tells apart is its own."""
+    words = ["model.heads=2"] if model == "graphormer" else []
+    record = run(golden, f"model={model}", *words, wanted=[0])
+    assert record["summary"]["bar"] is None
+    assert "control" not in " ".join(sheet([record]).notes)
+
+
 @pytest.mark.parametrize("model", UNION)
 def test_a_constant_coefficient_shows_nothing(model: str, golden: list[Pair], run: Any) -> None:
     pairs = [pair for pair in golden if pair.name in HARD]

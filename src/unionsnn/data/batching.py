@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -21,6 +22,22 @@ _RESIDENT_SHARE = 0.25
 _COUNTS = {"edge_index": "x", **COUNTS}
 
 
+@dataclass(frozen=True)
+class Extent:
+    """Upper bounds of what a batch holds.
+
+    Args:
+        num_graphs: Its graphs.
+        largest: Nodes of the largest one.
+        rows: Entries of each attribute in the whole batch: of ``x`` its nodes, of ``edge_index``
+            its edges.
+    """
+
+    num_graphs: int
+    largest: int
+    rows: Mapping[str, int]
+
+
 class Batches(Protocol):
     """What a training loop is given: batches, over and over."""
 
@@ -29,8 +46,8 @@ class Batches(Protocol):
         ...
 
     @property
-    def extents(self) -> list[tuple[int, int]]:
-        """Graphs of the largest batches, and nodes of the largest graph in them: upper bounds."""
+    def extents(self) -> list[Extent]:
+        """Bounds of the largest batches; every batch keeps one of them."""
         ...
 
     def __iter__(self) -> Iterator[Data]:
@@ -137,6 +154,20 @@ class GraphStore:
         batch._num_graphs = len(index)
         batch._slice_dict, batch._inc_dict = slices, increments
         return batch
+
+    def extent(self, index: Tensor, num_graphs: int) -> Extent:
+        """Bounds of a batch of so many graphs, whichever of those at `index` they are.
+
+        Shapes:
+            - index: [at least num_graphs]
+        """
+        most = {
+            key: part.counts.cpu()[index].topk(num_graphs).values
+            for part in self._parts
+            for key in part.values
+        }
+        rows = {key: int(counts.sum()) for key, counts in most.items()}
+        return Extent(num_graphs, int(most["x"].max()), rows)
 
     def _keys(self) -> list[str]:
         return [key for part in self._parts for key in part.values]
@@ -257,16 +288,15 @@ class BatchLoader:
             yield self._share(graphs) if self._shared > 1 else self.store.batch(graphs)
 
     @property
-    def extents(self) -> list[tuple[int, int]]:
-        """Graphs of the largest batches, and nodes of the largest graph in them: upper bounds."""
+    def extents(self) -> list[Extent]:
+        """Bounds of the largest batches; every batch keeps one of them."""
         if self.buckets is not None:
-            extents = [(bucket.num_graphs, bucket.largest) for bucket in self.buckets]
+            groups = [(self.graphs[bucket.members], bucket.num_graphs) for bucket in self.buckets]
         elif len(self.graphs):
-            largest = int(self.store.num_nodes[self.graphs].max())
-            extents = [(min(self.batch_size, len(self.graphs)), largest)]
+            groups = [(self.graphs, min(self.batch_size, len(self.graphs)))]
         else:
-            extents = []
-        return [(math.ceil(count / self._shared), largest) for count, largest in extents]
+            groups = []
+        return [self.store.extent(group, math.ceil(n / self._shared)) for group, n in groups]
 
     @property
     def _shared(self) -> int:

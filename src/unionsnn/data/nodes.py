@@ -15,7 +15,7 @@ from torch_geometric.data import Batch
 from unionsnn.data import catalog
 from unionsnn.data.amazon import read_amazon
 from unionsnn.data.arrays import GraphArrays
-from unionsnn.data.batching import Batches
+from unionsnn.data.batching import Batches, Extent
 from unionsnn.data.controls import TRAINING
 from unionsnn.data.datamodules import GraphDataModule, Task
 from unionsnn.data.planetoid import read_planetoid
@@ -99,9 +99,14 @@ class OneBatch:
         return iter([self.batch])
 
     @property
-    def extents(self) -> list[tuple[int, int]]:
-        """One graph, and its nodes."""
-        return [(1, self.batch.num_nodes)]
+    def extents(self) -> list[Extent]:
+        """The one graph."""
+        rows = {
+            key: value.size(self.batch.__cat_dim__(key, value))
+            for key, value in self.batch
+            if isinstance(value, Tensor) and value.dim()
+        }
+        return [Extent(1, self.batch.num_nodes, rows)]
 
 
 class PlanetoidDataModule(NodeDataModule):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Unpack
 
 import torch
@@ -18,8 +18,6 @@ from unionsnn.nn.readout import readout
 
 # Rows that are drawn together, so that those of a node are the same whatever is in the batch.
 _DRAWN = 256
-# Rows of the network's width that a layer keeps of each node for the gradients.
-_KEPT = 10
 
 
 class DropGIN(GIN):
@@ -55,6 +53,8 @@ class DropGIN(GIN):
     Raises:
         ValueError: if a choice or number is not allowed.
     """
+
+    at_most_1wl = False
 
     def __init__(
         self,
@@ -185,15 +185,12 @@ class DropGIN(GIN):
             return None
         return self.auxiliary_weight * torch.stack([loss(out) for out in outputs]).mean()
 
-    def batch_bytes(self, num_graphs: int, largest: int) -> int:
-        """Estimate what a batch needs: the layers' rows of the nodes in all runs.
-
-        What grows with edges is not counted.
+    def batch_bytes(self, num_graphs: int, largest: int, rows: Mapping[str, int]) -> int:
+        """Estimate what a batch needs: the layers' rows of nodes and edges in all runs.
 
         Args:
             num_graphs: Graphs of the batch.
             largest: Nodes of its largest graph.
+            rows: Entries of each attribute of the batch, by name.
         """
-        rows = _KEPT * (len(self.convs) if self.training else 1) * self.hidden_channels
-        element_size = next(self.head.parameters()).element_size()
-        return num_graphs * largest * self.num_runs * rows * element_size
+        return self.num_runs * self.layer_bytes(rows["x"], rows["edge_index"])

@@ -8,6 +8,15 @@ from torch_geometric.nn import GINConv
 
 from unionsnn.models.mpnn import MPNN, StackOptions
 from unionsnn.models.network import two_layer_mlp
+from unionsnn.nn.gates import StructuralGate
+
+# Rows of the network's width that a layer keeps for the gradients: of a node in the MLP and the
+# norm, of an edge as message and weight, and more where a softmax normalises the weights.
+_KEPT_OF_A_NODE = 10
+_KEPT_OF_A_GATED_EDGE = 3
+_KEPT_OF_A_NORMALIZED_EDGE = 7
+# Messages of one layer and their gradients, which are there for a moment.
+_SENT = 2
 
 
 class GIN(MPNN):
@@ -24,3 +33,19 @@ class GIN(MPNN):
     def __init__(self, *, train_eps: bool = True, **stack: Unpack[StackOptions]) -> None:
         norm = stack.get("norm", "batch")
         super().__init__(lambda c: GINConv(two_layer_mlp(c, norm), train_eps=train_eps), **stack)
+
+    def layer_bytes(self, num_nodes: int, num_edges: int) -> int:
+        """Estimate what the layers need for so many nodes and edges, copies counted.
+
+        Args:
+            num_nodes: Nodes.
+            num_edges: Edges, in both directions.
+        """
+        kept = len(self.convs) if self.training else 1
+        gate = next((m for m in self.modules() if isinstance(m, StructuralGate)), None)
+        edge_rows = 0
+        if gate is not None:
+            plain = gate.normalization == "none"
+            edge_rows = _KEPT_OF_A_GATED_EDGE if plain else _KEPT_OF_A_NORMALIZED_EDGE
+        rows = num_nodes * _KEPT_OF_A_NODE * kept + num_edges * (edge_rows * kept + _SENT)
+        return rows * self.hidden_channels * next(self.head.parameters()).element_size()

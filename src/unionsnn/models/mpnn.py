@@ -66,6 +66,8 @@ class MPNN(Network):
         ValueError: if a choice or size is not allowed.
     """
 
+    at_most_1wl = True
+
     def __init__(
         self,
         conv: Callable[[int], MessagePassing],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, Unpack
 
 from torch import Tensor, nn
@@ -100,3 +101,13 @@ class NestedGIN(GIN):
         h, _ = self.convolve(h, subgraph_edge_index.long(), None, edge_coefficient)
         h = readout(h, root, x.size(0), self.subgraph_readout)
         return self.finish(h, batch, num_graphs)
+
+    def batch_bytes(self, num_graphs: int, largest: int, rows: Mapping[str, int]) -> int:
+        """Estimate what a batch needs: the layers' rows of the subgraphs' nodes and edges.
+
+        Args:
+            num_graphs: Graphs of the batch.
+            largest: Nodes of its largest graph.
+            rows: Entries of each attribute of the batch, by name.
+        """
+        return self.layer_bytes(rows["subgraph_index"], rows["subgraph_edge_index"])

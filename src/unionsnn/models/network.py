@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, TypedDict
+from typing import ClassVar, Literal, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +33,10 @@ class Encodings(TypedDict, total=False):
 class Network(nn.Module):
     """Encoder, layers of a subclass, readout and head, for graphs or nodes.
 
+    Attributes:
+        at_most_1wl: Whether it tells apart no more graphs than 1-WL does, as long as it is given
+            neither a gate nor a coefficient nor encodings.
+
     Args:
         in_channels: Width of the node features, or how many values each categorical one can take.
         level: ``graph`` for one row per graph, ``node`` for one per node.
@@ -43,6 +47,8 @@ class Network(nn.Module):
     Raises:
         ValueError: if a choice or size is not allowed.
     """
+
+    at_most_1wl: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from torch import Tensor, nn
@@ -110,12 +110,13 @@ class PPGN(Network):
             found = found + reader(rows)
         return self.head(found)
 
-    def batch_bytes(self, num_graphs: int, largest: int) -> int:
+    def batch_bytes(self, num_graphs: int, largest: int, rows: Mapping[str, int]) -> int:
         """Estimate what a batch needs: channels of pairs that are there at the same time.
 
         Args:
             num_graphs: Graphs of the batch.
             largest: Nodes of its largest graph.
+            rows: Entries of each attribute of the batch, by name; not read.
         """
         width = self.hidden_channels
         if self.training:

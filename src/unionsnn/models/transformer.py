@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Required, TypedDict
 
 from torch import Tensor, nn
@@ -76,6 +76,8 @@ class GraphTransformer(Network):
     Raises:
         ValueError: if a choice or size is not allowed, or an encoding is not given.
     """
+
+    at_most_1wl = True
 
     attends = True
     """Whether the layers have attention."""
@@ -185,7 +187,7 @@ class GraphTransformer(Network):
             )
         return encoding
 
-    def batch_bytes(self, num_graphs: int, largest: int) -> int:
+    def batch_bytes(self, num_graphs: int, largest: int, rows: Mapping[str, int]) -> int:
         """Estimate what a batch needs: what attention keeps of pairs, and the layers of nodes.
 
         What grows with edges is not counted beyond a few for each node.
@@ -193,12 +195,13 @@ class GraphTransformer(Network):
         Args:
             num_graphs: Graphs of the batch.
             largest: Nodes of its largest graph.
+            rows: Entries of each attribute of the batch, by name.
         """
         element_size = next(self.head.parameters()).element_size()
         # A linear map keeps what it is given, and what follows keeps what it gives.
         widths = [sum(p.shape) for p in self.layers.parameters() if p.dim() == 2]
         width = sum(widths) if self.training else max(widths)
-        nodes = num_graphs * (largest + int(self.token)) * width * element_size * _MORE // 4
+        nodes = (rows["x"] + num_graphs * int(self.token)) * width * element_size * _MORE // 4
         dropout = self.training and self.attention_dropout > 0
         if not (self.attends and (self.bias.learned or dropout)):
             return nodes

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from unionsnn.data.copies import Graph
 from unionsnn.structure.expressivity import Family
-from unionsnn.training.build import build_model, check_model, count_parameters
+from unionsnn.training.build import build_model, check_model, count_parameters, locate
 from unionsnn.training.config import RequestError, compose_config, config_hash
 from unionsnn.training.pair_workers import compared
 from unionsnn.training.paired_comparison import chance_bound, t2_threshold
@@ -292,7 +293,8 @@ def summarize(record: Mapping[str, Any]) -> dict[str, Any]:
 def bar(record: Mapping[str, Any]) -> int | None:
     """How many pairs a control may tell apart; None for a model that is no control.
 
-    Message passing without a coefficient, or with the same one on every edge, is at most 1-WL.
+    A network that says so (`Network.at_most_1wl`) is, without a coefficient or with the same one on
+    every edge, at most 1-WL.
     Where a control draws other coefficients for each copy, chance comes on top. `shuffled_within`
     is no control here: it keeps each graph's own coefficients, by which graphs may differ.
     """
@@ -301,11 +303,10 @@ def bar(record: Mapping[str, Any]) -> int | None:
     if record["control"] in NOISE:
         others = len(record["pairs"]) - known
         return known + chance_bound(others, config["protocol"]["alpha"])
-    # A coefficient of the layers, encodings, or runs without some of the nodes.
-    sees_structure = (
-        config["model"].get("coefficient")
-        or any((config["model"].get("encodings") or {}).values())
-        or "drop_probability" in config["model"]
-    )
+    model = config["model"]
+    network = locate(model["_target_"], nn.Module, "model._target_")
+    # A coefficient of the layers, and encodings.
+    reads_structure = model.get("coefficient") or any((model.get("encodings") or {}).values())
     plain = record["gate"] is None or record["control"] == "constant"
-    return known if plain and not sees_structure else None
+    bounded = getattr(network, "at_most_1wl", False)
+    return known if plain and bounded and not reads_structure else None

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import bisect
+import copy
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import nn
 
+from unionsnn.data.batching import Extent
 from unionsnn.data.buckets import MaxPairsError
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.memory import format_gigabytes, free_bytes
 from unionsnn.training.config import RequestError
 
-BatchBytes = Callable[[int, int], int]
-"""Memory of a batch of so many graphs of so many nodes each."""
+BatchBytes = Callable[[int, int, Mapping[str, int]], int]
+"""Memory of a batch: of its graphs, the nodes of the largest one, and the rows of attributes."""
 
 _SMALLER = "a smaller model (model.hidden_channels, model.num_layers) or a set of smaller graphs"
 
@@ -62,19 +64,18 @@ class BatchMemory:
 def batch_memory(model: nn.Module, data: GraphDataModule, device: torch.device) -> BatchMemory:
     """Find the batch that needs the most memory; a split must be set.
 
-    A model states it by a method ``batch_bytes(num_graphs, largest)``, asked in training mode for
-    training batches and in evaluation mode for the others. Of a model without, it is the batch
-    with the most pairs of nodes.
+    A model states it by a method ``batch_bytes(num_graphs, largest, rows)``, given what an
+    `Extent` has, in training mode for training batches and in evaluation mode for the others. Of a
+    model without, it is the batch with the most pairs of nodes.
+
+    Raises:
+        RequestError: if a single graph exceeds the bound of pairs.
     """
     estimate = getattr(model, "batch_bytes", None)
-    candidates: list[tuple[int, int, int]] = []
-    was_training = model.training
-    for training, extents in _extents(data):
-        model.train(training)
-        candidates += [(estimate(b, n) if estimate else b * n**2, b, n) for b, n in extents]
-    model.train(was_training)
-    needed, num_graphs, largest = max(candidates, default=(0, 0, 0))
-    return BatchMemory(num_graphs, largest, needed if estimate else None, free_bytes(device))
+    needed, extent = _largest(model, estimate or _pairs, data)
+    return BatchMemory(
+        extent.num_graphs, extent.largest, needed if estimate else None, free_bytes(device)
+    )
 
 
 def require_memory(model: nn.Module, data: GraphDataModule, device: torch.device) -> BatchMemory:
@@ -83,14 +84,17 @@ def require_memory(model: nn.Module, data: GraphDataModule, device: torch.device
     Raises:
         TooLargeError: With the bound of pairs or the batch size to choose.
     """
+    alone = batch_memory(model, _bounded(data, batch_size=1, max_pairs=None), device)
+    if not alone.fits:
+        raise TooLargeError([f"A batch of {alone} cannot be divided: choose {_SMALLER}."])
     memory = batch_memory(model, data, device)
     if not memory.fits:
-        advice = _advice(model, data, memory)
+        advice = _advice(model, data, memory.free or 0)
         raise TooLargeError([f"The largest batch has {memory}: {advice}."])
     return memory
 
 
-def _extents(data: GraphDataModule) -> Iterator[tuple[bool, list[tuple[int, int]]]]:
+def _extents(data: GraphDataModule) -> Iterator[tuple[bool, list[Extent]]]:
     """Whether for training, and the extents of the batches, of each part of the split.
 
     Raises:
@@ -104,37 +108,49 @@ def _extents(data: GraphDataModule) -> Iterator[tuple[bool, list[tuple[int, int]
         raise RequestError([str(error)]) from error
 
 
-def _advice(model: nn.Module, data: GraphDataModule, memory: BatchMemory) -> str:
-    """What to type so that every batch of a set fits."""
+def _largest(model: nn.Module, estimate: BatchBytes, data: GraphDataModule) -> tuple[int, Extent]:
+    """What the batch that needs most needs, and its bounds."""
+    was_training = model.training
+    candidates = [(0, Extent(0, 0, {}))]
+    for training, extents in _extents(data):
+        model.train(training)
+        candidates += [(estimate(e.num_graphs, e.largest, e.rows), e) for e in extents]
+    model.train(was_training)
+    return max(candidates, key=lambda candidate: candidate[0])
+
+
+def _pairs(num_graphs: int, largest: int, rows: Mapping[str, int]) -> int:
+    return num_graphs * largest**2
+
+
+def _bounded(data: GraphDataModule, *, batch_size: int, max_pairs: int | None) -> GraphDataModule:
+    """The same data in batches of other bounds."""
+    other = copy.copy(data)
+    other.batch_size, other.max_pairs = batch_size, max_pairs
+    return other
+
+
+def _advice(model: nn.Module, data: GraphDataModule, free: int) -> str:
+    """What to type so that every batch of a set fits, where every graph does."""
     estimate: BatchBytes = model.batch_bytes  # type: ignore[assignment]
-    free = memory.free or 0
-    sizes = np.unique(np.diff(data.arrays.node_slices)).tolist()
-    alone = estimate(1, sizes[-1])
-    if data.arrays.level == "node" or alone > free:
-        return (
-            f"a single graph of {sizes[-1]:,} nodes needs about {format_gigabytes(alone)}; "
-            f"choose {_SMALLER}"
-        )
-    ways = [f"data.max_pairs={pairs}" for pairs in _fitting_pairs(estimate, data, sizes, free)]
-    fitting = [b for b in range(1, data.batch_size) if estimate(b, sizes[-1]) <= free]
-    ways += [f"data.batch_size={b}" for b in fitting[-1:]]
-    return f"type {' or '.join(ways)}, or choose {_SMALLER}"
 
+    def needed(batch_size: int, max_pairs: int | None) -> int:
+        return _largest(
+            model, estimate, _bounded(data, batch_size=batch_size, max_pairs=max_pairs)
+        )[0]
 
-def _fitting_pairs(
-    estimate: BatchBytes, data: GraphDataModule, sizes: list[int], free: int
-) -> Iterator[int]:
-    """The largest bound of pairs, by halves, with which every batch fits; nothing if none does."""
-    pairs = data.batch_size * sizes[-1] ** 2
-    if data.max_pairs is not None:
-        pairs = min(pairs, data.max_pairs)
-    while pairs >= max(sizes[-1] ** 2, 1):
-        # As `size_buckets` cuts them.
-        batches = ((min(data.batch_size, pairs // max(n**2, 1)), n) for n in sizes)
-        if all(estimate(*batch) <= free for batch in batches):
-            yield pairs
-            return
+    ways = []
+    single = max(int(data.store.num_nodes.max()) ** 2, 1)
+    pairs = data.max_pairs or data.batch_size * single
+    while pairs >= single and needed(data.batch_size, pairs) > free:
         pairs //= 2
+    if pairs >= single:
+        ways.append(f"data.max_pairs={pairs}")
+    sizes = range(1, data.batch_size)
+    fitting = bisect.bisect_right(sizes, free, key=lambda size: needed(size, data.max_pairs))
+    if fitting:
+        ways.append(f"data.batch_size={fitting}")
+    return f"type {' or '.join(ways)}, or choose {_SMALLER}"
 
 
 @contextmanager
@@ -150,7 +166,8 @@ def memory_errors(data: GraphDataModule) -> Iterator[None]:
         if not _ran_out(error):
             raise
         everywhere = [extent for _, extents in _extents(data) for extent in extents]
-        num_graphs, largest = max(everywhere, key=lambda e: e[0] * e[1] ** 2)
+        most = max(everywhere, key=lambda e: _pairs(e.num_graphs, e.largest, e.rows))
+        num_graphs, largest = most.num_graphs, most.largest
         if num_graphs == 1:
             advice = f"choose {_SMALLER}"
         else:
