@@ -86,6 +86,18 @@ def test_the_bound_of_memory_is_above_what_is_made(hops: int) -> None:
     assert subgraphs.peak_bytes(*arrays(data), hops) > packed.nbytes
 
 
+def test_more_than_32_bit_numbers_count_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    edge_index = np.array([[0, 1, 1, 2], [1, 0, 2, 1]])
+    slices = np.array([0, 3])
+    copies, edges, _ = rooted_subgraphs(edge_index, slices, 1)[0]
+    assert (copies, edges) == (7, 8)
+    monkeypatch.setattr(subgraphs, "_MOST", 8)
+    rooted_subgraphs(edge_index, slices, 1)
+    monkeypatch.setattr(subgraphs, "_MOST", 7)
+    with pytest.raises(DataError, match="subgraphs of 1 hops have more than 7 nodes or edges"):
+        rooted_subgraphs(edge_index, slices, 1)
+
+
 def test_no_graph_and_no_node() -> None:
     nothing = np.zeros((2, 0), dtype=np.int64)
     for slices in ([0], [0, 0]):

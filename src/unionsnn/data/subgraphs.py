@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from unionsnn.data.arrays import IntArray
+from unionsnn.data.arrays import DataError, IntArray
 
 PackedArray = NDArray[np.int32]
 """All subgraphs of a set as one array, what the cache keeps: see `rooted_subgraphs`."""
@@ -23,6 +23,8 @@ COUNTS = {
 }
 """Attributes that are numbers, and the attribute whose entries they count in each graph."""
 
+# What is counted by 32-bit numbers.
+_MOST = np.iinfo(np.int32).max
 # Candidates for edges of the subgraphs that are looked at together.
 _BLOCK = 1 << 21
 
@@ -51,6 +53,9 @@ def rooted_subgraphs(
 
     Shapes:
         edge_index [2, E]; node_slices [G + 1] -> [1 + copies + edges, 3].
+
+    Raises:
+        DataError: if they are too many to be counted by 32-bit numbers.
     """
     count = int(node_slices[-1])
     near = _near(edge_index, count)
@@ -59,7 +64,7 @@ def rooted_subgraphs(
     first = np.cumsum(degree) - degree
     copies: list[PackedArray] = []
     edges: list[PackedArray] = []
-    num_copies = 0
+    num_copies = num_edges = 0
     for low, high in _blocks(edge_index, node_slices, hops):
         root, node, distance = _balls(near, low, high, hops)
         # All edges that leave a node of a subgraph; those that end in the same one are its own.
@@ -74,10 +79,16 @@ def rooted_subgraphs(
         copies.append(_rows(root, node, distance))
         edges.append(_rows(copy[own] + num_copies, place[own] + num_copies, edge[own]))
         num_copies += len(node)
+        num_edges += int(own.sum())
+        if max(num_copies, num_edges) > _MOST:
+            raise DataError(
+                f"the subgraphs of {hops} hops have more than {_MOST:,} nodes or edges: choose "
+                "fewer hops (model.encodings.subgraph), or a set of fewer or smaller graphs"
+            )
         if report:
             done = np.searchsorted(node_slices[1:], high, side="right")
             report(int(done), len(node_slices) - 1)
-    head = np.array([[num_copies, sum(map(len, edges)), hops]], dtype=np.int32)
+    head = np.array([[num_copies, num_edges, hops]], dtype=np.int32)
     return np.concatenate([head, *copies, *edges])
 
 

@@ -154,7 +154,8 @@ def laplacian_loss(
 ) -> Tensor:
     r"""Mean over graphs of tr(p^T L p) / k + orthogonality * ||p^T p - I||^2 / k.
 
-    The positional loss of Dwivedi et al. (2022); L is the normalised Laplacian of each graph.
+    The positional loss of Dwivedi et al. (2022); L = I - D^(-1/2) A D^(-1/2) of each graph, so that
+    its entry for a node without edges is 1.
 
     Args:
         position: p.
