@@ -3,10 +3,10 @@
     python benchmarks/expressivity.py --output DIR [--workers 2] [--only WORD] [--sample SHARE]
         [--out TABLE] [--dry-run]
 
-GIN, UnionGIN, UnionSNN and the constant controls of the two on all pairs; every other model, the
-constant controls of those with a gate, and controls that draw, on a fixed sample of 15 % of each
-category. Every run is `unionsnn expressivity
-brec --trained`, so what is finished is not trained again, pair by pair.
+GIN, UnionGIN, UnionSNN, the constant controls of the two, and NestedGIN with subgraphs of one hop
+on all pairs; every other model, the constant controls of those with a gate, and controls that draw,
+on a fixed sample of 15 % of each category. Every run is `unionsnn expressivity brec --trained`, so
+what is finished is not trained again, pair by pair.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ FULL = (
     "model=unionsnn",
     "model=union_gin coefficient.control=constant",
     "model=unionsnn coefficient.control=constant",
+    "model=nested_gin model.encodings.subgraph=1",
 )
 CONTROLS = (
     "model=unionsnn coefficient.control=random",

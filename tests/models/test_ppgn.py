@@ -118,18 +118,30 @@ def test_edges_count_once_and_loops_not_at_all() -> None:
     assert torch.equal(found[0, 1], torch.diag(h[:, 0]))
 
 
-@pytest.mark.parametrize(("graphs", "nodes"), [(16, 20), (1, 80)])
+@pytest.mark.parametrize("sizes", [[20] * 16, [80], [40, *[30] * 10]])
 @pytest.mark.parametrize("choices", [{}, {"readout": "sum"}, {"mlp_layers": 1, "num_layers": 1}])
 def test_the_stated_memory_is_what_a_training_step_keeps_and_some_more(
-    graphs: int, nodes: int, choices: dict[str, Any]
+    sizes: list[int], choices: dict[str, Any]
 ) -> None:
     """Between what autograd keeps, measured, and twice that; less where nothing is kept."""
     network = build("ppgn", "none", **{"hidden_channels": 32, "num_layers": 3, **choices})
-    data = Batch.from_data_list([graph(cycle(nodes), nodes, 3)] * graphs)
+    data = Batch.from_data_list([graph(cycle(nodes), nodes, 3) for nodes in sizes])
     kept = bytes_kept(network, data)
     stated = bytes_stated(network, data)
     assert kept <= stated <= 2 * kept
     assert bytes_stated(network.eval(), data) < stated
+
+
+def test_small_graphs_beside_a_large_one_are_not_padded_to_its_size() -> None:
+    network = build("ppgn", "none", hidden_channels=32)
+    sizes = [60, *[3] * 20]
+    kept = [
+        bytes_kept(network, Batch.from_data_list([graph(cycle(n), n, 3) for n in part]))
+        for part in (sizes, sizes[:1], sizes[1:])
+    ]
+    assert kept[0] < 1.01 * (kept[1] + kept[2])
+    data, alone = (Batch.from_data_list([graph(cycle(n), n, 3) for n in s]) for s in (sizes, [60]))
+    assert kept[0] <= bytes_stated(network, data) < len(sizes) * bytes_stated(network, alone)
 
 
 def two_triangles() -> list[tuple[int, int]]:

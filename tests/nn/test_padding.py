@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from random import Random
+
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 from torch_geometric.data import Batch
 from torch_geometric.utils import to_dense_adj, to_dense_batch
 
 from graphs import random_graphs
-from unionsnn.nn.padding import Padding
+from unionsnn.nn.padding import SPREAD, Padding, similar_sizes
 
 
 def batches() -> list[tuple[Tensor, int]]:
@@ -62,3 +67,20 @@ def test_repeated_edges_and_loops() -> None:
     edge_index = torch.tensor([[0, 0, 1, 2, 0], [1, 1, 0, 2, 1]])
     shares = Padding(torch.zeros(3, dtype=torch.long), 1).edge_shares(edge_index)
     torch.testing.assert_close(shares, torch.tensor([1 / 3, 1 / 3, 1.0, 0.0, 1 / 3]))
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(0, 30), max_size=20), st.randoms(use_true_random=False))
+def test_groups_hold_every_graph_once_and_pad_it_to_twice_its_pairs_at_most(
+    sizes: list[int], random: Random
+) -> None:
+    nodes = [graph for graph, size in enumerate(sizes) for _ in range(size)]
+    random.shuffle(nodes)
+    groups = similar_sizes(torch.tensor(nodes, dtype=torch.long), len(sizes))
+    assert torch.cat(groups).sort().values.tolist() == list(range(len(sizes)))
+    largest = [max((sizes[graph] for graph in group), default=0) for group in groups]
+    for group, most in zip(groups, largest, strict=True):
+        assert all(most**2 <= SPREAD * max(sizes[graph], 1) ** 2 for graph in group)
+    # No more groups than are needed: the largest graph of one does not fit the one before.
+    for before, most in pairwise(largest):
+        assert before**2 > SPREAD * max(most, 1) ** 2

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
+from torch_geometric.utils import subgraph
 
 from unionsnn.models.network import GateFactory, Network, graphs_of, make_head, refuse_gate
-from unionsnn.nn.padding import Padding
+from unionsnn.nn.padding import SPREAD, Padding, similar_sizes
 from unionsnn.nn.pairs import PairBlock, node_rows, pair_features
 from unionsnn.nn.readout import readout as pool
 
@@ -23,6 +25,7 @@ class PPGN(Network):
 
     "Provably Powerful Graph Networks" (Maron et al., NeurIPS 2019), in the setting of "Benchmarking
     Graph Neural Networks" (Dwivedi et al., JMLR 2023), which calls it 3WL-GNN; see `PairBlock`.
+    Graphs of a batch are padded to the size of graphs like them only (`similar_sizes`).
     Each block is read out, the diagonal apart from the rest. For tasks on nodes the row of a node
     is pooled, not the whole matrix. Time grows with the third power of a graph's nodes and memory
     with the second: see `batch_bytes`. Edges are taken as 0 or 1, and no message is sent that a
@@ -98,17 +101,33 @@ class PPGN(Network):
         All networks are called alike; no coefficient is read here.
         """
         batch, num_graphs = graphs_of(x, batch, num_graphs)
+        h = self.encoder(x)
+        groups = similar_sizes(batch, num_graphs)
+        if len(groups) == 1:
+            return self.head(self._read(h, edge_index, batch, num_graphs))
+        found, places = [], []
+        for graphs in groups:
+            local = torch.full_like(batch[:1], -1).repeat(num_graphs)
+            local[graphs] = torch.arange(len(graphs), device=batch.device)
+            nodes = (local[batch] >= 0).nonzero().squeeze(1)
+            edges, _ = subgraph(nodes, edge_index, relabel_nodes=True, num_nodes=len(batch))
+            found.append(self._read(h[nodes], edges, local[batch[nodes]], len(graphs)))
+            places.append(graphs if self.level == "graph" else nodes)
+        return self.head(torch.cat(found)[torch.cat(places).argsort()])
+
+    def _read(self, h: Tensor, edge_index: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
+        """What all blocks read out, one row per graph (or node), padded to the largest graph."""
         padding = Padding(batch, num_graphs)
-        pairs = pair_features(self.encoder(x), edge_index, padding)
+        pairs = pair_features(h, edge_index, padding)
         taken = padding.pairs.unsqueeze(1)
-        found = 0
+        found = h.new_zeros(())
         for block, reader in zip(self.blocks, self.readers, strict=True):
             pairs = block(pairs, taken)
             rows = node_rows(pairs, padding, self.readout)
             if self.level == "graph":
                 rows = pool(rows, batch, num_graphs, self.readout)
             found = found + reader(rows)
-        return self.head(found)
+        return found
 
     def batch_bytes(self, num_graphs: int, largest: int, rows: Mapping[str, int]) -> int:
         """Estimate what a batch needs: channels of pairs that are there at the same time.
@@ -116,8 +135,10 @@ class PPGN(Network):
         Args:
             num_graphs: Graphs of the batch.
             largest: Nodes of its largest graph.
-            rows: Entries of each attribute of the batch, by name; not read.
+            rows: Entries of each attribute of the batch, by name.
         """
+        # A graph of n nodes is padded to at most SPREAD n^2 pairs, and n^2 <= n largest.
+        pairs = min(num_graphs * largest**2, SPREAD * largest * rows["x"])
         width = self.hidden_channels
         if self.training:
             # Kept for the gradient: the pairs, what each ReLU gives, the product, its masked pool.
@@ -128,4 +149,4 @@ class PPGN(Network):
             # What a block is given, its two factors, and the half-done sums of its output.
             channels = 1 + width + 5 * width
         element_size = next(self.head.parameters()).element_size()
-        return num_graphs * largest**2 * channels * element_size
+        return pairs * channels * element_size

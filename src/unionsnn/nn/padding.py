@@ -7,6 +7,37 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+SPREAD = 2
+"""Factor by which matrices of graphs that are padded to the same size differ at most."""
+
+
+def similar_sizes(batch: Tensor, num_graphs: int) -> list[Tensor]:
+    """Divide the graphs of a batch so that padding at most doubles a graph's matrix.
+
+    Args:
+        batch: Graph of each node.
+        num_graphs: Number of graphs.
+
+    Returns:
+        Numbers of the graphs of each group; one group of all if they are alike.
+
+    Shapes:
+        - batch: [num_nodes]
+    """
+    if num_graphs < 2:
+        return [torch.arange(num_graphs, device=batch.device)]
+    counts = torch.bincount(batch, minlength=num_graphs)
+    order = torch.argsort(counts, descending=True, stable=True)
+    lengths: list[int] = []
+    first = 0
+    for count in counts[order].clamp(min=1).tolist():
+        if lengths and SPREAD * count**2 >= first**2:
+            lengths[-1] += 1
+        else:
+            lengths.append(1)
+            first = count
+    return list(torch.split(order, lengths))
+
 
 class Padding:
     """Where the nodes of each graph stand in a padded batch, and which places are taken.

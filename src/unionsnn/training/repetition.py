@@ -120,10 +120,7 @@ def _train(
         best = BestWeights(protocol.select_on) if protocol.select_on else None
         resume = ResumePoint(unfinished, order)
         callbacks = [StopOnNonFinite(), curves, *(c for c in (tracking, best, watch) if c)]
-        if protocol.stop_on is not None:
-            mode = metric_mode(protocol.stop_on)
-            callbacks.append(EarlyStopping(protocol.stop_on, mode=mode, patience=protocol.patience))
-        callbacks += schedule_callbacks(config)
+        callbacks += [*stop_callbacks(protocol), *schedule_callbacks(config)]
         file = folder / "predictions" / f"{index:02d}.npz"
         predictions: list[Callback] = []
         if best and test:
@@ -165,16 +162,31 @@ def _train(
         "best_epoch": best.best_epoch if best else None,
         "epochs": len(curves.history),
         "curves": curves.history,
-        "dataset": data.dataset_id,
-        "coefficient": None if data.spec is None else data.spec.to_dict(),
-        "coefficient_histogram": coefficient_histogram(data),
-        "encodings": data.encodings.wanted(),
-        "layer_coefficient": None if data.layer_spec is None else data.layer_spec.to_dict(),
+        **described(data),
         "parameters": count_parameters(task.model),
         "hidden_channels": task.model.hidden_channels,
         "device": device_name(trainer),
         "seconds": round(time.perf_counter() - started, 3),
         **environment(),
+    }
+
+
+def stop_callbacks(protocol: Protocol) -> list[Callback]:
+    """What ends training early, where the protocol says so."""
+    if protocol.stop_on is None:
+        return []
+    mode = metric_mode(protocol.stop_on)
+    return [EarlyStopping(protocol.stop_on, mode=mode, patience=protocol.patience)]
+
+
+def described(data: GraphDataModule) -> dict[str, Any]:
+    """What a repetition was trained on, as its record says it."""
+    return {
+        "dataset": data.dataset_id,
+        "coefficient": None if data.spec is None else data.spec.to_dict(),
+        "coefficient_histogram": coefficient_histogram(data),
+        "encodings": data.encodings.wanted(),
+        "layer_coefficient": None if data.layer_spec is None else data.layer_spec.to_dict(),
     }
 
 
