@@ -63,7 +63,8 @@ def measured(name: str, graphs: int, nodes: int) -> tuple[int, int]:
             distance=data.distance,
         )
 
-    return network.batch_bytes(graphs, nodes), peak(network, apply, batch)
+    rows = {"x": batch.num_nodes, "edge_index": batch.num_edges}
+    return network.batch_bytes(graphs, nodes, graphs * nodes**2, rows), peak(network, apply, batch)
 
 
 def main() -> None:

@@ -40,7 +40,9 @@ class Encoded(nn.Module):
             nn.Linear(hidden_channels, out_channels),
         )
 
-    def batch_bytes(self, num_graphs: int, largest: int, rows: Mapping[str, int]) -> int:
+    def batch_bytes(
+        self, num_graphs: int, largest: int, pairs: int, rows: Mapping[str, int]
+    ) -> int:
         """Memory of a batch; half as much when nothing is kept for gradients."""
         return self.bytes_per_pair * num_graphs * largest**2 // (1 if self.training else 2)
 

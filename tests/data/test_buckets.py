@@ -76,6 +76,7 @@ def test_every_batch_keeps_both_bounds_and_every_graph_comes_once(
             assert any(
                 len(batch) <= bound.num_graphs
                 and largest <= bound.largest
+                and sum(sizes[i] ** 2 for i in batch) <= bound.pairs
                 and all(rows[key] <= bound.rows[key] for key in rows)
                 for bound in loader.extents
             )
@@ -150,5 +151,5 @@ def test_without_a_bound_nothing_changes() -> None:
     assert contents(loader) == [order[:8], order[8:16], order[16:]]
     sizes = sorted(many_sizes(20))
     rows = {"x": sum(sizes[-8:]), "edge_index": 0, "y": 8}
-    assert loader.extents == [Extent(8, sizes[-1], rows)]
+    assert loader.extents == [Extent(8, sizes[-1], sum(n**2 for n in sizes[-8:]), rows)]
     assert BatchLoader(store, range(3), batch_size=8).extents[0].num_graphs == 3

@@ -137,7 +137,7 @@ def test_what_cannot_fit_is_refused_before_it_is_computed(
     store: EncodingCache, calls: Path, monkeypatch: pytest.MonkeyPatch, name: str, size: int
 ) -> None:
     monkeypatch.setattr(encoding_cache, "free_bytes", lambda: 1000)
-    with pytest.raises(DataError, match=rf"of up to 3 nodes.*model\.encodings\.{name}="):
+    with pytest.raises(DataError, match=rf"of up to 3 nodes.*model\.encodings\.{name}\b"):
         store.get(name, size, EDGES, SLICES)
     assert calls.read_bytes() == b""
     monkeypatch.setattr(encoding_cache, "free_bytes", lambda: None)

@@ -153,8 +153,9 @@ def train_statistics(network: nn.Module, data: Data) -> nn.Module:
 def bytes_stated(network: nn.Module, data: Batch) -> int:
     """What the network says that a batch needs."""
     (extent,) = OneBatch(data).extents
+    nodes = data.batch.bincount()
     stated: int = network.batch_bytes(
-        data.num_graphs, int(data.batch.bincount().max()), extent.rows
+        data.num_graphs, int(nodes.max()), int(nodes.square().sum()), extent.rows
     )
     return stated
 

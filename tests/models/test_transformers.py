@@ -251,6 +251,13 @@ def test_padding_changes_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
+def test_the_stated_memory_counts_padding(name: str) -> None:
+    network = build(name, "default", hidden_channels=32, num_layers=4, heads=4)
+    data = Batch.from_data_list([graph(cycle(n), n, 3) for n in (100, *[5] * 20)])
+    assert bytes_kept(network, data) <= bytes_stated(network, data)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize(("graphs", "nodes"), [(32, 20), (1, 250)])
 def test_the_stated_memory_is_what_a_training_step_keeps_and_some_more(
     name: str, graphs: int, nodes: int

@@ -15,6 +15,7 @@ from data_files import write_planetoid
 from unionsnn.cli import command_line
 from unionsnn.data import catalog
 from unionsnn.data import memory as data_memory
+from unionsnn.data.batching import Extent
 from unionsnn.data.memory import free_bytes
 from unionsnn.training import memory
 from unionsnn.training.build import build_data, build_model
@@ -204,17 +205,39 @@ def test_the_command_ends_with_one_message_and_a_status(
     ],
 )
 def test_what_torch_and_numpy_say_is_understood(tiny: Maker, error: Exception) -> None:
-    _, data = prepared(tiny(*MODEL))
-    with pytest.raises(MemoryRanOutError, match=r"data\.batch_size=8"), memory_errors(data):
+    model, data = prepared(tiny(*MODEL))
+    with pytest.raises(MemoryRanOutError, match=r"data\.batch_size=8"), memory_errors(model, data):
         raise error
-    _, alone = prepared(tiny(*MODEL, "data.batch_size=1"))
-    with pytest.raises(MemoryRanOutError, match="choose a smaller model"), memory_errors(alone):
+    model, data = prepared(tiny(*MODEL, "data.batch_size=1"))
+    with pytest.raises(MemoryRanOutError, match="choose a smaller"), memory_errors(model, data):
         raise error
+
+
+def test_no_bound_is_advised_that_a_single_graph_exceeds(
+    tiny: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the batch that needs most is one of many small graphs."""
+    model, data = prepared(tiny(*MODEL))
+    most, small = largest_graph(data), largest_graph(data) * 2 // 3
+    extents = [Extent(n, size, 0, {}) for n, size in ((1, most), (4, small))]
+    monkeypatch.setattr(memory, "_extents", lambda data: [(True, extents)])
+    with pytest.raises(MemoryRanOutError) as refusal, memory_errors(model, data):
+        raise MemoryError
+    assert re.findall(r"data\.\w+=\d+", str(refusal.value)) == ["data.batch_size=2"]
+
+
+def test_what_takes_less_memory_is_named_by_the_model(
+    tiny: Maker, free: Callable[[int | None], None]
+) -> None:
+    free(1000)
+    for model, key in {"drop_gin": "runs", "nested_gin": r"encodings\.subgraph"}.items():
+        with pytest.raises(RequestError, match=rf"num_layers, model\.{key}\)"):
+            run_experiment(tiny(f"model={model}"))
 
 
 def test_other_errors_pass(tiny: Maker) -> None:
-    _, data = prepared(tiny(*MODEL))
-    with pytest.raises(RuntimeError, match="shapes differ"), memory_errors(data):
+    model, data = prepared(tiny(*MODEL))
+    with pytest.raises(RuntimeError, match="shapes differ"), memory_errors(model, data):
         raise RuntimeError("shapes differ")
 
 

@@ -12,6 +12,7 @@ import torch
 
 from unionsnn.data.arrays import DataError, GraphArrays
 from unionsnn.data.splits import load_splits
+from unionsnn.training import memory
 from unionsnn.training.build import build_data
 from unionsnn.training.config import RequestError, config_hash
 from unionsnn.training.experiment import run_experiment
@@ -242,3 +243,14 @@ def test_probabilities_of_a_score_are_its_sigmoid() -> None:
     found = probabilities(score, "graph_binary_classification")
     np.testing.assert_allclose(found[:, 1], [0, 0.5, 1 / (1 + np.exp(-2))])
     np.testing.assert_allclose(found.sum(axis=1), 1)
+
+
+def test_graphs_that_do_not_fit_are_refused(
+    tiny: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = own_graphs(tmp_path / "own")
+    own = ["data=folder", f"data.path={folder}", "model=ppgn", "data.features=constant"]
+    run, _ = trained(tiny(*own))
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 1000)
+    with pytest.raises(RequestError, match=r"graphs? of up to .* GB free: this machine can"):
+        predict(run, folder)

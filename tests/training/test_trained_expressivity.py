@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from unionsnn.data.pairs import golden_pairs
 from unionsnn.reports.trained_expressivity import estimate, label, sheet
 from unionsnn.structure.expressivity import Family
-from unionsnn.training import contrastive, pair_workers
+from unionsnn.training import contrastive, memory, pair_workers
 from unionsnn.training.config import RequestError, config_folder
 from unionsnn.training.expressivity import (
     PROTOCOL,
@@ -83,7 +83,22 @@ def test_a_network_beyond_1_wl_is_no_control(model: str, golden: list[Pair], run
     words = ["model.heads=2"] if model == "graphormer" else []
     record = run(golden, f"model={model}", *words, wanted=[0])
     assert record["summary"]["bar"] is None
-    assert "control" not in " ".join(sheet([record]).notes)
+    assert "FAULT" not in " ".join(sheet([record]).notes)
+
+
+def test_structure_beside_the_gate_is_not_laid_to_the_noise(golden: list[Pair], run: Any) -> None:
+    words = ("model=union_nested_gin", "coefficient.control=random", "trainer.max_epochs=1")
+    record = run(golden, *words, wanted=[0])
+    assert record["summary"]["bar"] is None
+    assert "noise itself" not in " ".join(sheet([record]).notes)
+
+
+def test_what_does_not_fit_is_refused_before_it_is_tried(
+    golden: list[Pair], run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 10_000)
+    with pytest.raises(RequestError, match=r"GB free: type a smaller data\.batch_size"):
+        run(golden, "model=ppgn", wanted=[0])
 
 
 @pytest.mark.parametrize("model", UNION)

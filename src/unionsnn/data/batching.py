@@ -29,12 +29,14 @@ class Extent:
     Args:
         num_graphs: Its graphs.
         largest: Nodes of the largest one.
+        pairs: Pairs of nodes of the same graph, each node with itself included.
         rows: Entries of each attribute in the whole batch: of ``x`` its nodes, of ``edge_index``
             its edges.
     """
 
     num_graphs: int
     largest: int
+    pairs: int
     rows: Mapping[str, int]
 
 
@@ -161,13 +163,15 @@ class GraphStore:
         Shapes:
             - index: [at least num_graphs]
         """
-        most = {
-            key: part.counts.cpu()[index].topk(num_graphs).values
-            for part in self._parts
+        most = [part.counts.cpu()[index].topk(num_graphs).values for part in self._parts]
+        rows = {
+            key: int(counts.sum())
+            for part, counts in zip(self._parts, most, strict=True)
             for key in part.values
         }
-        rows = {key: int(counts.sum()) for key, counts in most.items()}
-        return Extent(num_graphs, int(most["x"].max()), rows)
+        # Nodes are cut as `x` is, the first part.
+        nodes = most[0]
+        return Extent(num_graphs, int(nodes.max()), int(nodes.square().sum()), rows)
 
     def _keys(self) -> list[str]:
         return [key for part in self._parts for key in part.values]

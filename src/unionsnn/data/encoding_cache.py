@@ -94,11 +94,13 @@ class EncodingCache(ArrayCache):
         needed, free = peak_bytes(name, edge_index, node_slices, size), free_bytes()
         if free is not None and needed > free:
             largest = int(np.diff(node_slices).max(initial=0))
-            none = "false" if name == "distance" else 0
+            other = f"type a smaller model.encodings.{name} than {size}, choose a model without it,"
+            if name == "distance":
+                other = "do without it (model.encodings.distance=false)"
             raise DataError(
                 f"the encoding {name} of these graphs, of up to {largest:,} nodes, needs about "
-                f"{format_gigabytes(needed)} of memory, {format_gigabytes(free)} are free: do "
-                f"without it (model.encodings.{name}={none}) or choose a set of smaller graphs."
+                f"{format_gigabytes(needed)} of memory, {format_gigabytes(free)} are free: "
+                f"{other} or choose a set of smaller graphs."
             )
 
 

@@ -106,7 +106,8 @@ class OneBatch:
             for key, value in self.batch
             if isinstance(value, Tensor) and value.dim()
         }
-        return [Extent(1, self.batch.num_nodes, rows)]
+        nodes = self.batch.num_nodes
+        return [Extent(1, nodes, nodes**2, rows)]
 
 
 class PlanetoidDataModule(NodeDataModule):

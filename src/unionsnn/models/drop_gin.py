@@ -55,6 +55,7 @@ class DropGIN(GIN):
     """
 
     at_most_1wl = False
+    memory_choices = (*GIN.memory_choices, "runs")
 
     def __init__(
         self,
@@ -185,12 +186,15 @@ class DropGIN(GIN):
             return None
         return self.auxiliary_weight * torch.stack([loss(out) for out in outputs]).mean()
 
-    def batch_bytes(self, num_graphs: int, largest: int, rows: Mapping[str, int]) -> int:
+    def batch_bytes(
+        self, num_graphs: int, largest: int, pairs: int, rows: Mapping[str, int]
+    ) -> int:
         """Estimate what a batch needs: the layers' rows of nodes and edges in all runs.
 
         Args:
             num_graphs: Graphs of the batch.
             largest: Nodes of its largest graph.
+            pairs: Pairs of nodes of the same graph.
             rows: Entries of each attribute of the batch, by name.
         """
         return self.num_runs * self.layer_bytes(rows["x"], rows["edge_index"])

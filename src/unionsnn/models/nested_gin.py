@@ -50,6 +50,8 @@ class NestedGIN(GIN):
         ValueError: if a choice is not allowed, or the subgraphs are not given.
     """
 
+    memory_choices = (*GIN.memory_choices, "encodings.subgraph")
+
     def __init__(
         self,
         *,
@@ -102,12 +104,15 @@ class NestedGIN(GIN):
         h = readout(h, root, x.size(0), self.subgraph_readout)
         return self.finish(h, batch, num_graphs)
 
-    def batch_bytes(self, num_graphs: int, largest: int, rows: Mapping[str, int]) -> int:
+    def batch_bytes(
+        self, num_graphs: int, largest: int, pairs: int, rows: Mapping[str, int]
+    ) -> int:
         """Estimate what a batch needs: the layers' rows of the subgraphs' nodes and edges.
 
         Args:
             num_graphs: Graphs of the batch.
             largest: Nodes of its largest graph.
+            pairs: Pairs of nodes of the same graph.
             rows: Entries of each attribute of the batch, by name.
         """
         return self.layer_bytes(rows["subgraph_index"], rows["subgraph_edge_index"])

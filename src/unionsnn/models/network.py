@@ -36,6 +36,7 @@ class Network(nn.Module):
     Attributes:
         at_most_1wl: Whether it tells apart no more graphs than 1-WL does, as long as it is given
             neither a gate nor a coefficient nor encodings.
+        memory_choices: Arguments that a batch needs less memory with if they are smaller.
 
     Args:
         in_channels: Width of the node features, or how many values each categorical one can take.
@@ -49,6 +50,7 @@ class Network(nn.Module):
     """
 
     at_most_1wl: ClassVar[bool] = False
+    memory_choices: ClassVar[tuple[str, ...]] = ("hidden_channels", "num_layers")
 
     def __init__(
         self,

@@ -107,7 +107,7 @@ class PPGN(Network):
             return self.head(self._read(h, edge_index, batch, num_graphs))
         found, places = [], []
         for graphs in groups:
-            local = torch.full_like(batch[:1], -1).repeat(num_graphs)
+            local = torch.full((num_graphs,), -1, device=batch.device)
             local[graphs] = torch.arange(len(graphs), device=batch.device)
             nodes = (local[batch] >= 0).nonzero().squeeze(1)
             edges, _ = subgraph(nodes, edge_index, relabel_nodes=True, num_nodes=len(batch))
@@ -129,16 +129,19 @@ class PPGN(Network):
             found = found + reader(rows)
         return found
 
-    def batch_bytes(self, num_graphs: int, largest: int, rows: Mapping[str, int]) -> int:
+    def batch_bytes(
+        self, num_graphs: int, largest: int, pairs: int, rows: Mapping[str, int]
+    ) -> int:
         """Estimate what a batch needs: channels of pairs that are there at the same time.
 
         Args:
             num_graphs: Graphs of the batch.
             largest: Nodes of its largest graph.
-            rows: Entries of each attribute of the batch, by name.
+            pairs: Pairs of nodes of the same graph.
+            rows: Entries of each attribute of the batch, by name; not read.
         """
-        # A graph of n nodes is padded to at most SPREAD n^2 pairs, and n^2 <= n largest.
-        pairs = min(num_graphs * largest**2, SPREAD * largest * rows["x"])
+        # `similar_sizes` pads a graph of n nodes to at most SPREAD n^2 pairs, an empty one to 1.
+        pairs = min(num_graphs * max(largest, 1) ** 2, SPREAD * pairs + num_graphs)
         width = self.hidden_channels
         if self.training:
             # Kept for the gradient: the pairs, what each ReLU gives, the product, its masked pool.

@@ -15,6 +15,8 @@ from unionsnn.nn.readout import readout
 
 # Quarters: norms, activations and gathered rows come to about a fourth of what linear maps keep.
 _MORE = 5
+# Without gradients: what a layer is given, its padded parts, and what is made of them.
+_AT_ONCE = 2
 
 
 class TransformerOptions(TypedDict, total=False):
@@ -187,7 +189,9 @@ class GraphTransformer(Network):
             )
         return encoding
 
-    def batch_bytes(self, num_graphs: int, largest: int, rows: Mapping[str, int]) -> int:
+    def batch_bytes(
+        self, num_graphs: int, largest: int, pairs: int, rows: Mapping[str, int]
+    ) -> int:
         """Estimate what a batch needs: what attention keeps of pairs, and the layers of nodes.
 
         What grows with edges is not counted beyond a few for each node.
@@ -195,13 +199,16 @@ class GraphTransformer(Network):
         Args:
             num_graphs: Graphs of the batch.
             largest: Nodes of its largest graph.
-            rows: Entries of each attribute of the batch, by name.
+            pairs: Pairs of nodes of the same graph.
+            rows: Entries of each attribute of the batch, by name; not read.
         """
         element_size = next(self.head.parameters()).element_size()
         # A linear map keeps what it is given, and what follows keeps what it gives.
         widths = [sum(p.shape) for p in self.layers.parameters() if p.dim() == 2]
-        width = sum(widths) if self.training else max(widths)
-        nodes = (rows["x"] + num_graphs * int(self.token)) * width * element_size * _MORE // 4
+        width = sum(widths) if self.training else _AT_ONCE * max(widths)
+        # Attention pads its rows to the largest graph.
+        places = num_graphs * (largest + int(self.token))
+        nodes = places * width * element_size * _MORE // 4
         dropout = self.training and self.attention_dropout > 0
         if not (self.attends and (self.bias.learned or dropout)):
             return nodes

@@ -20,6 +20,7 @@ from unionsnn.structure.choices import Choice
 from unionsnn.structure.expressivity import Bench, Family
 from unionsnn.training.build import build_model, coefficient_spec, layer_spec
 from unionsnn.training.callbacks import NonFiniteLossError
+from unionsnn.training.memory import require_batches
 from unionsnn.training.paired_comparison import paired_t2, t2_threshold
 from unionsnn.training.tasks import output_of
 
@@ -104,8 +105,9 @@ def train_contrastive(
     numbers = torch.stack([first, second], dim=1).flatten()
     # Whole pairs in each batch.
     parts = torch.split(numbers, config["data"]["batch_size"] // 2 * 2)
-    batches = [single(store.batch(part)) for part in parts]
     model.train()
+    _require_memory(model, store, numbers, config)
+    batches = [single(store.batch(part)) for part in parts]
     epoch, mean = 0, float("nan")
     for epoch in range(1, config["trainer"]["max_epochs"] + 1):
         total = 0.0
@@ -136,6 +138,7 @@ def compare_reliably(
     threshold = t2_threshold(protocol["channels"], protocol["copies"], protocol["alpha"])
     model.double().eval()
     store, size = GraphStore(copies.dataset), config["data"]["batch_size"]
+    _require_memory(model, store, torch.cat(copies.test), config)
     test, check = (
         paired_t2(embeddings(model, store, first, size), embeddings(model, store, second, size))
         for first, second in (copies.test, copies.check)
@@ -150,6 +153,15 @@ def compare_reliably(
         "distance": test.distance,
         "spread": max(test.spread, check.spread),
     }
+
+
+def _require_memory(
+    model: nn.Module, store: GraphStore, numbers: Tensor, config: Mapping[str, Any]
+) -> None:
+    """Refuse a batch of these graphs that does not fit."""
+    size = min(config["data"]["batch_size"], len(numbers))
+    advice = "type a smaller data.batch_size, or choose a smaller model or smaller graphs"
+    require_batches(model, [store.extent(numbers, size)], advice)
 
 
 @torch.no_grad()

@@ -106,7 +106,7 @@ def timed_training(config: Mapping[str, Any], progress: Progress | None = None) 
         trainer = make_trainer(config, 0, [StopOnNonFinite(), clock])
         data.device = trainer.strategy.root_device
         require_memory(task.model, data, data.device)
-        with memory_errors(data):
+        with memory_errors(task.model, data):
             trainer.fit(task, data.train_dataloader(), data.val_dataloader())
     timed = clock.seconds[1:] or clock.seconds
     return {

@@ -98,7 +98,7 @@ def timed(
         fit_gates(task.model, data)
         device = training_device(config["trainer"]["accelerator"])
         memory = require_memory(task.model, data, device)
-        with memory_errors(data):
+        with memory_errors(task.model, data):
             return task, memory, seconds_per_epoch(task, data)
 
 

@@ -298,15 +298,14 @@ def bar(record: Mapping[str, Any]) -> int | None:
     Where a control draws other coefficients for each copy, chance comes on top. `shuffled_within`
     is no control here: it keeps each graph's own coefficients, by which graphs may differ.
     """
-    config = record["config"]
-    known = sum(o["told_by_1wl"] for o in record["pairs"])
-    if record["control"] in NOISE:
-        others = len(record["pairs"]) - known
-        return known + chance_bound(others, config["protocol"]["alpha"])
-    model = config["model"]
+    model = record["config"]["model"]
     network = locate(model["_target_"], nn.Module, "model._target_")
     # A coefficient of the layers, and encodings.
     reads_structure = model.get("coefficient") or any((model.get("encodings") or {}).values())
-    plain = record["gate"] is None or record["control"] == "constant"
-    bounded = getattr(network, "at_most_1wl", False)
-    return known if plain and bounded and not reads_structure else None
+    if reads_structure or not getattr(network, "at_most_1wl", False):
+        return None
+    known = sum(o["told_by_1wl"] for o in record["pairs"])
+    if record["control"] in NOISE:
+        others = len(record["pairs"]) - known
+        return known + chance_bound(others, record["config"]["protocol"]["alpha"])
+    return known if record["gate"] is None or record["control"] == "constant" else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -15,12 +15,14 @@ from unionsnn.data.batching import Extent
 from unionsnn.data.buckets import MaxPairsError
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.memory import format_gigabytes, free_bytes
+from unionsnn.models.network import Network
 from unionsnn.training.config import RequestError
 
-BatchBytes = Callable[[int, int, Mapping[str, int]], int]
-"""Memory of a batch: of its graphs, the nodes of the largest one, and the rows of attributes."""
+BatchBytes = Callable[[int, int, int, Mapping[str, int]], int]
+"""Memory of a batch of what an `Extent` has."""
 
-_SMALLER = "a smaller model (model.hidden_channels, model.num_layers) or a set of smaller graphs"
+Parts = Iterable[tuple[bool, Sequence[Extent]]]
+"""Whether for training, and the bounds of the batches, of each part of some data."""
 
 
 class MemoryRanOutError(RuntimeError):
@@ -64,18 +66,33 @@ class BatchMemory:
 def batch_memory(model: nn.Module, data: GraphDataModule, device: torch.device) -> BatchMemory:
     """Find the batch that needs the most memory; a split must be set.
 
-    A model states it by a method ``batch_bytes(num_graphs, largest, rows)``, given what an
+    A model states it by a method ``batch_bytes(num_graphs, largest, pairs, rows)``, given what an
     `Extent` has, in training mode for training batches and in evaluation mode for the others. Of a
-    model without, it is the batch with the most pairs of nodes.
+    model without, it is the batch with the most pairs of nodes, padding counted.
 
     Raises:
         RequestError: if a single graph exceeds the bound of pairs.
     """
+    return _memory(model, _extents(data), device)
+
+
+def _memory(model: nn.Module, parts: Parts, device: torch.device) -> BatchMemory:
     estimate = getattr(model, "batch_bytes", None)
-    needed, extent = _largest(model, estimate or _pairs, data)
+    needed, extent = _largest(model, estimate or _padded_pairs, parts)
     return BatchMemory(
         extent.num_graphs, extent.largest, needed if estimate else None, free_bytes(device)
     )
+
+
+def require_batches(model: nn.Module, extents: Sequence[Extent], advice: str) -> None:
+    """Refuse batches that do not fit on the CPU, in the mode that the model is in.
+
+    Raises:
+        TooLargeError: With the advice.
+    """
+    memory = _memory(model, [(model.training, extents)], torch.device("cpu"))
+    if not memory.fits:
+        raise TooLargeError([f"The largest batch has {memory}: {advice}."])
 
 
 def require_memory(model: nn.Module, data: GraphDataModule, device: torch.device) -> BatchMemory:
@@ -84,9 +101,11 @@ def require_memory(model: nn.Module, data: GraphDataModule, device: torch.device
     Raises:
         TooLargeError: With the bound of pairs or the batch size to choose.
     """
-    alone = batch_memory(model, _bounded(data, batch_size=1, max_pairs=None), device)
+    whole = data.arrays.level == "node"
+    single = data if whole else _bounded(data, batch_size=1, max_pairs=None)
+    alone = batch_memory(model, single, device)
     if not alone.fits:
-        raise TooLargeError([f"A batch of {alone} cannot be divided: choose {_SMALLER}."])
+        raise TooLargeError([f"A batch of {alone} cannot be divided: choose {_smaller(model)}."])
     memory = batch_memory(model, data, device)
     if not memory.fits:
         advice = _advice(model, data, memory.free or 0)
@@ -108,23 +127,25 @@ def _extents(data: GraphDataModule) -> Iterator[tuple[bool, list[Extent]]]:
         raise RequestError([str(error)]) from error
 
 
-def _largest(model: nn.Module, estimate: BatchBytes, data: GraphDataModule) -> tuple[int, Extent]:
+def _largest(model: nn.Module, estimate: BatchBytes, parts: Parts) -> tuple[int, Extent]:
     """What the batch that needs most needs, and its bounds."""
     was_training = model.training
-    candidates = [(0, Extent(0, 0, {}))]
-    for training, extents in _extents(data):
+    candidates = [(0, Extent(0, 0, 0, {}))]
+    for training, extents in parts:
         model.train(training)
-        candidates += [(estimate(e.num_graphs, e.largest, e.rows), e) for e in extents]
+        candidates += [(estimate(e.num_graphs, e.largest, e.pairs, e.rows), e) for e in extents]
     model.train(was_training)
     return max(candidates, key=lambda candidate: candidate[0])
 
 
-def _pairs(num_graphs: int, largest: int, rows: Mapping[str, int]) -> int:
+def _padded_pairs(num_graphs: int, largest: int, pairs: int, rows: Mapping[str, int]) -> int:
     return num_graphs * largest**2
 
 
 def _bounded(data: GraphDataModule, *, batch_size: int, max_pairs: int | None) -> GraphDataModule:
     """The same data in batches of other bounds."""
+    # Made before the copy, which shares it.
+    _ = data.store
     other = copy.copy(data)
     other.batch_size, other.max_pairs = batch_size, max_pairs
     return other
@@ -135,9 +156,8 @@ def _advice(model: nn.Module, data: GraphDataModule, free: int) -> str:
     estimate: BatchBytes = model.batch_bytes  # type: ignore[assignment]
 
     def needed(batch_size: int, max_pairs: int | None) -> int:
-        return _largest(
-            model, estimate, _bounded(data, batch_size=batch_size, max_pairs=max_pairs)
-        )[0]
+        bounded = _bounded(data, batch_size=batch_size, max_pairs=max_pairs)
+        return _largest(model, estimate, _extents(bounded))[0]
 
     ways = []
     single = max(int(data.store.num_nodes.max()) ** 2, 1)
@@ -150,11 +170,18 @@ def _advice(model: nn.Module, data: GraphDataModule, free: int) -> str:
     fitting = bisect.bisect_right(sizes, free, key=lambda size: needed(size, data.max_pairs))
     if fitting:
         ways.append(f"data.batch_size={fitting}")
-    return f"type {' or '.join(ways)}, or choose {_SMALLER}"
+    return f"type {' or '.join(ways)}, or choose {_smaller(model)}"
+
+
+def _smaller(model: nn.Module) -> str:
+    """What takes less memory whatever the batches are."""
+    choices = getattr(model, "memory_choices", Network.memory_choices)
+    named = ", ".join(f"model.{name}" for name in choices)
+    return f"a smaller model ({named}) or a set of smaller graphs"
 
 
 @contextmanager
-def memory_errors(data: GraphDataModule) -> Iterator[None]:
+def memory_errors(model: nn.Module, data: GraphDataModule) -> Iterator[None]:
     """Turn what torch says when memory runs out into what to type.
 
     Raises:
@@ -165,14 +192,16 @@ def memory_errors(data: GraphDataModule) -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if not _ran_out(error):
             raise
-        everywhere = [extent for _, extents in _extents(data) for extent in extents]
-        most = max(everywhere, key=lambda e: _pairs(e.num_graphs, e.largest, e.rows))
+        estimate = getattr(model, "batch_bytes", _padded_pairs)
+        most = _largest(model, estimate, _extents(data))[1]
         num_graphs, largest = most.num_graphs, most.largest
-        if num_graphs == 1:
-            advice = f"choose {_SMALLER}"
+        if num_graphs <= 1:
+            advice = f"choose {_smaller(model)}"
         else:
-            pairs = max(num_graphs // 2, 1) * largest**2
-            advice = f"type data.batch_size={num_graphs // 2} or data.max_pairs={pairs}"
+            advice = f"type data.batch_size={num_graphs // 2}"
+            pairs = num_graphs // 2 * largest**2
+            if pairs >= int(data.store.num_nodes.max()) ** 2:
+                advice += f" or data.max_pairs={pairs}"
         raise MemoryRanOutError(
             f"Memory ran out in a batch of up to {num_graphs} graphs of up to {largest:,} nodes: "
             f"{advice}; finished repetitions are kept."

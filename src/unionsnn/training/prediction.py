@@ -21,6 +21,7 @@ from unionsnn.data.sources import data_root
 from unionsnn.training.build import coefficient_spec, layer_spec
 from unionsnn.training.checkpoints import network_of, read_checkpoint
 from unionsnn.training.config import RequestError, config_hash
+from unionsnn.training.memory import require_batches
 from unionsnn.training.tasks import output_of
 
 FloatArray = NDArray[np.float64]
@@ -231,6 +232,7 @@ def apply(model: nn.Module, data: NewGraphs, config: Mapping[str, Any]) -> Float
     loader = BatchLoader(
         data.store, range(data.num_graphs), batch_size=data.batch_size, max_pairs=pairs
     )
+    require_batches(model, loader.extents, "this machine can predict for smaller graphs only")
     task, found = config["data"]["task"], None
     for batch in loader:
         values = probabilities(output_of(model, batch).numpy().astype(np.float64), task)

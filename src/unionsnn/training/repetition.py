@@ -138,7 +138,7 @@ def _train(
         fit(trainer, task, data, protocol, unfinished if resumes else None)
         if not first:
             return {}
-        with memory_errors(data):
+        with memory_errors(task.model, data):
             metrics, others = dict(curves.history[-1]), []
             if best:
                 tester = trainer if alone else make_trainer(config, index, predictions)
@@ -207,7 +207,7 @@ def fit(
     if protocol.keeps_test_curve:
         validation = [validation, data.test_dataloader()]
     try:
-        with memory_errors(data):
+        with memory_errors(task.model, data):
             trainer.fit(task, data.train_dataloader(), validation, ckpt_path=checkpoint)
     except SystemExit as error:
         # Lightning turns Ctrl-C into exit(1); the command has a status of its own for it, and
@@ -276,7 +276,7 @@ def measure_selected(
         predictions = TestPredictions(folder / "predictions" / f"{index:02d}.npz")
         trainer = make_trainer(config, index, [predictions])
         data.device = trainer.strategy.root_device
-        with memory_errors(data):
+        with memory_errors(task.model, data):
             metrics = evaluate(trainer, task, data)
         if config["trainer"].get("keep_checkpoints", True):
             save_checkpoint(folder / "checkpoints" / f"{index:02d}.ckpt", task.cpu(), config, data)
