@@ -106,6 +106,8 @@ def require_memory(model: nn.Module, data: GraphDataModule, device: torch.device
     alone = batch_memory(model, single, device)
     if not alone.fits:
         raise TooLargeError([f"A batch of {alone} cannot be divided: choose {_smaller(model)}."])
+    if whole:
+        return alone
     memory = batch_memory(model, data, device)
     if not memory.fits:
         advice = _advice(model, data, memory.free or 0)
