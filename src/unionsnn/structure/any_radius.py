@@ -16,6 +16,7 @@ from unionsnn.structure.counting import cycle_count
 from unionsnn.structure.curvature import curvature
 from unionsnn.structure.neighborhoods import (
     OVERLAP,
+    UNION,
     UNION_MINUS,
     gather,
     release,
@@ -24,6 +25,7 @@ from unionsnn.structure.neighborhoods import (
 )
 from unionsnn.structure.quotients import (
     LAPLACIAN,
+    PATH,
     SINGULAR_VALUE_SUM,
     matrix_value,
     refine_colors,
@@ -132,13 +134,18 @@ def compute_whole_graph_chunk(
 
     Shapes:
         indptr [N + 1], indices [2 M], edges [2, M], values [M].
+
+    Raises:
+        NotImplementedError: Nothing here computes the descriptor.
     """
     for i in range(begin, end):
         v, u = edges[0, i], edges[1, i]
         if choice.descriptor == _CYCLE_COUNT:
             values[i] = cycle_count(indptr, indices, v, u, work.depth_u, work.mark)
-        else:
+        elif choice.descriptor == CURVATURE_GRAPH:
             values[i] = curvature(indptr, indices, v, u, choice.p, choice.q, work.mark)
+        else:
+            raise NotImplementedError("no kernel computes this descriptor in the whole graph")
 
 
 @kernel
@@ -159,6 +166,9 @@ def compute_chunk(
     Shapes:
         indptr [N + 1], indices [2 M], edges [2, M], radii [R] (ascending), wanted [3] (place of
         a, nodes and edges among the Q columns of a radius, or -1), values [M, R Q].
+
+    Raises:
+        NotImplementedError: Nothing here computes the substructure, the descriptor or the encoding.
     """
     place_a, place_nodes, place_edges = wanted
     num_radii = radii.shape[0]
@@ -252,6 +262,8 @@ def _radius_one_rows(
             in_v, in_u = (closed_v >> k) & 1 != 0, (closed_u >> k) & 1 != 0
             rows[k] &= (closed_v if in_v else np.int64(0)) | (closed_u if in_u else np.int64(0))
             ends += popcount(rows[k])
+    elif substructure not in (UNION, OVERLAP):
+        raise NotImplementedError("no kernel builds this substructure")
     return size, ends, at_v, at_u
 
 
@@ -348,6 +360,9 @@ def _value(
         radius: Radius of the substructure.
         choice: The choices.
         work: Memory of the thread.
+
+    Raises:
+        NotImplementedError: Nothing here computes the descriptor or the encoding.
     """
     if choice.descriptor == _NODE_EDGE_COUNT:
         return 0.5 * ends / (size * (size - 1.0)) * float(size) ** choice.exponent
@@ -363,7 +378,9 @@ def _value(
         return radius_one_betweenness(work.scratch[ROWS], v, u)
     if choice.descriptor == LAPLACIAN and choice.encoding == SINGULAR_VALUE_SUM:
         return float(ends)
-    return _matrix_value(starts, neighbors, size, choice, work)
+    if choice.descriptor in (PATH, LAPLACIAN):
+        return _matrix_value(starts, neighbors, size, choice, work)
+    raise NotImplementedError("no kernel computes this descriptor of a substructure")
 
 
 @kernel

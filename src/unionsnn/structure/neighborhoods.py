@@ -126,7 +126,12 @@ def select(
 
     Returns:
         Number of nodes chosen.
+
+    Raises:
+        NotImplementedError: Nothing here builds the substructure.
     """
+    if substructure not in (UNION, OVERLAP, UNION_MINUS):
+        raise NotImplementedError("no kernel builds this substructure")
     size = 0
     for k in range(count):
         node = nodes[k]

@@ -52,17 +52,22 @@ def matrix_value(
 
     Returns:
         The value, or NaN where the eigenvalue iteration did not converge.
+
+    Raises:
+        NotImplementedError: Nothing here makes that number of that matrix.
     """
     if classes > OWN_SOLVER_LIMIT:
         matrix = np.empty((classes, classes), np.float64)
     beside = 0.0
     if descriptor == LAPLACIAN:
         beside = _fill_laplacian_quotient(rows, sizes, kinds, classes, matrix)
-    else:
+    elif descriptor == PATH:
         _class_distances(rows, classes, matrix)
         if encoding == ENTRY_SUM:
             return _entry_sum(sizes, kinds, classes, matrix)
         _scale_path_quotient(sizes, kinds, classes, matrix)
+    else:
+        raise NotImplementedError("no kernel fills the matrix of this descriptor")
     eigenvalues = _eigenvalues(matrix, classes)
     largest, positive = beside, 0.0
     for eigenvalue in eigenvalues:
@@ -70,8 +75,12 @@ def matrix_value(
             return np.nan
         largest = max(largest, eigenvalue)
         positive += max(eigenvalue, 0.0)
+    if encoding == LARGEST_EIGENVALUE:
+        return largest
     # The trace of P is 0: the negative eigenvalues weigh as much as the positive ones.
-    return largest if encoding == LARGEST_EIGENVALUE else 2.0 * positive
+    if descriptor == PATH and encoding == SINGULAR_VALUE_SUM:
+        return 2.0 * positive
+    raise NotImplementedError("no kernel computes this encoding of the matrix")
 
 
 @kernel
