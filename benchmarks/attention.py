@@ -28,6 +28,7 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GINEConv, GPSConv
 from torch_geometric.utils import degree, to_dense_batch, to_undirected
 
+from unionsnn.config.compose import compose_config
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.models.gps import LOCAL, GPSLayer
 from unionsnn.models.graphormer import Graphormer
@@ -35,7 +36,6 @@ from unionsnn.models.network import two_layer_mlp
 from unionsnn.nn.attention import Attention
 from unionsnn.nn.padding import Padding
 from unionsnn.training.build import build_data
-from unionsnn.training.config import compose_config
 from unionsnn.training.protocols import make_protocol
 
 CHANNELS, LAYERS, STEPS, WARM_UP = 64, 4, 30, 4

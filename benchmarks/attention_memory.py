@@ -18,10 +18,10 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.utils import barabasi_albert_graph
 
 from attention import peak
+from unionsnn.config.compose import compose_config
 from unionsnn.data.buckets import size_buckets
 from unionsnn.models.network import gates
 from unionsnn.training.build import build_model
-from unionsnn.training.config import compose_config
 
 EXPERIMENTS = ("gps", "union_gps", "graphormer", "unionormer")
 GRAPHS, BATCH_SIZE, FEATURES = 64, 128, (28,)

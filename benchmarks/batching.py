@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.table import Table
 from torch_geometric.loader import DataLoader
 
+from unionsnn.config.compose import compose_config
 from unionsnn.data.batching import BatchLoader, GraphStore
 from unionsnn.training.build import build_data
-from unionsnn.training.config import compose_config
 
 
 def best_of_five(loader: DataLoader | BatchLoader) -> float:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from unionsnn.training.schema import plain_model
+from unionsnn.config.schema import plain_model
 
 LINES = {"plain": "--", "union": "-"}
 

@@ -21,7 +21,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from unionsnn.structure import structural_coefficients
+from unionsnn.coefficients import structural_coefficients
 
 Values = dict[tuple[int, int], float]
 

@@ -77,8 +77,13 @@ def neighborhood_timer():
     import numba
     import numpy as np
 
-    from unionsnn.structure.descriptors import fill_path_quotient
-    from unionsnn.structure.substructures import WORD, induced_lists, induced_rows, union_nodes
+    from unionsnn.coefficients.kernels.path_matrices import fill_path_quotient
+    from unionsnn.coefficients.kernels.substructures import (
+        WORD,
+        induced_lists,
+        induced_rows,
+        union_nodes,
+    )
 
     @numba.njit(nogil=True, error_model="numpy")
     def build(indptr, indices, edges):
@@ -130,7 +135,7 @@ def measure(mirror, name, cold):
     import numpy as np
 
     from engine_data import load
-    from unionsnn.structure import SimpleGraph, structural_coefficients
+    from unionsnn.coefficients import SimpleGraph, structural_coefficients
 
     data = load(mirror, name)
     arguments = data.edge_index, data.num_nodes

@@ -68,8 +68,8 @@ def strata(graph):
 def run(mirror, name, threads):
     """Compute all edges of a graph, then compare."""
     from engine_data import load
-    from unionsnn.structure import SimpleGraph
-    from unionsnn.structure.engine import compute_columns
+    from unionsnn.coefficients import SimpleGraph
+    from unionsnn.coefficients.engine import compute_columns
 
     data = load(mirror, name)
     graph = SimpleGraph.from_edge_index(data.edge_index, data.num_nodes)

@@ -18,9 +18,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from unionsnn.config.compose import config_folder
 from unionsnn.reports.formats import print_sheets
-from unionsnn.reports.trained_expressivity import sheet, write_records
-from unionsnn.training.config import config_folder
+from unionsnn.reports.views.trained_expressivity import sheet, write_records
 
 FULL = (
     "model=gin",

@@ -22,10 +22,10 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback
 
+from unionsnn.config.compose import compose_config
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.training import repetition
 from unionsnn.training.build import build_data
-from unionsnn.training.config import compose_config
 from unionsnn.training.protocols import make_protocol
 from unionsnn.training.tasks import Task
 

@@ -17,9 +17,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from unionsnn.config.compose import compose_config
 from unionsnn.models.network import gates
 from unionsnn.training.build import build_data, build_task, count_parameters, fit_gates
-from unionsnn.training.config import compose_config
 from unionsnn.training.protocols import make_protocol
 from unionsnn.training.tasks import Task
 

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch
 
+from unionsnn.config.compose import compose_config
 from unionsnn.models import ppgn
 from unionsnn.training.build import build_data, build_model
-from unionsnn.training.config import compose_config
 
 DATASETS = ("mutag", "enzymes")
 BATCHES, ROUNDS = 4, 3

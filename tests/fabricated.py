@@ -18,8 +18,9 @@ from data_files import (
     write_zinc_pickles,
 )
 from tu_files import write_tu
-from unionsnn.data import catalog, zinc
+from unionsnn.data import catalog
 from unionsnn.data import molecules as molecule_modules
+from unionsnn.data.sources import zinc
 
 ZINC_SIZES = {"train": 24, "val": 8, "test": 8}
 

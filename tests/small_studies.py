@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from unionsnn.training.records import PER_REPETITION, SHARED
+from unionsnn.runs.records import PER_REPETITION, SHARED
 
 TINY = [
     "data.num_train=48",

@@ -3,22 +3,22 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from unionsnn.base.version import __version__
+
 if TYPE_CHECKING:
+    from unionsnn.coefficients import CoefficientSpec, structural_coefficients
     from unionsnn.data.transforms import StructuralCoefficients
     from unionsnn.nn.gates import StructuralGate
     from unionsnn.nn.plugin import UnionPlugin, fit_statistics
-    from unionsnn.structure import CoefficientSpec, structural_coefficients
-
-__version__ = "0.1.0"
 
 # Loaded on first use: `import unionsnn` and the command line's answers must not wait for torch.
 _LAZY = {
-    "CoefficientSpec": "unionsnn.structure",
+    "CoefficientSpec": "unionsnn.coefficients",
     "StructuralCoefficients": "unionsnn.data.transforms",
     "StructuralGate": "unionsnn.nn.gates",
     "UnionPlugin": "unionsnn.nn.plugin",
     "fit_statistics": "unionsnn.nn.plugin",
-    "structural_coefficients": "unionsnn.structure",
+    "structural_coefficients": "unionsnn.coefficients",
 }
 
 __all__ = [

@@ -5,9 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from unionsnn.data.arrays import DataError, GraphArrays
+from unionsnn.base.errors import DataError
+from unionsnn.config.compose import compose_config
+from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.catalog import CATALOG, check_statistics, find, tu_relative_path, tu_url
-from unionsnn.training.config import compose_config
 
 # The tables of PAPER.md: graphs, classes, average nodes and edges.
 PAPER_GRAPHS = {

@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 
 from data_files import write_planetoid
 from tu_files import write_tu
+from unionsnn.base.errors import DataError
+from unionsnn.coefficients import CoefficientSpec
 from unionsnn.data import catalog
-from unionsnn.data.arrays import DataError, GraphArrays
+from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.controls import CONTROLS, TRAINING, controlled_rows, permutation_within
 from unionsnn.data.datamodules import GraphDataModule, TUDataModule
 from unionsnn.data.datasets import disjoint_union
 from unionsnn.data.nodes import PlanetoidDataModule
 from unionsnn.data.splits import Split
-from unionsnn.structure import CoefficientSpec
 
 SPEC = CoefficientSpec(quantities=("a", "a_tree", "nodes", "edges"))
 CHANGING = [name for name in CONTROLS if name != "none"]

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 from sklearn.ensemble import RandomForestClassifier
 
-from unionsnn.data.arrays import DataError, GraphArrays
-from unionsnn.data.cycles import (
+from unionsnn.base.errors import DataError
+from unionsnn.data.arrays import GraphArrays
+from unionsnn.data.sources.cycles import (
     MEAN_EDGES,
     NUM_NODES,
     SPLIT_SIZES,

@@ -13,13 +13,13 @@ from batches import assert_equal
 from torch_geometric.data import Batch, Data
 
 from tu_files import write_tu
+from unionsnn.base.errors import DataError
+from unionsnn.coefficients import CoefficientSpec
 from unionsnn.data import datamodules
-from unionsnn.data.arrays import DataError
 from unionsnn.data.datamodules import CyclesDataModule, TUDataModule
-from unionsnn.data.encodings import Encodings
+from unionsnn.data.encodings.definitions import Encodings
 from unionsnn.data.splits import Split
 from unionsnn.data.transforms import DistanceEncoding, LaplacianEncoding, RandomWalkEncoding
-from unionsnn.structure import CoefficientSpec
 
 SPEC = CoefficientSpec(quantities=("a", "a_tree", "nodes", "edges"))
 
@@ -74,7 +74,7 @@ def test_encodings_follow_the_default_type_and_are_read_again(
     first = tu(tmp_path, encodings=chosen).graphs[0]
     assert first.random_walk.dtype == torch.float32
     assert "laplacian" not in first
-    monkeypatch.setattr("unionsnn.data.encoding_cache.ENCODINGS", {})
+    monkeypatch.setattr("unionsnn.data.encodings.cache.ENCODINGS", {})
     assert torch.equal(tu(tmp_path, encodings=chosen).graphs[0].distance, first.distance)
     torch.set_default_dtype(torch.float64)
     try:

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unionsnn.data import encoding_cache
-from unionsnn.data.arrays import DataError
-from unionsnn.data.encoding_cache import ENCODING_VERSION, EncodingCache
-from unionsnn.data.encodings import ENCODINGS
-from unionsnn.structure.upkeep import removable, remove, survey
+from unionsnn.base.errors import DataError
+from unionsnn.coefficients.upkeep import removable, remove, survey
+from unionsnn.data.encodings import cache as encoding_cache
+from unionsnn.data.encodings.cache import ENCODING_VERSION, EncodingCache
+from unionsnn.data.encodings.definitions import ENCODINGS
 
 EDGES = np.array([[0, 1, 1, 2, 3, 4], [1, 0, 2, 1, 4, 3]])
 SLICES = np.array([0, 3, 6])

@@ -16,8 +16,8 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.transforms import AddRandomWalkPE
 
 from graphs import cycle, random_graphs, rook, shrikhande, star
-from unionsnn.data import encodings
-from unionsnn.data.encodings import (
+from unionsnn.data.encodings import definitions as encodings
+from unionsnn.data.encodings.definitions import (
     ENCODINGS,
     FARTHEST,
     UNREACHABLE,

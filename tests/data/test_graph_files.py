@@ -12,8 +12,8 @@ import torch
 from scipy import sparse
 from torch_geometric.data import Data, InMemoryDataset
 
-from unionsnn.data.arrays import DataError
-from unionsnn.data.graph_files import FORMATS, GraphFile, format_of, read_graph_file
+from unionsnn.base.errors import DataError
+from unionsnn.data.sources.graph_files import FORMATS, GraphFile, format_of, read_graph_file
 
 
 def written(tmp_path: Path, name: str, content: str | bytes) -> Path:

@@ -11,13 +11,13 @@ import pytest
 from filelock import FileLock
 
 from tu_files import write_tu
+from unionsnn.base.errors import DataError
+from unionsnn.coefficients import CoefficientSpec
 from unionsnn.data import catalog, inventory
-from unionsnn.data.arrays import DataError
 from unionsnn.data.catalog import CATALOG
 from unionsnn.data.datamodules import TUDataModule
-from unionsnn.data.encodings import Encodings
+from unionsnn.data.encodings.definitions import Encodings
 from unionsnn.data.inventory import KINDS, on_disk, removals, remove
-from unionsnn.structure import CoefficientSpec
 
 SPEC = CoefficientSpec(quantities=("a", "nodes"))
 FORK = multiprocessing.get_context("fork")

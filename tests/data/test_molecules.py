@@ -20,12 +20,14 @@ from data_files import (
     write_zinc_npz,
     write_zinc_pickles,
 )
-from unionsnn.data import catalog, zinc
+from unionsnn.base.errors import DataError
+from unionsnn.data import catalog
 from unionsnn.data import molecules as modules
-from unionsnn.data.arrays import DataError, GraphArrays
+from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.molecules import OGBDataModule, ZincDataModule
-from unionsnn.data.ogb import ATOM_CATEGORIES, read_ogb_molecules
-from unionsnn.data.pickles import ZINC_NAMES, read_pickle
+from unionsnn.data.sources import zinc
+from unionsnn.data.sources.ogb import ATOM_CATEGORIES, read_ogb_molecules
+from unionsnn.data.sources.pickles import ZINC_NAMES, read_pickle
 
 SIZES = (12, 5, 4)
 FULL = (30, 6, 4)
@@ -346,7 +348,7 @@ def test_a_tensor_that_is_a_view_is_read_or_refused() -> None:
 
 @pytest.mark.slow
 def test_the_full_set_of_the_mirror_is_the_same_from_both_forms(mirror: Path) -> None:
-    from unionsnn.data.zinc import read_zinc_npz, read_zinc_pickles
+    from unionsnn.data.sources.zinc import read_zinc_npz, read_zinc_pickles
 
     monkey = (220_011, 24_445, 5_000)
     zinc.FULL = monkey  # type: ignore[misc]

@@ -16,13 +16,14 @@ from torch_geometric.datasets import Amazon, Planetoid
 from torch_geometric.transforms import LargestConnectedComponents
 
 from data_files import planetoid_objects, write_amazon, write_planetoid
+from unionsnn.base.errors import DataError
+from unionsnn.coefficients import CoefficientSpec
 from unionsnn.data import catalog
-from unionsnn.data.amazon import largest_component, read_amazon
-from unionsnn.data.arrays import DataError, GraphArrays
+from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.nodes import AmazonDataModule, PlanetoidDataModule
-from unionsnn.data.planetoid import FILES, read_planetoid
+from unionsnn.data.sources.amazon import largest_component, read_amazon
+from unionsnn.data.sources.planetoid import FILES, read_planetoid
 from unionsnn.data.splits import check_split
-from unionsnn.structure import CoefficientSpec
 
 SPEC = CoefficientSpec(quantities=("a", "nodes"))
 
@@ -124,7 +125,7 @@ def test_a_cut_pickle_is_set_aside_and_the_next_call_works(tmp_path: Path) -> No
 
 
 def test_old_pickles_of_python_2_are_read() -> None:
-    from unionsnn.data.pickles import PLANETOID_NAMES, read_pickle
+    from unionsnn.data.sources.pickles import PLANETOID_NAMES, read_pickle
 
     old = (
         b"ccollections\ndefaultdict\np0\n(c__builtin__\nlist\np1\ntp2\nRp3\n"

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 import own_datasets
 from fabricated import write_folder
-from unionsnn.data.arrays import DataError
+from unionsnn.base.errors import DataError
 from unionsnn.data.own import (
     FolderDataModule,
     PyGDataModule,

@@ -17,10 +17,10 @@ import pytest
 import torch
 
 from tu_files import write_tu
-from unionsnn.data import sources
+from unionsnn.coefficients import CoefficientSpec
 from unionsnn.data.datamodules import TUDataModule
 from unionsnn.data.inventory import on_disk
-from unionsnn.structure import CoefficientSpec
+from unionsnn.data.sources import download as sources
 
 FORK = multiprocessing.get_context("fork")
 SPEC = CoefficientSpec(quantities=("a", "a_tree", "nodes", "edges"))
@@ -149,10 +149,10 @@ def leftovers(root: Path) -> list[str]:
 
 
 STAGES = {
-    "fetch": "unionsnn.data.sources.os.replace",
-    "note of the fetch": "unionsnn.data.sources._accept",
+    "fetch": "unionsnn.data.sources.download.os.replace",
+    "note of the fetch": "unionsnn.data.sources.download._accept",
     "process": "unionsnn.data.datamodules.GraphArrays.save",
-    "compute": "unionsnn.structure.cache.write_entry",
+    "compute": "unionsnn.coefficients.cache.write_entry",
 }
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unionsnn.data.arrays import DataError
+from unionsnn.base.errors import DataError
+from unionsnn.config.compose import compose_config
 from unionsnn.data.catalog import CATALOG
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.splits import check_split
 from unionsnn.training.build import build_data
-from unionsnn.training.config import compose_config
 
 # The figures marked "loaded" in the mirror's README, or said of the component that is taken:
 # graphs, nodes, undirected edges, features, sizes of classes, sizes of the split's parts.

@@ -16,9 +16,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unionsnn.data import sources
-from unionsnn.data.arrays import DamagedFileError, DataError, GraphArrays, atomic_write
-from unionsnn.data.sources import data_root, fetch, open_zip, read_members
+from unionsnn.base.errors import DamagedFileError, DataError
+from unionsnn.base.files import atomic_write
+from unionsnn.data.arrays import GraphArrays
+from unionsnn.data.sources import download as sources
+from unionsnn.data.sources.download import data_root, fetch, open_zip, read_members
 
 NAME = "TUDataset/TINY.zip"
 FORK = multiprocessing.get_context("fork")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from unionsnn.data.arrays import DamagedFileError, DataError
+from unionsnn.base.errors import DamagedFileError, DataError
 from unionsnn.data.splits import (
     Split,
     check_split,

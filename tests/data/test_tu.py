@@ -11,10 +11,11 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.io import read_tu_data
 
-from unionsnn.data.arrays import DataError, GraphArrays
+from unionsnn.base.errors import DataError
+from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.catalog import check_statistics
-from unionsnn.data.sources import fetch
-from unionsnn.data.tu import read_tu
+from unionsnn.data.sources.download import fetch
+from unionsnn.data.sources.tu import read_tu
 
 CHECKOUT = Path(__file__).parents[2]
 MIRROR = Path(os.environ.get("UNIONSNN_TEST_MIRROR") or CHECKOUT.parent / "shared" / "data")

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from unionsnn.data.arrays import DataError
-from unionsnn.data.tu import read_tu
+from unionsnn.base.errors import DataError
+from unionsnn.data.sources.tu import read_tu
 
 Files = dict[str, list[str]]
 Mutation = Callable[[Files, st.DataObject], None]

@@ -19,13 +19,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tu_files import write_tu
-from unionsnn.cli import command_line
-from unionsnn.data import arrays, sources
-from unionsnn.data.arrays import DataError
-from unionsnn.structure import cache
+from unionsnn.base.errors import DataError
+from unionsnn.cli.app import command_line
+from unionsnn.coefficients import cache
+from unionsnn.config.compose import compose_config
+from unionsnn.data.sources import download as sources
+from unionsnn.runs.records import RunFolder, RunFolderError
 from unionsnn.training.build import build_data
-from unionsnn.training.config import compose_config
-from unionsnn.training.records import RunFolder, RunFolderError
 
 SMALL = [
     "trainer.max_epochs=1",
@@ -200,7 +200,7 @@ def test_a_full_disk_loses_no_finished_repetition(
         original(descriptor)
 
     with monkeypatch.context() as patch:
-        patch.setattr(arrays.os, "fsync", full)
+        patch.setattr("os.fsync", full)
         refused(command(*folds), "No space left on device")
     (kept,) = (tmp_path / "runs").rglob("repetitions/*.json")
     before = kept.stat().st_mtime_ns
@@ -221,7 +221,7 @@ def test_a_full_disk_names_the_path_and_the_remedy(
         original(descriptor)
 
     write_tu(tmp_path, "TOY")
-    monkeypatch.setattr(arrays.os, "fsync", full)
+    monkeypatch.setattr("os.fsync", full)
     for place, remedy in {"/runs/": "paths.output=", "/data/": "paths.data="}.items():
         overrides = toy(tmp_path) if place == "/data/" else CYCLES
         refused(command(*overrides), str(tmp_path) + place, "No space left on device", remedy)

@@ -160,7 +160,7 @@ def test_a_failing_run_exits_with_1_and_says_why(tmp_path: Path) -> None:
 def test_signals_have_their_exit_status(tmp_path: Path, number: str, status: int) -> None:
     code = (
         "import os, signal\n"
-        "from unionsnn import cli\n"
+        "from unionsnn.cli import app as cli\n"
         f"@cli.command_line.command()\ndef stop():\n    os.kill(os.getpid(), signal.{number})\n"
         # A job in the background is started with SIGINT ignored; a terminal's is not.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
@@ -180,7 +180,7 @@ def test_a_signal_in_a_repetition_leaves_a_point_from_which_the_same_command_goe
     code = (
         "import functools, signal, sys\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from unionsnn import cli\n"
+        "from unionsnn.cli import app as cli\n"
         "from unionsnn.training import repetition\n"
         "point = functools.partial(repetition.ResumePoint, interval=0.0, costs=0.0)\n"
         "repetition.ResumePoint = point\n"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from unionsnn.cli import command_line
+from unionsnn.cli.app import command_line
 
 SMALL = [
     "data.num_train=32",
@@ -147,7 +147,7 @@ def test_wrong_requests_exit_with_2_before_torch_is_imported(tmp_path: Path) -> 
     code = (
         "import sys, json\n"
         "from click.testing import CliRunner\n"
-        "from unionsnn.cli import command_line\n"
+        "from unionsnn.cli.app import command_line\n"
         "answers = []\n"
         "for words in json.loads(sys.argv[1]):\n"
         "    done = CliRunner().invoke(command_line, ['compare', *words])\n"

@@ -8,8 +8,8 @@ import pytest
 
 from fabricated import REQUIRED, fabricate
 from model_names import UNGATED
-from unionsnn.training.config import compose_config, config_folder
-from unionsnn.training.experiment import run_experiment
+from unionsnn.config.compose import compose_config, config_folder
+from unionsnn.runs.experiment import run_experiment
 
 SMALL = [
     "trainer.max_epochs=1",

@@ -13,12 +13,12 @@ import networkx as nx
 import pytest
 from click.testing import CliRunner, Result
 
-from unionsnn.cli import command_line
-from unionsnn.reports import expressivity
-from unionsnn.reports.expressivity import PUBLISHED, plain_rows, sheet
+from unionsnn.cli.app import command_line
+from unionsnn.expressivity.theorems import four_cycles
 from unionsnn.reports.formats import markdown
-from unionsnn.reports.theorems import APPENDIX_PAIR, appendix_verdicts, graph_of
-from unionsnn.structure.theorems import four_cycles
+from unionsnn.reports.views import expressivity
+from unionsnn.reports.views.expressivity import PUBLISHED, plain_rows, sheet
+from unionsnn.reports.views.theorems import APPENDIX_PAIR, appendix_verdicts, graph_of
 
 Command = Callable[..., Result]
 
@@ -98,7 +98,7 @@ def test_a_choice_at_fault_is_an_error(
         result["sets"][0]["choices"][0]["at_fault"] = 2
         return result
 
-    monkeypatch.setattr("unionsnn.reports.expressivity.measure", measured)
+    monkeypatch.setattr("unionsnn.reports.views.expressivity.measure", measured)
     done = command(own, "--choices", "a,cyclomatic", "--json")
     assert done.exit_code == 1
     assert json.loads(done.stdout)["sets"]
@@ -121,7 +121,7 @@ def test_graphs_without_edges_are_not_counted_as_whole(command: Command, tmp_pat
 def test_a_place_for_pictures_is_checked_before_the_work(
     command: Command, own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("unionsnn.reports.expressivity.measure", None)
+    monkeypatch.setattr("unionsnn.reports.views.expressivity.measure", None)
     done = command(own, "--plot", own)
     assert done.exit_code != 0
     assert "is a file; name a folder" in done.stderr

@@ -19,12 +19,13 @@ import numpy as np
 import pytest
 
 from data_files import write_ogb
-from unionsnn import cli
+from unionsnn.cli import app as cli
+from unionsnn.config.compose import compose_config
 from unionsnn.data.splits import Split
-from unionsnn.training import callbacks, experiment
-from unionsnn.training.config import compose_config
-from unionsnn.training.experiment import run_experiment
-from unionsnn.training.records import RunFolder
+from unionsnn.runs import experiment
+from unionsnn.runs.experiment import run_experiment
+from unionsnn.runs.records import RunFolder
+from unionsnn.training import callbacks
 from unionsnn.training.undefined import UndefinedMetricError, require_metric
 
 SMALL = [

@@ -12,9 +12,9 @@ import pyarrow.parquet
 import pytest
 from click.testing import CliRunner, Result
 
-from unionsnn.cli import command_line
-from unionsnn.training.config import compose_config
-from unionsnn.training.experiment import run_experiment
+from unionsnn.cli.app import command_line
+from unionsnn.config.compose import compose_config
+from unionsnn.runs.experiment import run_experiment
 
 TINY = [
     "data.num_train=32",

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from torch_geometric.datasets import TUDataset
 
 from tu_files import write_tu
-from unionsnn.cli import command_line
-from unionsnn.training.config import compose_config
+from unionsnn.cli.app import command_line
+from unionsnn.config.compose import compose_config
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -18,9 +18,9 @@ from pyarrow import parquet
 
 from graphs import COLUMNS
 from tu_files import write_tu
-from unionsnn.cli import command_line
-from unionsnn.data.encoding_cache import FOLDER, EncodingCache
-from unionsnn.structure import CoefficientCache, structural_coefficients
+from unionsnn.cli.app import command_line
+from unionsnn.coefficients import CoefficientCache, structural_coefficients
+from unionsnn.data.encodings.cache import FOLDER, EncodingCache
 
 Command = Callable[..., Result]
 
@@ -212,7 +212,7 @@ def test_a_full_disk_keeps_the_old_table(
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("unionsnn.data.arrays.os.fsync", full)
+    monkeypatch.setattr("os.fsync", full)
     result = command("coefficients", karate, "--symmetrize", "--no-cache", "--out", out)
     refused(result, "No space left on device", status=1)
     assert out.read_text() == "old"
@@ -253,7 +253,7 @@ def test_training_finds_what_precompute_computed(
     def compute(*arguments: object, **options: object) -> None:
         raise AssertionError("computed again")
 
-    monkeypatch.setattr("unionsnn.structure.cache.CoefficientSpec.compute", compute)
+    monkeypatch.setattr("unionsnn.coefficients.cache.CoefficientSpec.compute", compute)
     small = ["trainer.max_epochs=1", "trainer.accelerator=cpu", "model.hidden_channels=8"]
     result = command("train", *toy, *small, f"paths.output={tmp_path / 'runs'}", "logger=none")
     assert result.exit_code == 0, result.output

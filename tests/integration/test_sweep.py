@@ -17,7 +17,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from small_studies import CONTENT
-from unionsnn.cli import command_line
+from unionsnn.cli.app import command_line
 from unionsnn.search.study_file import shipped
 
 SMOKE = [name for name in shipped() if name.endswith("_smoke")]

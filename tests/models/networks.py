@@ -15,11 +15,11 @@ from torch_geometric.data import Batch, Data
 from graphs import COLUMNS, random_graphs
 from model_names import GRAPHS_ONLY, UNGATED
 from positions import encoded
+from unionsnn.config.compose import compose_config, config_folder
 from unionsnn.data.nodes import OneBatch
 from unionsnn.models.drop_gin import DropGIN
 from unionsnn.models.network import gates
 from unionsnn.training.build import build_model
-from unionsnn.training.config import compose_config, config_folder
 
 NAMES = sorted(path.stem for path in (Path(config_folder()) / "model").glob("*.yaml"))
 GATES = ("none", "paper", "authors-code", "default")

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch
 
 from graphs import cycle, graph
+from unionsnn.base.errors import RequestError
 from unionsnn.models.drop_gin import DropGIN
-from unionsnn.training.config import RequestError
 
 
 def reference(network: DropGIN, data: Batch) -> tuple[Tensor, Tensor]:

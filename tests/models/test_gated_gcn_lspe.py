@@ -13,8 +13,8 @@ from torch_geometric.data import Batch
 
 from graphs import cycle, graph
 from positions import landing_probabilities
+from unionsnn.base.errors import RequestError
 from unionsnn.models.gated_gcn_lspe import laplacian_loss, unit_columns
-from unionsnn.training.config import RequestError
 
 STEPS = 4
 

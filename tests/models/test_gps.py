@@ -13,13 +13,13 @@ from torch_geometric.nn import GCNConv, GINConv, GINEConv, GPSConv
 
 from graphs import random_graphs
 from unionsnn import StructuralGate
+from unionsnn.base.errors import RequestError
 from unionsnn.models.gps import GPS, LOCAL, GPSLayer
 from unionsnn.models.graphormer import Graphormer
 from unionsnn.models.network import two_layer_mlp
 from unionsnn.models.ugformer import UGformer
 from unionsnn.nn.attention import Attention
 from unionsnn.nn.padding import Padding
-from unionsnn.training.config import RequestError
 
 CHANNELS, HEADS = 8, 4
 

@@ -13,9 +13,9 @@ from torch_geometric.data import Batch, Data
 
 from graphs import cycle, graph, random_graphs, star
 from positions import adjacency
+from unionsnn.base.errors import RequestError
 from unionsnn.models.mewispool import MEWISPoolNet
 from unionsnn.nn.mewis import MEWISPool, independent_set, within_three
-from unionsnn.training.config import RequestError
 
 State = dict[str, Tensor]
 

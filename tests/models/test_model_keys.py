@@ -11,9 +11,9 @@ from networks import NAMES, apply, auxiliary_of, build, composed, own_gate, read
 from torch_geometric.data import Batch
 
 from graphs import random_graphs
+from unionsnn.config.schema import plain_model
 from unionsnn.models.transformer import GraphTransformer
 from unionsnn.training.build import build_model
-from unionsnn.training.schema import plain_model
 
 # Another value for each key; a key that is not here fails the test.
 CHANGES: dict[str, Any] = {

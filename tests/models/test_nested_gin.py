@@ -13,8 +13,8 @@ from torch_geometric.data import Batch
 
 from graphs import cycle, graph
 from positions import distances
+from unionsnn.base.errors import RequestError
 from unionsnn.data.transforms import RootedSubgraphs
-from unionsnn.training.config import RequestError
 
 POOL = {"sum": lambda h: h.sum(0), "mean": lambda h: h.mean(0), "max": lambda h: h.amax(0)}
 

@@ -29,6 +29,7 @@ from torch_geometric.nn import GINConv
 from graphs import cycle, graph, random_graphs
 from model_names import UNGATED
 from unionsnn import StructuralGate
+from unionsnn.base.errors import RequestError
 from unionsnn.models.drop_gin import DropGIN
 from unionsnn.models.gcn import GCN
 from unionsnn.models.gin import GIN
@@ -37,7 +38,6 @@ from unionsnn.models.network import gates, two_layer_mlp
 from unionsnn.models.transformer import GraphTransformer
 from unionsnn.models.unionsnn import UnionSNN
 from unionsnn.training.build import build_model, count_parameters
-from unionsnn.training.config import RequestError
 
 levels = pytest.mark.parametrize("level", ["graph", "node"])
 readouts = pytest.mark.parametrize("readout", ["sum", "mean", "max"])

@@ -13,9 +13,9 @@ from torch_geometric.data import Batch
 
 from graphs import cycle, graph, random_graphs, rook, shrikhande
 from positions import adjacency
+from unionsnn.base.errors import RequestError
 from unionsnn.nn.padding import Padding
 from unionsnn.nn.pairs import pair_features
-from unionsnn.training.config import RequestError
 
 READOUTS = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax}
 CLOSE: dict[str, Any] = {"rtol": 1e-10, "atol": 1e-10}

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from unionsnn.reports.case_study import percent, print_case_study, print_example, verdicts
-from unionsnn.structure.case_study import (
+from unionsnn.expressivity.case_study import (
     KINDS,
     CaseStudy,
     Shares,
@@ -18,6 +17,7 @@ from unionsnn.structure.case_study import (
     example_subgraph,
     study,
 )
+from unionsnn.reports.views.case_study import percent, print_case_study, print_example, verdicts
 
 
 @pytest.fixture

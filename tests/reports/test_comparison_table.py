@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from unionsnn.reports.comparison_table import (
+from unionsnn.reports.tables import signed
+from unionsnn.reports.views.comparison_table import (
     as_latex,
     as_markdown,
     difference_cells,
@@ -16,7 +17,6 @@ from unionsnn.reports.comparison_table import (
     notes,
     print_comparison,
 )
-from unionsnn.reports.tables import signed
 
 DIFFERENCE = {
     "label": "model=b_1 gate.features=[raw]",

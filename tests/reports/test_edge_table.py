@@ -11,9 +11,9 @@ import pytest
 from pyarrow import parquet
 from rich.console import Console
 
-from unionsnn.data.arrays import DataError
-from unionsnn.data.graph_files import read_graph_file
-from unionsnn.reports import edge_table as tables
+from unionsnn.base.errors import DataError
+from unionsnn.data.sources.graph_files import read_graph_file
+from unionsnn.reports.views import edge_table as tables
 
 VALUES = np.array([[1 / 3, 3.0], [np.pi * 1e10, 4.0], [5e-324, 0.0]])
 
@@ -71,7 +71,7 @@ def test_names_that_will_not_do_are_refused(tmp_path: Path, name: str, message: 
 
 
 def test_a_summary_without_edges_has_no_numbers() -> None:
-    from unionsnn.structure.summary import column_summary
+    from unionsnn.coefficients.summary import column_summary
 
     summary = column_summary(("a_r1",), np.zeros((0, 1)))
     assert summary == {"a_r1": {"min": None, "mean": None, "max": None}}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.collections import LineCollection, PathCollection
 
-from unionsnn.data.pairs import golden_pairs
-from unionsnn.reports.expressivity_plots import draw_panels, panels_of
-from unionsnn.structure.choices import Choice
+from unionsnn.expressivity.choices import Choice
+from unionsnn.expressivity.pairs import golden_pairs
+from unionsnn.reports.figures.expressivity import draw_panels, panels_of
 
 
 def test_each_end_of_an_edge_shows_what_it_receives() -> None:

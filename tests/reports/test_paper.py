@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from unionsnn.config.compose import compose_config, config_folder
 from unionsnn.reports.paper import (
     PaperValue,
     paper_names,
@@ -15,7 +16,6 @@ from unionsnn.reports.paper import (
     table_values,
 )
 from unionsnn.reports.tables import print_results, summary_line
-from unionsnn.training.config import compose_config, config_folder
 
 
 def record(model: str, data: str, gate: str | None, **data_keys: Any) -> dict[str, Any]:

@@ -9,8 +9,8 @@ import pytest
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from unionsnn.data.arrays import DataError
-from unionsnn.reports import plots
+from unionsnn.base.errors import DataError
+from unionsnn.reports.figures import plots
 
 EDGES = np.array([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 2, 4]])
 VALUES = np.array([1.0, 1.0, 2.0, 2.0, 0.0, 5.0])

@@ -13,12 +13,12 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 from test_paper import record
 
-from unionsnn.cli import command_line
+from unionsnn.cli.app import command_line
 from unionsnn.reports.claims import claims_sheet, from_paper, from_records, judged, wins
 from unionsnn.reports.collection import collect
 from unionsnn.reports.formats import latex, markdown, print_sheets
 from unionsnn.reports.page import page
-from unionsnn.reports.records_table import sheets
+from unionsnn.reports.views.records_table import sheets
 
 HOSTILE = "<script>alert('x')</script>|a_b & 50% $x$ {y} \\z"
 

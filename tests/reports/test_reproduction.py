@@ -12,15 +12,15 @@ import pytest
 from click.testing import CliRunner, Result
 from test_paper import record
 
-from unionsnn.cli import command_line
-from unionsnn.data.sources import DataUnavailableError
+from unionsnn.base.errors import RequestError
+from unionsnn.cli.app import command_line
+from unionsnn.data.sources.download import DataUnavailableError
 from unionsnn.reports import reproduction
-from unionsnn.reports.cost_table import Cost, cost_rows
 from unionsnn.reports.paper import paper_names, table_values
 from unionsnn.reports.reproduction import Cell, Outcome, plan_table
-from unionsnn.reports.reproduction_table import rows, sheets
-from unionsnn.training import costs, experiment
-from unionsnn.training.config import RequestError
+from unionsnn.reports.views.cost_table import Cost, cost_rows
+from unionsnn.reports.views.reproduction_table import rows, sheets
+from unionsnn.runs import costs, experiment
 from unionsnn.training.memory import TooLargeError
 
 ROWS = ["--datasets", "mutag", "--models", "gin,union_gin,UnionSNN"]
@@ -177,7 +177,7 @@ def test_table_12_is_planned_as_one_repetition_of_a_few_epochs(
     def estimated(config: Mapping[str, Any], progress: Any = None) -> dict[str, Any]:
         return {"seconds_at_most": 60.0 * config["trainer"]["max_epochs"]}
 
-    monkeypatch.setattr("unionsnn.training.dry_run.describe", estimated)
+    monkeypatch.setattr("unionsnn.runs.dry_run.describe", estimated)
     done = reproduce(*TIMED, "--dry-run", "--json")
     planned = {(r["repetitions"], r["seconds_at_most"]) for r in json.loads(done.stdout)}
     assert planned == {(1, 240.0)}

@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner
 from test_reproduction import fake
 
-from unionsnn.cli import command_line
+from unionsnn.base.errors import RequestError
+from unionsnn.cli.app import command_line
 from unionsnn.reports.reproduction import estimates, plan_table
-from unionsnn.reports.reproduction_table import plan_sheet
-from unionsnn.training import experiment
-from unionsnn.training.config import RequestError
+from unionsnn.reports.views.reproduction_table import plan_sheet
+from unionsnn.runs import experiment
 
 MATCHED = ["reproduce", "table6", "--datasets", "4cycles", "--models", "gin,unionsnn"]
 WARNING = (

@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 
 from small_studies import TINY
-from unionsnn.reports.study_table import final_lines
+from unionsnn.base.errors import RequestError
+from unionsnn.config.compose import compose_config, config_folder, config_hash
+from unionsnn.reports.views.study_table import final_lines
+from unionsnn.runs.experiment import run_experiment
+from unionsnn.runs.records import RunFolder
 from unionsnn.search import trials
 from unionsnn.search.driver import RunOptions, run_study
 from unionsnn.search.final import write_best
@@ -19,9 +23,6 @@ from unionsnn.search.ledger import Cell
 from unionsnn.search.nested import choose_by_fold
 from unionsnn.search.study import Study, StudyOptions
 from unionsnn.training import repetition
-from unionsnn.training.config import RequestError, compose_config, config_folder, config_hash
-from unionsnn.training.experiment import run_experiment
-from unionsnn.training.records import RunFolder
 
 Make = Callable[..., Study]
 SPACE = {"optimizer.lr": "choice(0.1, 0.01)"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
+from unionsnn.base.errors import RequestError
 from unionsnn.search.space import cells, parse_space, rounded, size
-from unionsnn.training.config import RequestError
 
 FORMS = {
     "choice(0.1, 0.01)": CategoricalDistribution([0.1, 0.01]),

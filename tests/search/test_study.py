@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from small_studies import TINY
+from unionsnn.base.errors import RequestError
 from unionsnn.search.study import Study, StudyOptions, make_study
 from unionsnn.search.study_file import shipped
-from unionsnn.training.config import RequestError
 
 Make = Callable[..., Study]
 COUNTS = {"tu_grid": 108, "node_grid": 9, "tu_tpe": 24}

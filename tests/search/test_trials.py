@@ -11,6 +11,7 @@ import optuna
 import pytest
 
 from small_studies import TINY, formula, made_record, points
+from unionsnn.base.errors import RequestError
 from unionsnn.search import trials
 from unionsnn.search.driver import RunOptions, run_study
 from unionsnn.search.ledger import Cell, best_cell, open_study, pareto_front, read_cells
@@ -19,7 +20,6 @@ from unionsnn.search.space import parse_space
 from unionsnn.search.study import Study, StudyOptions
 from unionsnn.search.trials import MissingObjectiveError
 from unionsnn.search.workers import work
-from unionsnn.training.config import RequestError
 from unionsnn.training.memory import MemoryRanOutError
 
 Make = Callable[..., Study]

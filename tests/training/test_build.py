@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from unionsnn.data.cycles import VARIANTS
+from unionsnn.base.errors import RequestError
+from unionsnn.config.compose import compose_config
+from unionsnn.config.data_arguments import ARGUMENTS, CyclesArguments
 from unionsnn.data.datamodules import GraphDataModule
+from unionsnn.data.sources.cycles import VARIANTS
+from unionsnn.runs.records import RunFolder
 from unionsnn.training.build import build_data, build_model, locate
-from unionsnn.training.config import RequestError, compose_config
-from unionsnn.training.data_arguments import ARGUMENTS, CyclesArguments
-from unionsnn.training.records import RunFolder
 
 Maker = Callable[..., dict[str, Any]]
 

@@ -14,13 +14,14 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch
 
 from graphs import random_graphs
+from unionsnn.base.errors import RequestError
+from unionsnn.config.compose import compose_config, config_hash
 from unionsnn.reports.tables import print_results
+from unionsnn.runs.experiment import run_experiment
+from unionsnn.runs.records import RunFolder
 from unionsnn.training.build import build_data, build_task, fit_gates
 from unionsnn.training.checkpoints import load_checkpoint
-from unionsnn.training.config import RequestError, compose_config, config_hash
 from unionsnn.training.draws import EVALUATIONS
-from unionsnn.training.experiment import run_experiment
-from unionsnn.training.records import RunFolder
 from unionsnn.training.tasks import GraphClassification, GraphRegression, NodeClassification, Task
 
 Maker = Callable[..., dict[str, Any]]

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from unionsnn.runs.experiment import run_experiment
+from unionsnn.runs.records import RunFolder
 from unionsnn.training import callbacks, repetition
 from unionsnn.training.build import build_data
 from unionsnn.training.callbacks import ResumePoint
-from unionsnn.training.experiment import run_experiment
 from unionsnn.training.histograms import BINS
 from unionsnn.training.predictions import EpochPredictions
-from unionsnn.training.records import RunFolder
 
 Maker = Callable[..., dict[str, Any]]
 PAPER = ["model=gin", "protocol=cross_validation_paper", "protocol.folds=3", "protocol.only=[0]"]

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from tu_files import write_tu
-from unionsnn.data.arrays import DataError
+from unionsnn.base.errors import DataError, RequestError
+from unionsnn.config.compose import compose_config
 from unionsnn.data.batching import BatchLoader
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.splits import load_splits, read_index_files
+from unionsnn.runs.experiment import run_experiment
+from unionsnn.runs.records import RunFolder
 from unionsnn.training import repetition
 from unionsnn.training.build import build_data
-from unionsnn.training.config import RequestError, compose_config
-from unionsnn.training.experiment import run_experiment
 from unionsnn.training.protocols import make_protocol
-from unionsnn.training.records import RunFolder
 
 Maker = Callable[..., dict[str, Any]]
 FOLDS = ["protocol=cross_validation", "protocol.folds=4"]

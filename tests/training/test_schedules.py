@@ -11,11 +11,12 @@ import torch
 from pytorch_lightning.callbacks import Callback
 from torch.optim.lr_scheduler import CosineAnnealingLR, ReduceLROnPlateau
 
+from unionsnn.base.errors import RequestError
+from unionsnn.config.compose import compose_config, config_hash
+from unionsnn.runs.experiment import run_experiment
+from unionsnn.runs.records import RunFolder
 from unionsnn.training import callbacks, repetition
 from unionsnn.training.callbacks import ResumePoint
-from unionsnn.training.config import RequestError, compose_config, config_hash
-from unionsnn.training.experiment import run_experiment
-from unionsnn.training.records import RunFolder
 from unionsnn.training.schedules import CosineSchedule, schedule_callbacks
 
 Maker = Callable[..., dict[str, Any]]

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import os
-import secrets
 import zipfile
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from unionsnn.base.errors import DamagedFileError, DataError
+from unionsnn.base.files import atomic_write
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
@@ -30,49 +29,6 @@ _OPTIONAL = {
 }
 PARTS = ("train", "validation", "test")
 """The names of the three parts of a split, in their usual order."""
-
-
-NO_PLACE = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS}
-"""Errors of the system for which another folder is the remedy."""
-
-
-class DataError(RuntimeError):
-    """A mistake in data or in a request for data, told to the user in full.
-
-    The message says what was given, what is allowed and what to type.
-    """
-
-
-class DamagedFileError(DataError):
-    """A file that this package wrote no longer holds what was written; it can be rebuilt."""
-
-
-def atomic_write(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file so that others see either all of it or nothing.
-
-    Args:
-        path: The final name; missing folders are made.
-        write: Called once with the open temporary file.
-
-    Raises:
-        OSError: The file cannot be written; ``filename`` is set.
-    """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
-    try:
-        with open(temporary, "xb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        if error.errno is not None:
-            # A full disk is noticed at a descriptor, which has no name.
-            error.filename = str(path)
-        raise
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data, InMemoryDataset
 
 from unionsnn.data.buckets import Bucket, refuse_single, size_buckets
+from unionsnn.data.encodings.subgraphs import COUNTS
 from unionsnn.data.ranks import rank, world_size
-from unionsnn.data.subgraphs import COUNTS
 
 # A set that takes more than this share of a device's free memory stays where it is.
 _RESIDENT_SHARE = 0.25

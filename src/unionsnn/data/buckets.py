@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from unionsnn.data.arrays import DataError
+from unionsnn.base.errors import DataError
 
 # Matrices of graphs in one bucket differ by this factor at most, unless the bucket would not fill
 # a batch.

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from unionsnn.data.arrays import DataError, GraphArrays
+from unionsnn.base.errors import DataError
+from unionsnn.data.arrays import GraphArrays
 
 TU_URL = "https://www.chrsmrrs.com/graphkerneldatasets"
 """Upstream address of the TU collection, the one that PyG uses."""

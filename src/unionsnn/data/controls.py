@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from unionsnn.data.arrays import DataError, GraphArrays, IntArray
+from unionsnn.base.errors import DataError
+from unionsnn.coefficients import SimpleGraph
+from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.datasets import disjoint_union
-from unionsnn.structure import SimpleGraph
 
 TRAINING = 0
 """Number of the training part in `part`."""

@@ -16,24 +16,28 @@ from numpy.typing import NDArray
 from pytorch_lightning import LightningDataModule
 from torch import Tensor
 
-from unionsnn.data import catalog, encoding_cache, tu
-from unionsnn.data.arrays import NO_PLACE, PARTS, DamagedFileError, DataError, GraphArrays
+from unionsnn.base.errors import DamagedFileError, DataError
+from unionsnn.base.files import NO_PLACE
+from unionsnn.coefficients import CoefficientSpec
+from unionsnn.coefficients.cache import CoefficientCache
+from unionsnn.data import catalog
+from unionsnn.data.arrays import PARTS, GraphArrays
 from unionsnn.data.batching import Batches, BatchLoader, GraphStore
 from unionsnn.data.controls import controlled_rows
-from unionsnn.data.cycles import cycles_split, generate_cycles
 from unionsnn.data.datasets import (
     GraphDataset,
     build_dataset,
     disjoint_union,
     with_coefficient,
 )
-from unionsnn.data.encoding_cache import EncodingCache
-from unionsnn.data.encodings import Encodings
+from unionsnn.data.encodings import cache as encoding_cache
+from unionsnn.data.encodings.cache import EncodingCache
+from unionsnn.data.encodings.definitions import Encodings
 from unionsnn.data.inventory import PROCESSED_VERSION, Note
-from unionsnn.data.sources import fetch, files_hash, remove_parts, set_aside_if_wrong
+from unionsnn.data.sources import tu
+from unionsnn.data.sources.cycles import cycles_split, generate_cycles
+from unionsnn.data.sources.download import fetch, files_hash, remove_parts, set_aside_if_wrong
 from unionsnn.data.splits import Split, random_holdout, stratified_holdout
-from unionsnn.structure import CoefficientSpec
-from unionsnn.structure.cache import CoefficientCache
 
 Task = Literal[
     "graph_classification",

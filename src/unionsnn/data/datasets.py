@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data, InMemoryDataset
 
-from unionsnn.data.arrays import DataError, GraphArrays, IntArray
-from unionsnn.data.encodings import pair_slices
-from unionsnn.data.subgraph_data import SubgraphData, Subgraphs
+from unionsnn.base.errors import DataError
+from unionsnn.data.arrays import GraphArrays, IntArray
+from unionsnn.data.encodings.definitions import pair_slices
+from unionsnn.data.encodings.subgraph_data import SubgraphData, Subgraphs
 
 
 class GraphDataset(InMemoryDataset):

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
-from unionsnn.data.arrays import DataError, atomic_write
+from unionsnn.base.errors import DataError
+from unionsnn.base.files import atomic_write
 from unionsnn.data.catalog import CatalogEntry
-from unionsnn.data.sources import remove_parts
+from unionsnn.data.sources.download import remove_parts
 
 if TYPE_CHECKING:
-    from unionsnn.structure import CoefficientSpec
+    from unionsnn.coefficients import CoefficientSpec
 
 PROCESSED_VERSION = 1
 """Part of the name of every processed file. Raise it when a reader or generator changes what it

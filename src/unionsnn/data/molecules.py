@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
+from unionsnn.base.errors import DataError
 from unionsnn.data import catalog
-from unionsnn.data.arrays import DataError, GraphArrays
+from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.datamodules import GraphDataModule
-from unionsnn.data.ogb import ATOM_CATEGORIES, read_ogb_molecules
-from unionsnn.data.sources import files_hash, set_aside_if_wrong
-from unionsnn.data.zinc import ATOM_TYPES, FULL, SUBSET, read_zinc_npz, read_zinc_pickles
+from unionsnn.data.sources.download import files_hash, set_aside_if_wrong
+from unionsnn.data.sources.ogb import ATOM_CATEGORIES, read_ogb_molecules
+from unionsnn.data.sources.zinc import ATOM_TYPES, FULL, SUBSET, read_zinc_npz, read_zinc_pickles
 
 
 class OGBDataModule(GraphDataModule):

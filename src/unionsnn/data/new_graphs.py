@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unionsnn.data.arrays import DataError, GraphArrays
+from unionsnn.base.errors import DataError
+from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.datasets import GraphDataset, WidthError
 from unionsnn.data.edges import both_ways, slices
-from unionsnn.data.graph_files import FORMATS, format_of, read_graph_file
 from unionsnn.data.own import NODE_ARRAYS, assembled, joined, labelled_files, npz_features
+from unionsnn.data.sources.graph_files import FORMATS, format_of, read_graph_file
 
 TABLE = "labels.csv"
 """A table of labels that may lie in a folder of graphs."""

@@ -13,13 +13,13 @@ from torch import Tensor
 from torch_geometric.data import Batch
 
 from unionsnn.data import catalog
-from unionsnn.data.amazon import read_amazon
 from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.batching import Batches, Extent
 from unionsnn.data.controls import TRAINING
 from unionsnn.data.datamodules import GraphDataModule, Task
-from unionsnn.data.planetoid import read_planetoid
-from unionsnn.data.sources import files_hash, set_aside_if_wrong
+from unionsnn.data.sources.amazon import read_amazon
+from unionsnn.data.sources.download import files_hash, set_aside_if_wrong
+from unionsnn.data.sources.planetoid import read_planetoid
 from unionsnn.data.splits import Split, stratified_shares
 
 

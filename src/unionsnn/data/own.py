@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unionsnn.data.arrays import DataError, GraphArrays, IntArray
+from unionsnn.base.errors import DataError
+from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.edges import both_ways, cut_by_graph, one_way_edges, simple_edges, slices, united
-from unionsnn.data.graph_files import FORMATS, read_graph_file
 from unionsnn.data.nodes import NodeDataModule
-from unionsnn.data.sources import files_hash
+from unionsnn.data.sources.download import files_hash
+from unionsnn.data.sources.graph_files import FORMATS, read_graph_file
 
 NODE_ARRAYS = {"node_labels": np.int64, "node_attributes": np.float32}
 

@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unionsnn.data.arrays import PARTS, DamagedFileError, DataError, IntArray, atomic_write
+from unionsnn.base.errors import DamagedFileError, DataError
+from unionsnn.base.files import atomic_write
+from unionsnn.data.arrays import PARTS, IntArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
-from unionsnn.data import encodings
-from unionsnn.data.subgraph_data import SubgraphData, Subgraphs
-from unionsnn.data.subgraphs import rooted_subgraphs
-from unionsnn.structure import CoefficientSpec
+from unionsnn.coefficients import CoefficientSpec
+from unionsnn.data.encodings import definitions as encodings
+from unionsnn.data.encodings.subgraph_data import SubgraphData, Subgraphs
+from unionsnn.data.encodings.subgraphs import rooted_subgraphs
 
 
 class StructuralCoefficients(BaseTransform):
@@ -78,7 +78,7 @@ class RandomWalkEncoding(BaseTransform):
     """Add to each node the probabilities that a random walk is back after 1 to K steps.
 
     The graph gets ``random_walk``, [num_nodes, steps], of the default float type; the equation and
-    its source are at `unionsnn.data.encodings.random_walk`.
+    its source are at `unionsnn.data.encodings.definitions.random_walk`.
 
     Args:
         steps: K.
@@ -104,7 +104,7 @@ class LaplacianEncoding(BaseTransform):
     """Add to each node its entries of the Laplacian's eigenvectors.
 
     The graph gets ``laplacian``, [num_nodes, count], of the default float type; the equation, its
-    source and the rule of signs are at `unionsnn.data.encodings.laplacian`.
+    source and the rule of signs are at `unionsnn.data.encodings.definitions.laplacian`.
 
     Args:
         count: Number of eigenvectors; columns that a small graph has none for are 0.
@@ -130,7 +130,7 @@ class DistanceEncoding(BaseTransform):
     """Add the lengths of the shortest paths between all nodes.
 
     The graph gets ``distance``, uint8 [num_nodes^2], its matrix row by row, so that graphs of
-    different size can be batched; the values are those of `unionsnn.data.encodings.distance`.
+    different size can be batched; the values are those of `definitions.distance`.
     """
 
     def forward(self, data: Data) -> Data:
@@ -144,7 +144,7 @@ class RootedSubgraphs(BaseTransform):
     """Add the subgraph that is rooted at each node.
 
     Returns a `SubgraphData`; what it consists of is said at
-    `unionsnn.data.subgraphs.rooted_subgraphs`.
+    `unionsnn.data.encodings.subgraphs.rooted_subgraphs`.
 
     Args:
         hops: Distance to the root, at most.

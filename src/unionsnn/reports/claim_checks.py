@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import dijkstra
 
-from unionsnn.data.pairs import golden_pairs
-from unionsnn.data.small_graphs import connected_graphs
-from unionsnn.reports.theorems import appendix_verdicts
-from unionsnn.structure.case_study import CaseStudy, Shares, study
-from unionsnn.structure.choices import Choice
-from unionsnn.structure.coefficients import structural_coefficients
-from unionsnn.structure.expressivity import Bench
-from unionsnn.structure.theorems import Census, theorem_one
+from unionsnn.coefficients.structural import structural_coefficients
+from unionsnn.expressivity.bench import Bench
+from unionsnn.expressivity.case_study import CaseStudy, Shares, study
+from unionsnn.expressivity.choices import Choice
+from unionsnn.expressivity.pairs import golden_pairs
+from unionsnn.expressivity.small_graphs import connected_graphs
+from unionsnn.expressivity.theorems import Census, theorem_one
+from unionsnn.reports.views.theorems import appendix_verdicts
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from unionsnn.data.arrays import DataError, atomic_write
+from unionsnn.base.errors import DataError
+from unionsnn.base.files import atomic_write
 
 Mark = Literal["best", "second"]
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unionsnn.reports import record_plots
 from unionsnn.reports.collection import Found
-from unionsnn.reports.edge_table import counted
+from unionsnn.reports.figures import records as record_plots
 from unionsnn.reports.formats import Sheet, write_text
-from unionsnn.reports.records_table import by_dataset, labels, sheets
+from unionsnn.reports.views.edge_table import counted
+from unionsnn.reports.views.records_table import by_dataset, labels, sheets
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,18 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from unionsnn.data.sources import DataUnavailableError
+from unionsnn.base.errors import RequestError
+from unionsnn.base.words import nearest
+from unionsnn.config.compose import compose_config, config_folder, config_hash, differing_keys
+from unionsnn.config.grid import flatten
+from unionsnn.data.sources.download import DataUnavailableError
 from unionsnn.reports.paper import COST_TABLES, PaperValue, paper_names, table_values
-from unionsnn.training.config import (
-    RequestError,
-    compose_config,
-    config_folder,
-    config_hash,
-    differing_keys,
-)
-from unionsnn.training.grid import flatten
-from unionsnn.training.records import RunFolder
-from unionsnn.training.sections import nearest
+from unionsnn.runs.records import RunFolder
 
 if TYPE_CHECKING:
     from unionsnn.data.datamodules import Progress
@@ -248,7 +243,7 @@ def run_cells(
 
     Args:
         cells: As `plan_table` makes them.
-        run: `unionsnn.training.experiment.run_experiment`, or another that takes its place.
+        run: `unionsnn.runs.experiment.run_experiment`, or another that takes its place.
         progress: Called during long work on data.
     """
     from unionsnn.training.memory import TooLargeError
@@ -286,7 +281,7 @@ def estimates(cells: Sequence[Cell], progress: Progress | None = None) -> dict[s
 
     A cell that cannot be timed, as when its data cannot be had, is left out with a message.
     """
-    from unionsnn.training.dry_run import describe
+    from unionsnn.runs.dry_run import describe
 
     found: dict[str, float] = {}
     for cell in cells:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from unionsnn.reports.formats import write_text
-from unionsnn.reports.study_table import final_lines, trials_sheet
+from unionsnn.reports.views.study_table import final_lines, trials_sheet
 
 
 def write_study_page(

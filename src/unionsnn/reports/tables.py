@@ -15,9 +15,9 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from unionsnn.config.grid import cell_text
 from unionsnn.reports.paper import paper_value
-from unionsnn.training.failures import failure_lines
-from unionsnn.training.grid import cell_text
+from unionsnn.runs.failures import failure_lines
 
 _PERCENT = ("accuracy",)
 

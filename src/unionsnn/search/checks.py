@@ -10,13 +10,13 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 
+from unionsnn.base.errors import RequestError
+from unionsnn.config.grid import VARIED, flatten, may_vary
+from unionsnn.config.schema import ConfigSchema
 from unionsnn.search.rehearsal import rehearsal_faults
 from unionsnn.search.space import bare, cells
 from unionsnn.search.storage import sqlite_file
 from unionsnn.search.study_file import PARAMETERS
-from unionsnn.training.config import RequestError
-from unionsnn.training.grid import VARIED, flatten, may_vary
-from unionsnn.training.schema import ConfigSchema
 
 if TYPE_CHECKING:
     from unionsnn.search.study import Study

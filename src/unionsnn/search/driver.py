@@ -7,7 +7,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from unionsnn.base.errors import RequestError
+from unionsnn.base.files import write_json
 from unionsnn.data.datamodules import Progress
+from unionsnn.runs.dry_run import describe
+from unionsnn.runs.records import FolderInUseError
 from unionsnn.search.final import rule, selection, train_best, write_best
 from unionsnn.search.ledger import Cell, best_cell, open_study, pareto_front, read_cells
 from unionsnn.search.methods import quiet_optuna
@@ -15,10 +19,7 @@ from unionsnn.search.nested import nested_faults, train_nested
 from unionsnn.search.storage import shown
 from unionsnn.search.study import Study
 from unionsnn.search.workers import Watch, work, work_in_processes
-from unionsnn.training.config import RequestError
-from unionsnn.training.dry_run import describe
 from unionsnn.training.protocols import make_protocol
-from unionsnn.training.records import FolderInUseError, write_json
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,9 @@ from typing import Any
 
 import yaml
 
-from unionsnn.data.arrays import atomic_write
-from unionsnn.data.datamodules import Progress
-from unionsnn.search.ledger import Cell
-from unionsnn.search.study import Study
-from unionsnn.training.config import (
-    RequestError,
+from unionsnn.base.errors import RequestError
+from unionsnn.base.files import atomic_write, write_json
+from unionsnn.config.compose import (
     compose_config,
     config_hash,
     determining,
@@ -24,8 +21,11 @@ from unionsnn.training.config import (
     is_shipped,
     leaves,
 )
-from unionsnn.training.experiment import run_experiment
-from unionsnn.training.records import RunFolder, write_json
+from unionsnn.data.datamodules import Progress
+from unionsnn.runs.experiment import run_experiment
+from unionsnn.runs.records import RunFolder
+from unionsnn.search.ledger import Cell
+from unionsnn.search.study import Study
 
 SELECTIONS: Mapping[str, str] = {
     "cross_validation": "shared folds",

@@ -12,10 +12,11 @@ from optuna.distributions import BaseDistribution
 from optuna.exceptions import DuplicatedStudyError
 from optuna.trial import FrozenTrial, TrialState
 
+from unionsnn.base.errors import RequestError
+from unionsnn.config.compose import leaves
 from unionsnn.search.methods import SeededSampler, make_pruner
 from unionsnn.search.storage import PatientStorage, open_storage
 from unionsnn.search.study import Study
-from unionsnn.training.config import RequestError, leaves
 
 State = Literal["finished", "pruned", "failed", "running", "waiting"]
 

@@ -17,8 +17,8 @@ from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
+from unionsnn.base.words import nearest
 from unionsnn.search.space import num_values, rounded, value_at
-from unionsnn.training.sections import nearest
 
 SAMPLERS: Mapping[str, type[BaseSampler]] = {
     # The cells of a grid are planned: nothing is left to be sampled.

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from unionsnn.data.datamodules import Progress
+from unionsnn.runs.experiment import run_experiment
 from unionsnn.search.ledger import Cell
 from unionsnn.search.study import Study
-from unionsnn.training.experiment import run_experiment
 from unionsnn.training.protocols import make_protocol
 
 FOLDWISE = ("grid", "random")

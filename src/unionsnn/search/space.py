@@ -27,7 +27,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from unionsnn.training.config import RequestError
+from unionsnn.base.errors import RequestError
 
 Value = str | int | float | bool | None
 

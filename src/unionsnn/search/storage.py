@@ -14,7 +14,7 @@ import sqlalchemy
 from optuna.exceptions import ExperimentalWarning, StorageInternalError
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
 
-from unionsnn.training.config import RequestError
+from unionsnn.base.errors import RequestError
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,9 @@ from typing import Any
 import optuna
 from optuna.distributions import BaseDistribution
 
-from unionsnn import __version__
+from unionsnn.base.errors import RequestError
+from unionsnn.base.version import __version__
+from unionsnn.config.compose import compose_config, determining
 from unionsnn.search.checks import (
     key_faults,
     parsed,
@@ -27,7 +29,6 @@ from unionsnn.search.study_file import (
     natural_direction,
     read_study,
 )
-from unionsnn.training.config import RequestError, compose_config, determining
 
 Config = dict[str, Any]
 

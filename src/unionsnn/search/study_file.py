@@ -10,10 +10,11 @@ from typing import Annotated, Any, Literal, get_args
 import yaml
 from pydantic import ConfigDict, Field, ValidationError, field_validator
 
+from unionsnn.base.errors import RequestError
+from unionsnn.base.words import nearest
+from unionsnn.config.schema import metric_mode
+from unionsnn.config.sections import PositiveInt, Section
 from unionsnn.search.methods import PRUNERS, SAMPLERS, option_faults
-from unionsnn.training.config import RequestError
-from unionsnn.training.schema import metric_mode
-from unionsnn.training.sections import PositiveInt, Section, nearest
 
 Direction = Literal["maximize", "minimize"]
 

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from unionsnn.base.errors import RequestError
+from unionsnn.coefficients import CoefficientSpec
 from unionsnn.data.datamodules import GraphDataModule, Progress
-from unionsnn.data.encodings import Encodings
-from unionsnn.data.sources import data_root
+from unionsnn.data.encodings.definitions import Encodings
+from unionsnn.data.sources.download import data_root
 from unionsnn.models.network import GateFactory, fit_to_training, gates
 from unionsnn.nn.gates import StructuralGate
-from unionsnn.structure import CoefficientSpec
-from unionsnn.training.config import RequestError
 from unionsnn.training.tasks import TASKS, Task
 
 Config = Mapping[str, Any]

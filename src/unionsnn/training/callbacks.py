@@ -15,8 +15,8 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback, ProgressBar, RichProgressBar, TQDMProgressBar
 
+from unionsnn.config.schema import metric_mode
 from unionsnn.data.ranks import agreed, gathered, rank, world_size
-from unionsnn.training.schema import metric_mode
 
 
 class NonFiniteLossError(RuntimeError):

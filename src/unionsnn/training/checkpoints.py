@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from unionsnn.data.arrays import DataError, atomic_write
+from unionsnn.base.errors import DataError
+from unionsnn.base.files import atomic_write
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.datasets import feature_widths
 from unionsnn.training.build import build_model

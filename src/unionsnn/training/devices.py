@@ -14,10 +14,10 @@ from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.strategies import DDPStrategy
 
+from unionsnn.base.errors import RequestError
 from unionsnn.data.batching import GraphStore
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.ranks import rank
-from unionsnn.training.config import RequestError
 from unionsnn.training.memory import training_device
 from unionsnn.training.tasks import Task
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from unionsnn.base.errors import RequestError
+from unionsnn.base.memory import format_gigabytes, free_bytes
 from unionsnn.data.batching import Extent
 from unionsnn.data.buckets import MaxPairsError
 from unionsnn.data.datamodules import GraphDataModule
-from unionsnn.data.memory import format_gigabytes, free_bytes
 from unionsnn.models.network import Network
-from unionsnn.training.config import RequestError
 
 BatchBytes = Callable[[int, int, int, Mapping[str, int]], int]
 """Memory of a batch of what an `Extent` has."""
@@ -76,11 +76,18 @@ def batch_memory(model: nn.Module, data: GraphDataModule, device: torch.device) 
     return _memory(model, _extents(data), device)
 
 
+def free_memory(device: torch.device) -> int | None:
+    """Free memory of a device; None where nobody can tell."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return free_bytes() if device.type == "cpu" else None
+
+
 def _memory(model: nn.Module, parts: Parts, device: torch.device) -> BatchMemory:
     estimate = getattr(model, "batch_bytes", None)
     needed, extent = _largest(model, estimate or _padded_pairs, parts)
     return BatchMemory(
-        extent.num_graphs, extent.largest, needed if estimate else None, free_bytes(device)
+        extent.num_graphs, extent.largest, needed if estimate else None, free_memory(device)
     )
 
 

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from pytorch_lightning.callbacks import Callback
 
-from unionsnn.data.arrays import atomic_write
+from unionsnn.base.files import atomic_write
 
 
 class TestPredictions(Callback):

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from unionsnn.data.arrays import DataError
+from unionsnn.base.errors import DataError, RequestError
+from unionsnn.config.grid import cells_of
+from unionsnn.config.schema import metric_mode
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.splits import Split, read_index_files, stratified_k_fold
-from unionsnn.training.config import RequestError
-from unionsnn.training.grid import cells_of
-from unionsnn.training.schema import metric_mode
 from unionsnn.training.statistics import (
     Summary,
     ratio_test_to_train,

@@ -17,6 +17,9 @@ import torch
 from pytorch_lightning.callbacks import Callback, EarlyStopping
 from pytorch_lightning.strategies import Strategy
 
+from unionsnn.base.environment import environment
+from unionsnn.base.files import set_aside
+from unionsnn.config.schema import metric_mode
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.ranks import agreed, rank, world_size
 from unionsnn.data.splits import Split, split_hash
@@ -40,11 +43,9 @@ from unionsnn.training.histograms import coefficient_histogram
 from unionsnn.training.memory import memory_errors, require_memory
 from unionsnn.training.predictions import EpochPredictions, TestPredictions
 from unionsnn.training.protocols import Protocol
-from unionsnn.training.records import environment, set_aside
 from unionsnn.training.schedules import schedule_callbacks
-from unionsnn.training.schema import metric_mode
 from unionsnn.training.tasks import Task
-from unionsnn.training.trackers import tracked
+from unionsnn.training.tracking.trackers import tracked
 from unionsnn.training.undefined import require_metric
 
 

@@ -1,0 +1,255 @@
+"""Commands about the coefficient itself: compute it, keep it, study it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from unionsnn.cli.common import OVERRIDE, composed, failures, refuse
+
+if TYPE_CHECKING:
+    from unionsnn.coefficients.upkeep import CacheItem
+
+
+@click.command()
+@click.argument("overrides", nargs=-1, type=OVERRIDE)
+@click.option("--config-dir", type=click.Path(), help="A folder of your own configuration.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+@click.pass_obj
+def precompute(
+    options: dict[str, bool], overrides: tuple[str, ...], config_dir: str | None, as_json: bool
+) -> None:
+    """Compute coefficients and encodings of a data set into the cache, without training.
+
+    OVERRIDES are those of train, such as data=mutag gate=paper. Training with the same data,
+    coefficient, gate and model then finds them; for gate=none all columns are computed.
+    """
+    config = composed(overrides, config_dir, options)
+    from unionsnn.reports.progress import data_progress
+    from unionsnn.reports.views.edge_table import print_precomputed
+    from unionsnn.runs.precompute import precompute as compute
+
+    kind = "none" if as_json else config["trainer"]["progress"]
+    with failures(options), data_progress(kind) as progress:
+        result = compute(config, progress)
+    if as_json:
+        click.echo(json.dumps(result, indent=1))
+    else:
+        print_precomputed(result)
+
+
+def _listed(ctx: click.Context, parameter: click.Parameter, text: str | None) -> Any:
+    """Split an option at its commas, whole numbers as such."""
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    return [int(part) if part.lstrip("-").isdigit() else part for part in parts]
+
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--out", type=_FILE, help="Table to write, .csv or .parquet; else CSV on stdout.")
+@click.option("--format", "form", help="edgelist, graphml, graph6, npz or pt; else by the ending.")
+@click.option("--substructure", help="union, overlap or union_minus.")
+@click.option("--descriptor", help="path, laplacian, edge_betweenness, curvature, ...")
+@click.option("--encoding", help="singular_value_sum, entry_sum or largest_eigenvalue.")
+@click.option("--radius", callback=_listed, help="Radius, or several: 1,2.")
+@click.option("--quantities", callback=_listed, help="Columns: a,a_tree,nodes,edges.")
+@click.option("--alpha", type=float, help="Of the curvature.")
+@click.option("--exponent", type=float, help="Of the node/edge count.")
+@click.option("--symmetrize", is_flag=True, help="Take each edge of the file in both directions.")
+@click.option("--threads", type=click.IntRange(1), help="Threads; all cores unless given.")
+@click.option("--plot", type=_FILE, help="Draw the graph, edges coloured: .png, .svg or .pdf.")
+@click.option("--plot-graph", type=click.IntRange(0), default=0, help="Which graph of the file.")
+@click.option("--no-cache", is_flag=True, help="Neither look values up on disk nor keep them.")
+@click.pass_obj
+def coefficients(
+    options: dict[str, bool],
+    /,
+    file: Path,
+    out: Path | None,
+    form: str | None,
+    symmetrize: bool,
+    threads: int | None,
+    plot: Path | None,
+    plot_graph: int,
+    no_cache: bool,
+    **choices: Any,
+) -> None:
+    """Compute the coefficients of your own graphs.
+
+    FILE is an edge list (.txt, .csv, .tsv: two node names a line), GraphML, graph6 or sparse6, an
+    npz file with edge_index or a scipy adjacency matrix, or PyG's .pt. The table has one row per
+    edge of the file: graph, source, target and the coefficients.
+    """
+    from unionsnn.reports.views.own_graphs import coefficients_of_file
+
+    with failures(options):
+        coefficients_of_file(
+            file,
+            {key: value for key, value in choices.items() if value is not None},
+            form=form,
+            out=out,
+            plot=plot,
+            plot_graph=plot_graph,
+            symmetrize=symmetrize,
+            threads=threads,
+            use_cache=not no_cache,
+            progress="none" if options["quiet"] else "auto",
+        )
+
+
+@click.command("case-study")
+@click.argument("overrides", nargs=-1, type=OVERRIDE)
+@click.option("--graphs", type=click.IntRange(1), default=3000, help="How many union subgraphs.")
+@click.option("--max-nodes", type=click.IntRange(4, 200), default=24, help="Nodes, at the most.")
+@click.option("--seed", type=click.IntRange(0), default=0, help="Seed of all draws.")
+@click.option("--at-ends", is_flag=True, help="Delete the edges at v or u too.")
+@click.option("--plot", type=_FILE, help="Box plot of the changes: .png, .svg or .pdf.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was measured as JSON.")
+@click.pass_obj
+def case_study(
+    options: dict[str, bool],
+    overrides: tuple[str, ...],
+    graphs: int,
+    max_nodes: int,
+    seed: int,
+    at_ends: bool,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Measure what deleting edges and nodes does to the coefficient.
+
+    The paper claims that deleting an edge raises a, that deleting a node lowers it, and that the
+    effect grows over the four kinds of edges. Union subgraphs are drawn at random, or taken from a
+    data set if OVERRIDES name one: data=mutag.
+    """
+    from unionsnn.reports.figures.plots import check_plot
+    from unionsnn.reports.views import case_study as report
+
+    with failures(options):
+        if plot is not None:
+            check_plot(plot)
+    graph, name = None, None
+    if overrides:
+        config = composed(overrides, None, options)
+        from unionsnn.runs.precompute import simple_graph
+
+        with failures(options):
+            graph, name = simple_graph(config), config["data"]["name"]
+    request = report.Request(name, graphs, max_nodes, seed, at_ends)
+    with failures(options):
+        report.run(request, graph, plot, as_json=as_json)
+
+
+@click.group()
+def cache() -> None:
+    """See, check and clear the coefficients and encodings on disk.
+
+    The folder is that of paths.data, which may be given as with train.
+    """
+
+
+def _cache_root(overrides: Sequence[str], options: Mapping[str, bool]) -> Path:
+    config = composed(overrides, None, options)
+    from unionsnn.data.sources.download import data_root
+
+    return data_root(config["paths"]["data"])
+
+
+def _survey(root: Path, *, checksums: bool = False) -> list[CacheItem]:
+    """What lies in both caches of a data root."""
+    from unionsnn.coefficients.upkeep import survey
+    from unionsnn.data.encodings.cache import ENCODING_VERSION, FOLDER
+
+    return [
+        *survey(root / "coefficients", checksums=checksums),
+        *survey(root / FOLDER, checksums=checksums, version=ENCODING_VERSION),
+    ]
+
+
+@cache.command("list")
+@click.argument("overrides", nargs=-1, type=OVERRIDE)
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.pass_obj
+def cache_list(options: dict[str, bool], overrides: tuple[str, ...], as_json: bool) -> None:
+    """List the entries: data, choices, size, age and state."""
+    root = _cache_root(overrides, options)
+    from unionsnn.reports.views import cache_table
+
+    with failures(options):
+        items = _survey(root)
+    if as_json:
+        click.echo(json.dumps([cache_table.as_plain(item) for item in items], indent=1))
+    else:
+        cache_table.print_cache(items, root)
+
+
+@cache.command("verify")
+@click.argument("overrides", nargs=-1, type=OVERRIDE)
+@click.pass_obj
+def cache_verify(options: dict[str, bool], overrides: tuple[str, ...]) -> None:
+    """Read every entry and check its checksum; status 1 if one is damaged."""
+    root = _cache_root(overrides, options)
+    from unionsnn.reports.views.cache_table import describe
+
+    with failures(options):
+        items = _survey(root, checksums=True)
+    damaged = [item for item in items if item.state == "damaged"]
+    intact = sum(item.state in ("complete", "old engine") for item in items)
+    for item in damaged:
+        click.echo(f"error: {describe(item)}", err=True)
+    click.echo(f"{intact} intact, {len(damaged)} damaged in {root}")
+    if damaged:
+        click.echo(
+            "A damaged entry is computed anew when it is next asked for; type unionsnn cache prune "
+            "to delete it now.",
+            err=True,
+        )
+        sys.exit(1)
+
+
+@cache.command("prune")
+@click.argument("overrides", nargs=-1, type=OVERRIDE)
+@click.option("--all", "everything", is_flag=True, help="Delete intact entries as well.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def cache_prune(
+    options: dict[str, bool], overrides: tuple[str, ...], everything: bool, yes: bool
+) -> None:
+    """Delete entries that are damaged or of another engine version, and leftovers."""
+    root = _cache_root(overrides, options)
+    from unionsnn.coefficients.upkeep import removable, remove
+    from unionsnn.reports.views.cache_table import describe, format_bytes
+
+    with failures(options):
+        items = removable(_survey(root, checksums=True), everything=everything)
+    if not items:
+        click.echo(f"There is nothing to delete in {root}.")
+        return
+    for item in items:
+        click.echo(describe(item))
+    if not yes:
+        try:
+            agreed = click.confirm(f"Delete these {len(items)} files?")
+        except click.Abort:
+            refuse(
+                ["nothing was deleted, for want of an answer; type --yes to give it beforehand."]
+            )
+        if not agreed:
+            click.echo("Nothing was deleted.")
+            return
+    with failures(options):
+        kept = remove(items)
+    freed = sum(item.num_bytes for item in items if item not in kept)
+    click.echo(f"Deleted {len(items) - len(kept)} files, {format_bytes(freed)}.")
+    for item in kept:
+        click.echo(f"Kept, a process is at work on it: {item.path.name}")

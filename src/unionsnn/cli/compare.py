@@ -1,0 +1,84 @@
+"""The command that compares configurations."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from unionsnn.cli.common import CommonAfterDashes, failures, refusals
+
+
+@click.command(cls=CommonAfterDashes)
+@click.argument("configurations", nargs=-1, metavar="A B ... [-- COMMON ...]")
+@click.option(
+    "--with", "common", multiple=True, metavar="KEY=VALUE", help="The same as KEY=VALUE after --."
+)
+@click.option("--config-dir", type=click.Path(), help="A folder of your own configuration.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, with an estimate of time.")
+@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
+@click.option("--out", type=click.Path(path_type=Path), help="Table to write: .md, .csv or .tex.")
+@click.pass_obj
+def compare(
+    options: dict[str, bool],
+    configurations: tuple[str, ...],
+    common: tuple[str, ...],
+    config_dir: str | None,
+    dry_run: bool,
+    as_json: bool,
+    out: Path | None,
+) -> None:
+    """Compare configurations on the same folds and seeds.
+
+    A, B, ... are overrides in quotes, such as "model=gin gate=paper", or folders of finished runs.
+    What follows -- holds for all of them: unionsnn compare model=gin model=union_gin -- data=mutag
+    protocol=cross_validation. Runs that are not finished are trained; then each is compared with
+    A, repetition by repetition.
+    """
+    from unionsnn.config.compose import compose_config
+    from unionsnn.reports.views import comparison_table
+    from unionsnn.runs.comparison import read_candidates, refuse_incomparable, run_comparison
+
+    if out is not None:
+        with refusals():
+            comparison_table.check_out(out)
+    with failures(options):
+        candidates = read_candidates(configurations, common, config_dir)
+        refuse_incomparable(candidates)
+        pending = [c.config for c in candidates if c.record is None]
+        paths = [word for word in common if word.startswith("paths.")]
+        config = pending[0] if pending else compose_config(paths)
+    if as_json or options["quiet"]:
+        for each in [*pending, config]:
+            each["trainer"]["progress"] = "none"
+    if dry_run:
+        _dry_run(pending, config["trainer"]["progress"], options, as_json)
+        return
+    from unionsnn.reports.progress import data_progress
+
+    with failures(options), data_progress(config["trainer"]["progress"]) as progress:
+        result = run_comparison(candidates, config["paths"]["output"], progress)
+        if out is not None:
+            comparison_table.write(result, out)
+    if as_json:
+        click.echo(json.dumps(result, indent=1))
+    else:
+        comparison_table.print_comparison(result)
+
+
+def _dry_run(
+    pending: list[dict[str, Any]], kind: str, options: dict[str, bool], as_json: bool
+) -> None:
+    from unionsnn.reports.progress import data_progress
+    from unionsnn.reports.tables import print_dry_run
+    from unionsnn.runs.dry_run import describe
+
+    with failures(options), data_progress(kind) as progress:
+        plans = [describe(config, progress) for config in pending]
+    if as_json:
+        click.echo(json.dumps(plans, indent=1))
+        return
+    for plan in plans:
+        print_dry_run(plan)

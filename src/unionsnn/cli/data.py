@@ -1,0 +1,127 @@
+"""Commands about data sets: what there is, and what may go."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from unionsnn.cli.common import Completed, failures, refusals
+
+_ROOT = "paths.data="
+
+
+def _names() -> Iterable[str]:
+    from unionsnn.data.catalog import CATALOG
+
+    return CATALOG
+
+
+def _root(words: Sequence[str]) -> tuple[Path, list[str]]:
+    """Take paths.data=FOLDER out of the words of a command."""
+    from unionsnn.data.sources.download import data_root
+
+    given = [word.removeprefix(_ROOT) for word in words if word.startswith(_ROOT)]
+    return data_root(given[-1] if given else None), [w for w in words if not w.startswith(_ROOT)]
+
+
+@click.command()
+@click.argument(
+    "words", nargs=-1, type=Completed("name", _names), metavar="[NAME] [paths.data=FOLDER]"
+)
+@click.option("--plot", type=click.Path(path_type=Path), help="Histograms: .png, .svg or .pdf.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.pass_obj
+def datasets(
+    options: dict[str, bool], words: tuple[str, ...], plot: Path | None, as_json: bool
+) -> None:
+    """List the data sets, or show one in detail.
+
+    Counts, metric, licence, what of it is on disk, and where a figure differs from the paper's.
+    With NAME also citations and split; --plot then draws its degrees and coefficients, which loads
+    the data and computes what is not cached.
+    """
+    from unionsnn.data.catalog import CATALOG, find
+    from unionsnn.data.inventory import on_disk
+    from unionsnn.reports.views import datasets as report
+
+    root, names = _root(words)
+    if len(names) > 1:
+        raise click.UsageError(f"one NAME at a time, not {', '.join(names)}.")
+    if plot is not None and not names:
+        raise click.UsageError("--plot needs the NAME of a data set.")
+    with refusals():
+        entries = [find(name) for name in names] or list(CATALOG.values())
+    if plot is not None:
+        with failures(options):
+            _plot(entries[0].name, root, plot, "none" if options["quiet"] or as_json else "auto")
+    disk = [on_disk(entry, root) for entry in entries]
+    if as_json:
+        plain = [report.as_plain(*pair) for pair in zip(entries, disk, strict=True)]
+        click.echo(json.dumps(plain[0] if names else plain, indent=1))
+    elif names:
+        report.print_dataset(entries[0], disk[0])
+    else:
+        report.print_datasets(entries, disk)
+
+
+def _plot(name: str, root: Path, plot: Path, progress: Any) -> None:
+    import numpy as np
+
+    from unionsnn.coefficients import CoefficientSpec
+    from unionsnn.config.compose import compose_config
+    from unionsnn.data.datasets import disjoint_union
+    from unionsnn.reports.figures.plots import check_plot, save_figure
+    from unionsnn.reports.progress import data_progress
+    from unionsnn.reports.views.datasets import draw_histograms
+    from unionsnn.training.build import build_data
+
+    check_plot(plot)
+    config = compose_config([f"data={name}"])
+    config["paths"]["data"] = str(root)
+    with data_progress(progress) as report:
+        data = build_data(config, report)
+        spec = data.spec or CoefficientSpec(quantities=("a", "a_tree", "nodes", "edges"))
+        column = data.coefficients(spec)[:, spec.columns.index("a_r1")]
+    sender, receiver = disjoint_union(data.arrays)
+    degree = np.bincount(receiver, minlength=data.arrays.num_nodes)
+    title = f"{name}: {data.arrays.num_nodes:,} nodes, {len(column) // 2:,} edges"
+    save_figure(draw_histograms(degree, column[sender < receiver], title), plot)
+
+
+@click.command()
+@click.argument(
+    "words",
+    nargs=-1,
+    metavar="[raw] [processed] [coefficients] [encodings] [paths.data=FOLDER]",
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def clean(options: dict[str, bool], words: tuple[str, ...], yes: bool) -> None:
+    """Delete downloaded, processed or computed data.
+
+    Without words, all four kinds. What would go is listed first, and nothing is deleted without
+    an answer or --yes. Only the folders of these names in the data root are touched; runs are not.
+    """
+    from unionsnn.data.inventory import KINDS, removals, remove
+    from unionsnn.reports.views.datasets import console, format_bytes, removal_table
+
+    root, kinds = _root(words)
+    wrong = [kind for kind in kinds if kind not in KINDS]
+    if wrong:
+        raise click.UsageError(f"{', '.join(wrong)} is unknown; allowed are {', '.join(KINDS)}.")
+    found = removals(root, [kind for kind in KINDS if not kinds or kind in kinds])
+    if not found:
+        click.echo(f"There is nothing to delete in {root}.")
+        return
+    console().print(removal_table(found))
+    total = format_bytes(sum(each.size for each in found))
+    if not yes and not click.confirm(f"Delete these {total}?"):
+        click.echo("Nothing is deleted.")
+        return
+    with failures(options):
+        remove(found)
+    click.echo(f"{total} deleted.")

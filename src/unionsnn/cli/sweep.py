@@ -1,0 +1,93 @@
+"""The command that runs studies of hyper-parameters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import click
+
+from unionsnn.cli.common import OVERRIDE, Completed, failures
+
+
+def _names() -> Iterable[str]:
+    from unionsnn.search.study_file import shipped
+
+    return shipped()
+
+
+@click.command()
+@click.argument("study", type=Completed("study", _names), metavar="NAME_OR_FILE")
+@click.argument("overrides", nargs=-1, type=OVERRIDE)
+@click.option("--workers", type=click.IntRange(1), default=1, help="Processes that run trials.")
+@click.option("--storage", metavar="URL", help="sqlite:///FILE or postgresql+psycopg://...")
+@click.option("--name", help="Name of the study; else of file, data and model.")
+@click.option("--trials", type=click.IntRange(1), help="Number of trials, in place of the file's.")
+@click.option("--extend", is_flag=True, help="Go on although the study has changed.")
+@click.option("--nested", is_flag=True, help="Choose a point for each outer fold.")
+@click.option("--trials-only", is_flag=True, help="No final run: another command makes it.")
+@click.option("--config-dir", type=click.Path(), help="A folder of your own configuration.")
+@click.option("--dry-run", is_flag=True, help="Space, number of trials and an estimate of time.")
+@click.option("--json", "as_json", is_flag=True, help="Print the study's record as JSON.")
+@click.pass_obj
+def sweep(
+    options: dict[str, bool],
+    study: str,
+    overrides: tuple[str, ...],
+    workers: int,
+    storage: str | None,
+    name: str | None,
+    trials: int | None,
+    extend: bool,
+    nested: bool,
+    trials_only: bool,
+    config_dir: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Search hyper-parameters: trials, then the best one trained and tested once.
+
+    NAME_OR_FILE is a shipped study, such as tu_tpe, or a YAML file. OVERRIDES are those of train;
+    one for a key of the space replaces its values. Trials are chosen by a validation metric and
+    never tested. The same command goes on with a study, here or on another machine with the same
+    storage.
+    """
+    from unionsnn.search.study import StudyOptions, make_study
+
+    with failures(options):
+        request = make_study(study, overrides, StudyOptions(name, trials, storage, config_dir))
+    kind = request.base["trainer"]["progress"]
+    if as_json or options["quiet"]:
+        kind = "none"
+    from unionsnn.reports.progress import data_progress
+    from unionsnn.reports.views import study_table
+    from unionsnn.reports.views.study_progress import study_progress
+    from unionsnn.search.driver import RunOptions, describe_study, run_study
+
+    if dry_run:
+        with failures(options), data_progress(kind) as progress:
+            plan = describe_study(request, progress)
+        if as_json:
+            click.echo(json.dumps(plan, indent=1))
+        else:
+            study_table.print_plan(plan)
+        return
+    key, direction = request.file.objectives[0], request.directions[0]
+    run_options = RunOptions(workers, extend, trials_only, nested)
+    with (
+        failures(options),
+        study_progress(kind, key, direction) as watch,
+        data_progress(kind) as progress,
+    ):
+        record = run_study(request, run_options, watch, progress)
+    from unionsnn.reports.study_page import write_study_page
+    from unionsnn.search.figures import plotly_script, study_figures
+
+    page = request.folder / "report.html"
+    with failures(options):
+        write_study_page(page, record, study_figures(request), plotly_script())
+    if as_json:
+        click.echo(json.dumps(record, indent=1))
+        return
+    study_table.print_study(record)
+    click.echo(f"report: {page}")

@@ -1,0 +1,17 @@
+"""Structural coefficients of edges: graph theory on numpy arrays, without torch."""
+
+from unionsnn.coefficients.cache import CoefficientCache
+from unionsnn.coefficients.entries import DamagedEntryError
+from unionsnn.coefficients.graph import SimpleGraph
+from unionsnn.coefficients.spec import ENGINE_VERSION, QUANTITIES, CoefficientSpec
+from unionsnn.coefficients.structural import structural_coefficients
+
+__all__ = [
+    "ENGINE_VERSION",
+    "QUANTITIES",
+    "CoefficientCache",
+    "CoefficientSpec",
+    "DamagedEntryError",
+    "SimpleGraph",
+    "structural_coefficients",
+]

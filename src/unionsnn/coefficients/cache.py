@@ -1,0 +1,163 @@
+"""Coefficients on disk: computed once, whoever asks, and never handed out damaged."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unionsnn.coefficients.blocks import BlockFile
+from unionsnn.coefficients.engine import Progress
+from unionsnn.coefficients.entries import ArrayCache, DamagedEntryError, read_array, write_array
+from unionsnn.coefficients.graph import IntArray, as_edge_index, check_num_nodes
+from unionsnn.coefficients.spec import ENGINE_VERSION, CoefficientSpec
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class CoefficientCache(ArrayCache):
+    """Content-addressed store of coefficients, safe to share between processes.
+
+    The key of an entry is a digest of the graph and of the spec's canonical key, so an entry never
+    goes stale: another graph, choice or engine version is another entry. Processes that ask for
+    the same entry at once compute it once. What an interrupted or killed process had finished of a
+    long computation is kept beside the entries and reused by the next.
+
+    Args:
+        root: Folder of the entries; made when the first one is written.
+    """
+
+    what = "coefficients"
+
+    def get(
+        self,
+        edge_index: Any,
+        num_nodes: int,
+        spec: CoefficientSpec,
+        *,
+        symmetrize: bool = False,
+        threads: int | None = None,
+        progress: Progress | None = None,
+        label: str | None = None,
+    ) -> FloatArray:
+        """Read the coefficients of a graph, or compute and keep them.
+
+        A damaged entry is computed anew with one warning. Where the folder cannot be locked or
+        written there is one warning too, and the values are returned all the same.
+
+        Args:
+            edge_index: Directed edges, anything that numpy reads as integers.
+            num_nodes: Number of nodes.
+            spec: Which coefficients.
+            symmetrize: Add the missing reverse of every edge instead of refusing the input.
+            threads: As in `CoefficientSpec.compute`.
+            progress: As in `CoefficientSpec.compute`; not called where nothing is computed.
+            label: What a listing calls the entry, such as the name of the data set. An entry that
+                is there keeps the label it has.
+
+        Shapes:
+            edge_index [2, E] -> [E, C], C = len(spec.columns).
+
+        Raises:
+            TypeError: edge_index or num_nodes is not of integers.
+            ValueError: The graph cannot be used as given.
+            FloatingPointError: A coefficient is not finite; nothing is kept.
+        """
+        edges = as_edge_index(edge_index)
+        nodes = check_num_nodes(num_nodes)
+        shape = (edges.shape[1], len(spec.columns))
+        path = self._path(edges, nodes, spec, symmetrize)
+
+        def make(locked: bool) -> FloatArray:
+            about = {"label": label, "spec": spec.to_dict(), "engine_version": ENGINE_VERSION}
+            with BlockFile(blocks_path(path), about) as blocks:
+                values = spec.compute(
+                    edges,
+                    nodes,
+                    symmetrize=symmetrize,
+                    threads=threads,
+                    progress=progress,
+                    # Only one process at a time may write there.
+                    blocks=blocks if locked else None,
+                )
+                if not np.isfinite(values).all():
+                    raise FloatingPointError(
+                        f"{int((~np.isfinite(values)).sum())} of the {values.size} coefficients "
+                        "are not finite; nothing was cached."
+                    )
+                if self._keep(lambda: write_entry(path, values, spec, label)):
+                    blocks.remove()
+            return values
+
+        return self._fetch(path, lambda: read_entry(path, spec, shape), make)
+
+    def path(
+        self, edge_index: Any, num_nodes: int, spec: CoefficientSpec, *, symmetrize: bool = False
+    ) -> Path:
+        """Where the entry of a graph is or would be.
+
+        Raises:
+            TypeError: edge_index or num_nodes is not of integers.
+            ValueError: edge_index or num_nodes cannot be used as given.
+        """
+        return self._path(as_edge_index(edge_index), check_num_nodes(num_nodes), spec, symmetrize)
+
+    def _path(self, edges: IntArray, nodes: int, spec: CoefficientSpec, symmetrize: bool) -> Path:
+        return self.root / f"{entry_key(edges, nodes, spec, symmetrize)}.npz"
+
+
+def entry_key(edges: IntArray, num_nodes: int, spec: CoefficientSpec, symmetrize: bool) -> str:
+    """Digest of everything that the values depend on.
+
+    Shapes:
+        edges [2, E], contiguous int64.
+    """
+    digest = hashlib.sha256()
+    content = {"num_nodes": num_nodes, "spec": spec.key, "symmetrize": bool(symmetrize)}
+    digest.update(json.dumps(content, sort_keys=True).encode())
+    digest.update(np.ascontiguousarray(edges, dtype="<i8").data)
+    return digest.hexdigest()
+
+
+def blocks_path(path: Path) -> Path:
+    """Where the finished blocks of an entry that is not complete are."""
+    return path.with_name(f".{path.stem}.blocks")
+
+
+def write_entry(
+    path: Path, values: FloatArray, spec: CoefficientSpec, label: str | None = None
+) -> None:
+    """Write an entry under a temporary name in the same folder, then rename it.
+
+    Shapes:
+        values [E, C].
+
+    Raises:
+        OSError: The folder cannot be written; no temporary file is left.
+    """
+    about = {
+        "label": label,
+        "spec": spec.to_dict(),
+        "spec_key": spec.key,
+        "columns": list(spec.columns),
+        "engine_version": ENGINE_VERSION,
+    }
+    write_array(path, np.asarray(values, dtype=np.float64), about)
+
+
+def read_entry(path: Path, spec: CoefficientSpec, shape: tuple[int, int]) -> FloatArray:
+    """Read an entry and check it against its header and against what is asked for.
+
+    Shapes:
+        -> [E, C], the shape given.
+
+    Raises:
+        FileNotFoundError: There is no such entry.
+        DamagedEntryError: The entry cannot be read, or is not what was written.
+    """
+    values = read_array(path, spec.key, shape)
+    if values.dtype != np.float64:
+        raise DamagedEntryError("wrong type")
+    return values

@@ -1,0 +1,150 @@
+"""Coefficients of one large graph on several machines, through a Dask client.
+
+Install with `pip install "unionsnn[distributed]"`, here and on the workers. Dask itself starts the
+workers, moves the work of one that dies to the others, and counts how often it does so.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unionsnn.coefficients.graph import SimpleGraph
+from unionsnn.coefficients.schedule import Progress
+from unionsnn.coefficients.spec import CoefficientSpec
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_CHUNKS_PER_THREAD = 8
+_ATTEMPTS = 3
+
+
+def structural_coefficients_distributed(
+    client: Any,
+    edge_index: Any,
+    num_nodes: int,
+    spec: CoefficientSpec | None = None,
+    *,
+    symmetrize: bool = False,
+    num_chunks: int | None = None,
+    progress: Progress | None = None,
+) -> FloatArray:
+    """Compute the columns of a spec for every directed edge, on the workers of a Dask client.
+
+    The graph goes to every worker once; the undirected edges are cut into chunks of about equal
+    cost. The value of an edge depends on the edge alone, so on machines of one kind the result is
+    that of `CoefficientSpec.compute` bit for bit, whatever the chunks and whichever worker dies.
+
+    Args:
+        client: A `distributed.Client`, not an asynchronous one.
+        edge_index: Directed edges, anything that numpy reads as integers.
+        num_nodes: Number of nodes.
+        spec: Which coefficients; the paper's by default.
+        symmetrize: Add the missing reverse of every edge instead of refusing the input.
+        num_chunks: How many chunks; by default eight for each thread of the workers.
+        progress: Called with (done, total), both in undirected edges.
+
+    Shapes:
+        edge_index [2, E] -> [E, C], C = len(spec.columns). The row of a self loop is 0.
+
+    Raises:
+        TypeError: edge_index or num_nodes is not of integers.
+        ValueError: The graph or num_chunks cannot be used as given.
+        RuntimeError: There is no worker, or a chunk was lost with its workers several times.
+    """
+    spec = spec or CoefficientSpec()
+    if num_chunks is not None and num_chunks < 1:
+        raise ValueError(f"num_chunks must be a positive integer, or None, got {num_chunks!r}.")
+    graph = SimpleGraph.from_edge_index(edge_index, num_nodes, symmetrize=symmetrize)
+    total = graph.num_undirected_edges
+    values = np.zeros((total, len(spec.columns)))
+    threads = sum(client.nthreads().values())
+    if not threads:
+        raise RuntimeError("The Dask client has no worker; start one, and see that it connects.")
+    pending = balanced_chunks(graph, num_chunks or _CHUNKS_PER_THREAD * threads)
+    done = 0
+    for _ in range(_ATTEMPTS):
+        lost = []
+        for begin, end, rows in _on_workers(client, graph, spec, pending):
+            if rows is None:
+                lost.append((begin, end))
+                continue
+            values[begin:end] = rows
+            done += end - begin
+            if progress is not None:
+                progress(done, total)
+        if not lost:
+            return graph.to_directed(values)
+        pending = lost
+    raise RuntimeError(
+        f"{len(pending)} chunks of edges were lost with their workers {_ATTEMPTS} times. See the "
+        "workers' logs; one that runs out of memory needs more, or fewer threads."
+    )
+
+
+def balanced_chunks(graph: SimpleGraph, num_chunks: int) -> list[tuple[int, int]]:
+    """Cut the undirected edges into at most `num_chunks` runs (begin, end) of about equal cost.
+
+    The cost of an edge grows with the cube of the number of nodes around it, for which the degrees
+    of its ends stand.
+    """
+    total = graph.num_undirected_edges
+    degree = np.diff(graph.indptr).astype(np.float64)
+    size = degree[graph.edges].sum(axis=0)
+    cost = np.cumsum(1000.0 + 200.0 * size**2 + size**3)
+    shares = np.arange(1, num_chunks) * (cost[-1] if total else 0.0) / num_chunks
+    bounds = np.unique([0, *np.searchsorted(cost, shares), total])
+    return list(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True))
+
+
+def _on_workers(
+    client: Any, graph: SimpleGraph, spec: CoefficientSpec, chunks: list[tuple[int, int]]
+) -> Iterable[tuple[int, int, FloatArray | None]]:
+    """Yield (begin, end, values) of each chunk as it is done; None where it was lost."""
+    from concurrent.futures import CancelledError
+
+    from distributed import KilledWorker, as_completed
+
+    if not chunks:
+        return
+    bare = replace(graph, edge_to_undirected=np.empty(0, np.int32))
+    (shared,) = client.scatter([bare], broadcast=True, hash=False)
+    futures = {
+        client.submit(chunk_values, shared, spec, begin, end, pure=False): (begin, end)
+        for begin, end in chunks
+    }
+    try:
+        for future in as_completed(list(futures)):
+            begin, end = futures[future]
+            try:
+                yield begin, end, future.result()
+            except (KilledWorker, CancelledError):
+                yield begin, end, None
+            # The values are here; the workers need not keep them.
+            del futures[future]
+            future.release()
+    finally:
+        client.cancel([*futures, shared])
+
+
+def chunk_values(graph: SimpleGraph, spec: CoefficientSpec, begin: int, end: int) -> FloatArray:
+    """Compute the columns of the undirected edges begin..end-1, on one thread.
+
+    Shapes:
+        -> [end - begin, C].
+    """
+    part = replace(
+        graph,
+        indptr=_own(graph.indptr),
+        indices=_own(graph.indices),
+        edges=_own(np.ascontiguousarray(graph.edges[:, begin:end])),
+    )
+    return spec.undirected_values(part, 1, None, None, None)
+
+
+def _own(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a writable array: numba would compile everything anew for a read-only one."""
+    return array if array.flags.writeable else array.copy()

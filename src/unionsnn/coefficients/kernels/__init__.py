@@ -1,0 +1,1 @@
+"""Compiled kernels: what one edge costs and how its number is computed."""

@@ -1,0 +1,452 @@
+"""The kernel of any radius: from an undirected edge to the descriptor of its substructure.
+
+Small quotient matrices are looked up by their full key in a table of values seen before; the value
+is always computed from the key's own order of classes, so a hit and a miss give the same bits. A
+new key replaces an old one in its slot, which bounds the memory.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from unionsnn.coefficients.kernels.betweenness import edge_betweenness, radius_one_betweenness
+from unionsnn.coefficients.kernels.counting import cycle_count
+from unionsnn.coefficients.kernels.curvature import curvature
+from unionsnn.coefficients.kernels.jit import kernel
+from unionsnn.coefficients.kernels.neighborhoods import (
+    OVERLAP,
+    UNION,
+    UNION_MINUS,
+    gather,
+    release,
+    select,
+    substructure_lists,
+)
+from unionsnn.coefficients.kernels.quotients import (
+    LAPLACIAN,
+    PATH,
+    SINGULAR_VALUE_SUM,
+    matrix_value,
+    refine_colors,
+)
+from unionsnn.coefficients.kernels.spectra import OWN_SOLVER_LIMIT
+from unionsnn.coefficients.kernels.substructures import (
+    COLORS,
+    KEY,
+    KINDS,
+    MEMBERS,
+    REDUCED,
+    ROWS,
+    SCRATCH_ROWS,
+    SIZES,
+    SORTED_KINDS,
+    SORTED_ROWS,
+    SORTED_SIZES,
+    WORD,
+    Word,
+    induced_rows,
+    mix,
+    popcount,
+    reduced_rows,
+    sort_classes,
+    twin_classes_of_lists,
+    twin_classes_of_rows,
+    union_nodes,
+)
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+NodeArray = npt.NDArray[np.int32]
+
+# Positions in space.DESCRIPTORS, known to the compiler; the matrices come first.
+_EDGE_BETWEENNESS, _NODE_EDGE_COUNT, _CURVATURE, CURVATURE_GRAPH, _CYCLE_COUNT = range(2, 7)
+
+# A key holds the lower triangle of the adjacency, two rows a word, and 7 bits of size and 1 bit of
+# kind for each of 32 classes.
+_KEY_CLASSES = 32
+_KEY_WORDS = 20
+_MAX_SLOTS = 1 << 16
+
+
+class Choice(NamedTuple):
+    """The choices as the kernels see them: codes, and α = p / q (0 / 1 where there is none)."""
+
+    substructure: int
+    descriptor: int
+    encoding: int
+    exponent: float
+    p: int
+    q: int
+
+
+class Workspace(NamedTuple):
+    """Memory of one thread.
+
+    ``depth_v``, ``depth_u`` and ``local`` are -1 and ``mark`` is 0 between edges; ``keys`` and
+    ``known`` are the table of quotient matrices seen before. The last two rows of ``matrix`` are
+    the diagonals that the eigenvalue solver works on.
+    """
+
+    depth_v: NodeArray
+    depth_u: NodeArray
+    local: NodeArray
+    queue: NodeArray
+    nodes: NodeArray
+    chosen: NodeArray
+    mark: npt.NDArray[np.uint8]
+    scratch: IntArray
+    matrix: FloatArray
+    keys: IntArray
+    known: FloatArray
+
+
+def new_workspace(num_nodes: int, num_values: int) -> Workspace:
+    """Allocate the memory of one thread for a graph and a number of values."""
+    slots = min(_MAX_SLOTS, 1 << max(6, (2 * num_values).bit_length()))
+    return Workspace(
+        depth_v=np.full(num_nodes, -1, np.int32),
+        depth_u=np.full(num_nodes, -1, np.int32),
+        local=np.full(num_nodes, -1, np.int32),
+        queue=np.empty(num_nodes, np.int32),
+        nodes=np.empty(num_nodes, np.int32),
+        chosen=np.empty(num_nodes, np.int32),
+        mark=np.zeros(num_nodes, np.uint8),
+        scratch=np.empty((SCRATCH_ROWS, WORD), np.int64),
+        matrix=np.empty((OWN_SOLVER_LIMIT + 2, OWN_SOLVER_LIMIT)),
+        keys=np.zeros((slots, _KEY_WORDS), np.int64),
+        known=np.empty(slots),
+    )
+
+
+@kernel
+def compute_whole_graph_chunk(
+    indptr: IntArray,
+    indices: NodeArray,
+    edges: NodeArray,
+    begin: int,
+    end: int,
+    choice: Choice,
+    work: Workspace,
+    values: FloatArray,
+) -> None:
+    """Compute a descriptor of the edges begin..end-1 in the whole graph.
+
+    Shapes:
+        indptr [N + 1], indices [2 M], edges [2, M], values [M].
+
+    Raises:
+        NotImplementedError: Nothing here computes the descriptor.
+    """
+    for i in range(begin, end):
+        v, u = edges[0, i], edges[1, i]
+        if choice.descriptor == _CYCLE_COUNT:
+            values[i] = cycle_count(indptr, indices, v, u, work.depth_u, work.mark)
+        elif choice.descriptor == CURVATURE_GRAPH:
+            values[i] = curvature(indptr, indices, v, u, choice.p, choice.q, work.mark)
+        else:
+            raise NotImplementedError("no kernel computes this descriptor in the whole graph")
+
+
+@kernel
+def compute_chunk(
+    indptr: IntArray,
+    indices: NodeArray,
+    edges: NodeArray,
+    begin: int,
+    end: int,
+    choice: Choice,
+    radii: IntArray,
+    work: Workspace,
+    wanted: IntArray,
+    values: FloatArray,
+) -> None:
+    """Compute the quantities of the edges begin..end-1 that belong to a substructure.
+
+    Shapes:
+        indptr [N + 1], indices [2 M], edges [2, M], radii [R] (ascending), wanted [3] (place of
+        a, nodes and edges among the Q columns of a radius, or -1), values [M, R Q].
+
+    Raises:
+        NotImplementedError: Nothing here computes the substructure, the descriptor or the encoding.
+    """
+    place_a, place_nodes, place_edges = wanted
+    num_radii = radii.shape[0]
+    per_radius = values.shape[1] // num_radii
+    needs_lists = choice.descriptor == _CURVATURE and place_a >= 0
+    chosen, local, rows = work.chosen, work.local, work.scratch[ROWS]
+    for i in range(begin, end):
+        v, u = edges[0, i], edges[1, i]
+        degrees = indptr[v + 1] - indptr[v] + indptr[u + 1] - indptr[u]
+        by_rows = radii[0] == 1 and degrees <= WORD and not needs_lists
+        gathered = 0
+        if num_radii > 1 or not by_rows:
+            gathered = gather(
+                indptr,
+                indices,
+                v,
+                u,
+                radii[-1],
+                work.depth_v,
+                work.depth_u,
+                work.queue,
+                work.nodes,
+            )
+        last_size, last_ends = -1, -1
+        for r in range(num_radii):
+            starts, neighbors = indptr[:0], indices[:0]
+            if r == 0 and by_rows:
+                size, ends, at_v, at_u = _radius_one_rows(
+                    indptr, indices, v, u, choice.substructure, chosen, local, rows
+                )
+            else:
+                starts, neighbors = _lists(
+                    indptr, indices, gathered, radii[r], choice.substructure, work
+                )
+                size, ends = starts.shape[0] - 1, neighbors.shape[0]
+                at_v, at_u = local[v], local[u]
+                if size <= WORD:
+                    _write_rows(starts, neighbors, rows)
+            at = r * per_radius
+            if place_nodes >= 0:
+                values[i, at + place_nodes] = size
+            if place_edges >= 0:
+                values[i, at + place_edges] = ends // 2
+            if place_a >= 0:
+                # Substructures only grow with the radius: one that has not grown is the same.
+                if size == last_size and ends == last_ends:
+                    values[i, at + place_a] = values[i, at - per_radius + place_a]
+                else:
+                    values[i, at + place_a] = _value(
+                        starts, neighbors, size, ends, at_v, at_u, radii[r], choice, work
+                    )
+            # What small ones take at radius 1 is another route, which may change the last bits.
+            if radii[r] > 1 or size > WORD:
+                last_size, last_ends = size, ends
+            for k in range(size):
+                local[chosen[k]] = -1
+        release(work.nodes, gathered, work.depth_v, work.depth_u)
+
+
+@kernel
+def _radius_one_rows(
+    indptr: IntArray,
+    indices: NodeArray,
+    v: int,
+    u: int,
+    substructure: int,
+    nodes: NodeArray,
+    local: NodeArray,
+    rows: IntArray,
+) -> tuple[int, Word, Word, Word]:
+    """Write the substructure at radius 1 as bit rows; degrees sum up to at most 64.
+
+    Shapes:
+        nodes [>= n] (out), local [N] (-1 on entry; on return the position of the nodes), rows [64].
+
+    Returns:
+        |V_S|, 2 |E_S| and the positions of v and u.
+    """
+    size = union_nodes(indptr, indices, v, u, nodes)
+    if substructure == OVERLAP:
+        size = _common_nodes(indptr, indices, v, u, nodes)
+    for k in range(size):
+        local[nodes[k]] = k
+    at_v, at_u = np.int64(local[v]), np.int64(local[u])
+    ends = 2 * np.int64(induced_rows(indptr, indices, nodes, size, local, rows))
+    if substructure == UNION_MINUS:
+        closed_v = rows[at_v] | (np.int64(1) << at_v)
+        closed_u = rows[at_u] | (np.int64(1) << at_u)
+        ends = np.int64(0)
+        for k in range(size):
+            in_v, in_u = (closed_v >> k) & 1 != 0, (closed_u >> k) & 1 != 0
+            rows[k] &= (closed_v if in_v else np.int64(0)) | (closed_u if in_u else np.int64(0))
+            ends += popcount(rows[k])
+    elif substructure not in (UNION, OVERLAP):
+        raise NotImplementedError("no kernel builds this substructure")
+    return size, ends, at_v, at_u
+
+
+@kernel
+def _common_nodes(indptr: IntArray, indices: NodeArray, v: int, u: int, nodes: NodeArray) -> int:
+    """List N[v] ∩ N[u], which v and u are in, in ascending order; returns their number."""
+    count = 0
+    j = indptr[u]
+    for i in range(indptr[v], indptr[v + 1]):
+        node = indices[i]
+        while j < indptr[u + 1] and indices[j] < node:
+            if indices[j] == v:
+                nodes[count] = v
+                count += 1
+            j += 1
+        if node == u or (j < indptr[u + 1] and indices[j] == node):
+            nodes[count] = node
+            count += 1
+    while j < indptr[u + 1]:
+        if indices[j] == v:
+            nodes[count] = v
+            count += 1
+        j += 1
+    return count
+
+
+@kernel
+def _lists(
+    indptr: IntArray,
+    indices: NodeArray,
+    count: int,
+    radius: int,
+    substructure: int,
+    work: Workspace,
+) -> tuple[IntArray, NodeArray]:
+    """Adjacency of the substructure at one radius, from balls gathered at that or a larger one."""
+    size = select(work.nodes, count, radius, substructure, work.depth_v, work.depth_u, work.chosen)
+    return substructure_lists(
+        indptr,
+        indices,
+        work.chosen,
+        size,
+        radius,
+        substructure,
+        work.depth_v,
+        work.depth_u,
+        work.local,
+    )
+
+
+@kernel
+def one_substructure(
+    indptr: IntArray,
+    indices: NodeArray,
+    v: int,
+    u: int,
+    radius: int,
+    substructure: int,
+    work: Workspace,
+) -> tuple[IntArray, NodeArray, tuple[Word, Word]]:
+    """Adjacency of one substructure and the positions of v and u in it."""
+    count = gather(
+        indptr, indices, v, u, radius, work.depth_v, work.depth_u, work.queue, work.nodes
+    )
+    starts, neighbors = _lists(indptr, indices, count, radius, substructure, work)
+    ends = (np.int64(work.local[v]), np.int64(work.local[u]))
+    for k in range(starts.shape[0] - 1):
+        work.local[work.chosen[k]] = -1
+    release(work.nodes, count, work.depth_v, work.depth_u)
+    return starts, neighbors, ends
+
+
+@kernel
+def _value(
+    starts: IntArray,
+    neighbors: NodeArray,
+    size: int,
+    ends: int,
+    v: int,
+    u: int,
+    radius: int,
+    choice: Choice,
+    work: Workspace,
+) -> float:
+    """Value of a local descriptor on a substructure; v and u are positions in it.
+
+    Args:
+        starts: Lists of the adjacency; empty at radius 1 where only bit rows are needed.
+        neighbors: As above. Up to 64 nodes the bit rows are in the scratch.
+        size: |V_S|.
+        ends: 2 |E_S|.
+        v: Position of one end.
+        u: Position of the other.
+        radius: Radius of the substructure.
+        choice: The choices.
+        work: Memory of the thread.
+
+    Raises:
+        NotImplementedError: Nothing here computes the descriptor or the encoding.
+    """
+    if choice.descriptor == _NODE_EDGE_COUNT:
+        return 0.5 * ends / (size * (size - 1.0)) * float(size) ** choice.exponent
+    if choice.descriptor == _CURVATURE:
+        return curvature(starts, neighbors, v, u, choice.p, choice.q, work.mark)
+    if choice.descriptor == _EDGE_BETWEENNESS:
+        if radius > 1 or size > WORD:
+            return edge_betweenness(starts, neighbors, v, u)
+        if ends == 2 * size - 2:
+            # In a tree every shortest path between the two sides uses the edge.
+            of_v, of_u = popcount(work.scratch[ROWS, v]), popcount(work.scratch[ROWS, u])
+            return float(of_v * of_u)
+        return radius_one_betweenness(work.scratch[ROWS], v, u)
+    if choice.descriptor == LAPLACIAN and choice.encoding == SINGULAR_VALUE_SUM:
+        return float(ends)
+    if choice.descriptor in (PATH, LAPLACIAN):
+        return _matrix_value(starts, neighbors, size, choice, work)
+    raise NotImplementedError("no kernel computes this descriptor of a substructure")
+
+
+@kernel
+def _write_rows(starts: IntArray, neighbors: NodeArray, rows: IntArray) -> None:
+    """Turn the lists of at most 64 nodes into bit rows."""
+    for i in range(starts.shape[0] - 1):
+        row = np.int64(0)
+        for k in range(starts[i], starts[i + 1]):
+            row |= np.int64(1) << neighbors[k]
+        rows[i] = row
+
+
+@kernel
+def _matrix_value(
+    starts: IntArray, neighbors: NodeArray, size: int, choice: Choice, work: Workspace
+) -> float:
+    """Encode a matrix of a substructure; of up to 64 nodes it is looked up by its full key."""
+    scratch = work.scratch
+    slot = np.int64(-1)
+    if size <= WORD:
+        classes = twin_classes_of_rows(
+            scratch[ROWS], size, scratch[MEMBERS], scratch[SIZES], scratch[KINDS]
+        )
+        reduced_rows(scratch[ROWS], scratch[MEMBERS], classes, scratch[REDUCED])
+        colors = scratch[COLORS : COLORS + 2]
+        now = refine_colors(scratch[REDUCED], scratch[SIZES], scratch[KINDS], classes, colors)
+        sort_classes(colors[now], classes, scratch)
+        sizes, kinds = scratch[SORTED_SIZES], scratch[SORTED_KINDS]
+        rows = scratch[SORTED_ROWS].reshape(WORD, 1)
+        if classes <= _KEY_CLASSES:
+            slot = _write_key(classes, scratch) & (work.known.shape[0] - 1)
+            hit = True
+            for k in range(_KEY_WORDS):
+                if work.keys[slot, k] != scratch[KEY, k]:
+                    hit = False
+                    break
+            if hit:
+                return work.known[slot]
+    else:
+        members, sizes, kinds, rows = twin_classes_of_lists(starts, neighbors)
+        classes = members.shape[0]
+    value = matrix_value(
+        choice.descriptor, choice.encoding, rows, sizes, kinds, classes, work.matrix
+    )
+    if slot >= 0:
+        work.known[slot] = value
+        for k in range(_KEY_WORDS):
+            work.keys[slot, k] = scratch[KEY, k]
+    return value
+
+
+@kernel
+def _write_key(classes: int, scratch: IntArray) -> Word:
+    """Pack the sorted classes into the key and return its hash.
+
+    A size is at least 1, so the key also tells the number of classes and is never zero.
+    """
+    key, sizes_at = scratch[KEY], _KEY_CLASSES // 2
+    for k in range(_KEY_WORDS):
+        key[k] = 0
+    for k in range(classes):
+        below = scratch[SORTED_ROWS, k] & ((np.int64(1) << k) - 1)
+        key[k >> 1] |= below << ((k & 1) << 5)
+        packed = (scratch[SORTED_SIZES, k] << 1) | scratch[SORTED_KINDS, k]
+        key[sizes_at + (k >> 3)] |= packed << ((k & 7) << 3)
+    digest: Word = np.int64(0)
+    for k in range(_KEY_WORDS):
+        digest = mix(digest ^ key[k])
+    return digest

@@ -1,0 +1,348 @@
+r"""Coefficients around a hub: one eigen-decomposition a hub, a few rows an edge.
+
+Inside N[v] any two nodes have distance 1 or 2, for v joins them. The path matrix P of the union
+subgraph S of an edge (v, u) therefore holds the same block M_v for every u, bordered by the rows
+of the k nodes of N[u] \ N[v]:
+
+    P = | M   Bᵀ |      Σ|λ(P)| - Σ|λ(M)| from   det(iy - P) / det(iy - M) = det S(iy),
+        | B   C  |      S(iy) = iy - C - B (iy - M)⁻¹ Bᵀ   [k, k].
+
+Coulson's integral |x| = 1/π ∫ log(1 + x²/y²) dy over y > 0, by the trapezoid rule after y = eᵗ, in
+which all singularities lie on |Im t| = π/2 however small x is, gives |x| as a fixed sum of
+logarithms (`absolute_value_rule`), hence the change of the nuclear norm as a sum of log|det S|.
+The eigenvectors of M turn (iy - M)⁻¹ into a diagonal; twins in N[v] are folded away before.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from unionsnn.coefficients.kernels.jit import kernel
+from unionsnn.coefficients.kernels.path_matrices import fill_path_quotient
+from unionsnn.coefficients.kernels.substructures import (
+    FALSE_TWINS,
+    TRUE_TWINS,
+    WORD,
+    first_twins,
+    induced_lists,
+    popcount,
+)
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+NodeArray = npt.NDArray[np.int32]
+
+# The rule reaches from the first to the last of these, as multiples of the scale of P, with steps
+# that widen as sinh towards both ends, where a log matters less.
+_LOWEST, _HIGHEST = 1e-11, 1000.0
+_STEP, _SPREAD, _CENTER = 0.08, 5.0, -3.0
+
+# Entries of the block of pairwise products that is multiplied at once; about a megabyte.
+_PAIR_BLOCK = 1 << 17
+
+
+class Rule(NamedTuple):
+    """|x| ≈ constant + square x² + Σ_j weights_j log(x² + nodes_j²), for |x| up to the scale.
+
+    Shapes:
+        nodes [J], weights [J].
+    """
+
+    nodes: FloatArray
+    weights: FloatArray
+    constant: float
+    square: float
+
+
+def absolute_value_rule(scale: float) -> Rule:
+    """Approximate the absolute value by logarithms to about 1e-10 of the scale.
+
+    Trapezoid rule for 1/π ∫ log(1 + x²/y²) dy with y = scale exp(5 sinh(s) - 3). Above the highest
+    node log(1 + x²/y²) is x²/y²; below the lowest it is left out. The constant makes the rule
+    exact on average where most eigenvalues are.
+    """
+    first = math.asinh((math.log(_LOWEST) - _CENTER) / _SPREAD)
+    last = math.asinh((math.log(_HIGHEST) - _CENTER) / _SPREAD)
+    begin, end = math.ceil(first / _STEP), math.floor(last / _STEP) + 1
+    s = _STEP * np.arange(begin, end + 20)
+    nodes = np.exp(_SPREAD * np.sinh(s) + _CENTER)
+    weights = _STEP / np.pi * nodes * _SPREAD * np.cosh(s)
+    tail = end - begin
+    square = float((weights[tail:] / nodes[tail:] ** 2).sum())
+    nodes, weights = nodes[:tail], weights[:tail]
+    x = np.logspace(-4.0, -1.0, 64)
+    logarithms = np.log(x[:, None] ** 2 + nodes**2) @ weights
+    constant = float(np.mean(x - square * x * x - logarithms))
+    constant -= 2.0 * math.log(scale) * float(weights.sum())
+    return Rule(scale * nodes, scale * weights, scale * constant, square / scale)
+
+
+class Hub:
+    """The part of the path matrix that all edges of a node share, decomposed.
+
+    Args:
+        indptr: Row starts of the simple graph.
+        indices: Neighbours.
+        v: The hub.
+        position: Work space that is -1 everywhere; in use until `close`.
+
+    Shapes:
+        indptr [N + 1], indices [2 M], position [N].
+    """
+
+    def __init__(self, indptr: IntArray, indices: NodeArray, v: int, position: NodeArray) -> None:
+        self._indptr, self._indices = indptr, indices
+        self._position = position
+        nodes, sizes, kinds, self._rows, quotient = _neighborhood(indptr, indices, v, position)
+        self._nodes = nodes
+        # Columns of B run over the nodes, class by class; those of a kind of twins are together.
+        self._starts = np.cumsum(sizes) - sizes
+        self._roots = np.sqrt(sizes)
+        false = int(((sizes > 1) & (kinds == FALSE_TWINS)).sum())
+        true = int(((sizes > 1) & (kinds == TRUE_TWINS)).sum())
+        m = len(sizes)
+        self._twins = ((2.0, m - true - false, m - true), (1.0, m - true, m))
+        eigenvalues, self._vectors = np.linalg.eigh(quotient)
+        self._norm = 2.0 * float(np.maximum(eigenvalues, 0.0).sum())
+        self._rule = absolute_value_rule(2.0 * len(nodes))
+        self._response = _response(eigenvalues, self._rule.nodes)
+
+    def close(self) -> None:
+        """Give the work space back."""
+        self._position[self._nodes] = -1
+
+    def coefficient(self, u: int) -> float:
+        """Sum the singular values of the path matrix of the edge (v, u)."""
+        B, C = _border(self._indptr, self._indices, u, self._position, self._rows)
+        k = len(B)
+        if k == 0:
+            return self._norm
+        folded = B
+        if len(self._nodes) > len(self._starts):
+            folded = np.add.reduceat(B, self._starts, axis=1) / self._roots
+        responses = _pair_responses(folded @ self._vectors, self._response)
+        self._add_twins(B, folded, responses)
+        schur = _schur_complements(C, responses, self._rule.nodes)
+        logarithms = np.linalg.slogdet(schur)[1]
+        squares = 2.0 * float((B * B).sum()) + float((C * C).sum())
+        change = self._rule.constant * k + self._rule.square * squares
+        return self._norm + change + 2.0 * float((self._rule.weights * logarithms).sum())
+
+    def _add_twins(
+        self,
+        B: FloatArray,
+        folded: FloatArray,
+        responses: FloatArray,
+    ) -> None:
+        """Add the eigenvalues -δ that belong to no class as a whole: B_c (I - 11ᵀ/s) B_cᵀ."""
+        for distance, first, last in self._twins:
+            if first == last:
+                continue
+            begin = self._starts[first]
+            end = self._starts[last] if last < len(self._starts) else B.shape[1]
+            members, classes = B[:, begin:end], folded[:, first:last]
+            gram = members @ members.T - classes @ classes.T
+            response = _response(np.array([-distance]), self._rule.nodes)
+            responses += gram[np.tril_indices(len(B))][:, None] * response
+
+
+def _response(eigenvalues: FloatArray, nodes: FloatArray) -> FloatArray:
+    """Real and minus the imaginary part of -1 / (iy - μ).
+
+    Shapes:
+        eigenvalues [m], nodes [J] -> [m, 2 J].
+    """
+    mu, y = eigenvalues[:, None], nodes[None, :]
+    squares = mu * mu + y * y
+    return np.concatenate([mu / squares, y / squares], axis=1)
+
+
+def _pair_responses(W: FloatArray, response: FloatArray) -> FloatArray:
+    """Σ_i W_ai W_bi response_i for all b <= a, in the order of the lower triangle.
+
+    Shapes:
+        W [k, m], response [m, 2 J] -> [k (k + 1) / 2, 2 J].
+    """
+    k, m = W.shape
+    pairs = k * (k + 1) // 2
+    result = np.empty((pairs, response.shape[1]))
+    step = max(1, _PAIR_BLOCK // m)
+    products = np.empty((min(step, pairs), m))
+    for begin in range(0, pairs, step):
+        end = min(begin + step, pairs)
+        _fill_products(W, begin, end, products)
+        np.matmul(products[: end - begin], response, out=result[begin:end])
+    return result
+
+
+@kernel
+def _fill_products(W: FloatArray, begin: int, end: int, products: FloatArray) -> None:
+    a = 0
+    while (a + 1) * (a + 2) // 2 <= begin:
+        a += 1
+    b = begin - a * (a + 1) // 2
+    for row in range(end - begin):
+        for i in range(W.shape[1]):
+            products[row, i] = W[a, i] * W[b, i]
+        b += 1
+        if b > a:
+            a += 1
+            b = 0
+
+
+@kernel
+def _schur_complements(C: FloatArray, responses: FloatArray, nodes: FloatArray) -> Any:
+    """S(iy) = iy - C - B (iy - M)⁻¹ Bᵀ at all nodes.
+
+    Shapes:
+        C [k, k], responses [k (k + 1) / 2, 2 J], nodes [J] -> [J, k, k].
+    """
+    count, k = nodes.shape[0], C.shape[0]
+    result = np.empty((count, k, k), np.complex128)
+    for j in range(count):
+        pair = 0
+        for a in range(k):
+            for b in range(a + 1):
+                entry = complex(responses[pair, j] - C[a, b], responses[pair, count + j])
+                result[j, a, b] = entry
+                result[j, b, a] = entry
+                pair += 1
+            result[j, a, a] += complex(0.0, nodes[j])
+    return result
+
+
+@kernel
+def _neighborhood(
+    indptr: IntArray, indices: NodeArray, v: int, position: NodeArray
+) -> tuple[NodeArray, IntArray, IntArray, IntArray, FloatArray]:
+    """Describe the subgraph induced on N[v], its twins folded.
+
+    Classes come in the order: single nodes, false twins, true twins; nodes class by class.
+
+    Shapes:
+        position [N] (out: place of a node in that order).
+
+    Returns:
+        nodes [n], sizes [m], kinds [m], adjacency as bit rows [n, ceil(n / 64)], quotient [m, m].
+    """
+    count = indptr[v + 1] - indptr[v] + 1
+    nodes = np.empty(count, np.int32)
+    k = 0
+    while k < count - 1 and indices[indptr[v] + k] < v:
+        nodes[k] = indices[indptr[v] + k]
+        k += 1
+    nodes[k] = v
+    nodes[k + 1 :] = indices[indptr[v] + k : indptr[v + 1]]
+    for k in range(count):
+        position[nodes[k]] = k
+    starts, neighbors = induced_lists(indptr, indices, nodes, count, position)
+    first, kind = first_twins(starts, neighbors)
+    members, sizes, place = _order_classes(first, kind)
+    classes, words = members.shape[0], (count + WORD - 1) // WORD
+    rows = np.zeros((count, words), np.int64)
+    for k in range(count):
+        for at in range(starts[k], starts[k + 1]):
+            j = place[neighbors[at]]
+            rows[place[k], j // WORD] |= np.int64(1) << (j % WORD)
+    reduced = np.zeros((classes, (classes + WORD - 1) // WORD), np.int64)
+    for k in range(classes):
+        for j in range(classes):
+            p = place[members[j]]
+            bit = (rows[place[members[k]], p // WORD] >> (p % WORD)) & 1
+            reduced[k, j // WORD] |= bit << (j % WORD)
+    quotient = np.empty((classes, classes))
+    kinds = kind[members]
+    fill_path_quotient(reduced, sizes, kinds, classes, quotient)
+    ordered = np.empty(count, np.int32)
+    for k in range(count):
+        ordered[place[k]] = nodes[k]
+        position[nodes[k]] = place[k]
+    return ordered, sizes, kinds, rows, quotient
+
+
+@kernel
+def _order_classes(first: IntArray, kind: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Order classes of twins: single nodes, false twins, true twins.
+
+    Shapes:
+        first [n], kind [n] (of `first_twins`).
+
+    Returns:
+        members [m] (first node of each class), sizes [m], and the place of each node [n], those
+        of a class side by side.
+    """
+    count = first.shape[0]
+    size = np.zeros(count, np.int64)
+    for k in range(count):
+        size[first[k]] += 1
+    members = np.empty(count, np.int64)
+    start = np.empty(count, np.int64)
+    classes, filled = 0, 0
+    for group in (-1, FALSE_TWINS, TRUE_TWINS):
+        for k in range(count):
+            belongs = group == -1 if size[k] == 1 else group == kind[k]
+            if first[k] == k and belongs:
+                members[classes] = k
+                start[k] = filled
+                classes += 1
+                filled += size[k]
+    place = np.empty(count, np.int64)
+    for k in range(count):
+        place[k] = start[first[k]]
+        start[first[k]] += 1
+    return members[:classes], size[members[:classes]], place
+
+
+@kernel
+def _border(
+    indptr: IntArray, indices: NodeArray, u: int, position: NodeArray, rows: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    r"""Distances of the nodes of N[u] \ N[v] to N[v] and to each other.
+
+    Two of them have the common neighbour u. One of them and a node of N[v] may have a common
+    neighbour anywhere in the union subgraph.
+
+    Shapes:
+        position [N] (place in N[v] or -1), rows [n, W] -> B [k, n], C [k, k].
+    """
+    count, words = rows.shape
+    outside = np.empty(indptr[u + 1] - indptr[u], np.int32)
+    k = 0
+    for at in range(indptr[u], indptr[u + 1]):
+        if position[indices[at]] < 0:
+            outside[k] = indices[at]
+            k += 1
+    for a in range(k):
+        position[outside[a]] = count + a
+    adjacent = np.zeros((k, words), np.int64)
+    C = np.full((k, k), 2.0)
+    for a in range(k):
+        C[a, a] = 0.0
+        x = outside[a]
+        for at in range(indptr[x], indptr[x + 1]):
+            p = position[indices[at]]
+            if p >= count:
+                C[a, p - count] = 1.0
+            elif p >= 0:
+                adjacent[a, p // WORD] |= np.int64(1) << np.int64(p % WORD)
+    for a in range(k):
+        position[outside[a]] = -1
+    B = np.empty((k, count))
+    for a in range(k):
+        near = adjacent[a].copy()
+        for b in range(k):
+            if C[a, b] == 1.0:
+                near |= adjacent[b]
+        for word in range(words):
+            left = adjacent[a, word]
+            while left != 0:
+                near |= rows[word * WORD + popcount((left & -left) - 1)]
+                left &= left - 1
+        for i in range(count):
+            beyond = ((near[i // WORD] >> (i % WORD)) & 1) + (
+                (adjacent[a, i // WORD] >> (i % WORD)) & 1
+            )
+            B[a, i] = 3.0 - beyond
+    return B, C

@@ -1,0 +1,226 @@
+r"""Path matrix and Laplacian of a connected subgraph at any radius, each class of twins one row.
+
+As in `descriptors`, where the subgraph has radius 1: with A the adjacency between classes, s_k the
+size of a class, P the shortest-path lengths between classes and δ_k = 1 (true twins) or 2 (false
+twins),
+
+    path:       Q_kk = δ_k (s_k - 1),     Q_kl = P_kl √(s_k s_l);   P has also -δ_k, s_k - 1 times
+    Laplacian:  Q_kk = Σ_{l≠k} A_kl s_l,  Q_kl = -A_kl √(s_k s_l);  L has also, s_k - 1 times, the
+                degree of class k (false twins) or the degree plus 1 (true twins)
+
+L = D - A is positive semidefinite, so the sum of its singular values is its trace, 2 |E_S|: no
+matrix is needed for that. The sum of the entries of P is twice the Wiener index, an integer.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unionsnn.coefficients.kernels.jit import kernel
+from unionsnn.coefficients.kernels.spectra import OWN_SOLVER_LIMIT, diagonalize, tridiagonalize
+from unionsnn.coefficients.kernels.substructures import TRUE_TWINS, WORD, mix, popcount
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+PATH, LAPLACIAN = range(2)
+"""Codes of the matrices, in the order of `space.MATRICES`."""
+
+SINGULAR_VALUE_SUM, ENTRY_SUM, LARGEST_EIGENVALUE = range(3)
+"""Codes of the encodings, in the order of `space.ENCODINGS`."""
+
+_ROUNDS = 3
+
+
+@kernel
+def matrix_value(
+    descriptor: int,
+    encoding: int,
+    rows: IntArray,
+    sizes: IntArray,
+    kinds: IntArray,
+    classes: int,
+    matrix: FloatArray,
+) -> float:
+    """Encode the path matrix or the Laplacian of a subgraph, given by its classes of twins.
+
+    Shapes:
+        rows [>= m, W] with W the words in use, sizes [>= m], kinds [>= m], matrix
+        [>= L + 2, >= L] (work space), L the limit of the own solver.
+
+    Returns:
+        The value, or NaN where the eigenvalue iteration did not converge.
+
+    Raises:
+        NotImplementedError: Nothing here makes that number of that matrix.
+    """
+    if classes > OWN_SOLVER_LIMIT:
+        matrix = np.empty((classes, classes), np.float64)
+    beside = 0.0
+    if descriptor == LAPLACIAN:
+        beside = _fill_laplacian_quotient(rows, sizes, kinds, classes, matrix)
+    elif descriptor == PATH:
+        _class_distances(rows, classes, matrix)
+        if encoding == ENTRY_SUM:
+            return _entry_sum(sizes, kinds, classes, matrix)
+        _scale_path_quotient(sizes, kinds, classes, matrix)
+    else:
+        raise NotImplementedError("no kernel fills the matrix of this descriptor")
+    eigenvalues = _eigenvalues(matrix, classes)
+    largest, positive = beside, 0.0
+    for eigenvalue in eigenvalues:
+        if np.isnan(eigenvalue):
+            return np.nan
+        largest = max(largest, eigenvalue)
+        positive += max(eigenvalue, 0.0)
+    if encoding == LARGEST_EIGENVALUE:
+        return largest
+    # The trace of P is 0: the negative eigenvalues weigh as much as the positive ones.
+    if descriptor == PATH and encoding == SINGULAR_VALUE_SUM:
+        return 2.0 * positive
+    raise NotImplementedError("no kernel computes this encoding of the matrix")
+
+
+@kernel
+def _eigenvalues(matrix: FloatArray, order: int) -> FloatArray:
+    """Eigenvalues of a symmetric matrix, of which the lower triangle is read; NaN on failure.
+
+    Up to the limit of the own solver they are in the last row but one of the matrix.
+    """
+    if order > OWN_SOLVER_LIMIT:
+        # LAPACK's wrapper looks at the unused triangle as well.
+        for k in range(order):
+            for j in range(k):
+                matrix[j, k] = matrix[k, j]
+        large: Any = np.linalg.eigvalsh(matrix)
+        return large
+    diagonal, squared = matrix[-2], matrix[-1]
+    if order == 1:
+        diagonal[0] = matrix[0, 0]
+        return diagonal[:1]
+    tridiagonalize(matrix, order, diagonal, squared)
+    if not diagonalize(diagonal, squared, order):
+        diagonal[:order] = np.nan
+    return diagonal[:order]
+
+
+@kernel
+def _class_distances(rows: IntArray, classes: int, matrix: FloatArray) -> None:
+    """Write shortest-path lengths between classes below the diagonal.
+
+    Breadth-first search from all classes in lockstep: what k reaches in d steps is what its
+    neighbours reach in d - 1.
+    """
+    words = rows.shape[1]
+    before = np.empty((classes, words), np.int64)
+    after = np.empty((classes, words), np.int64)
+    for k in range(classes):
+        for word in range(words):
+            before[k, word] = 0
+            after[k, word] = rows[k, word]
+        before[k, k // WORD] = np.int64(1) << (k % WORD)
+        after[k, k // WORD] |= before[k, k // WORD]
+    distance = 1.0
+    grown = True
+    while grown:
+        grown = False
+        for k in range(classes):
+            for word in range(k // WORD + 1):
+                fresh = after[k, word] & ~before[k, word]
+                while fresh != 0:
+                    j = word * WORD + popcount((fresh & -fresh) - 1)
+                    fresh &= fresh - 1
+                    if j < k:
+                        matrix[k, j] = distance
+                        grown = True
+        if not grown:
+            break
+        before, after = after, before
+        for k in range(classes):
+            for word in range(words):
+                after[k, word] = before[k, word]
+            for word in range(words):
+                row = rows[k, word]
+                while row != 0:
+                    j = word * WORD + popcount((row & -row) - 1)
+                    row &= row - 1
+                    for other in range(words):
+                        after[k, other] |= before[j, other]
+        distance += 1.0
+
+
+@kernel
+def _entry_sum(sizes: IntArray, kinds: IntArray, classes: int, distances: FloatArray) -> float:
+    total = 0.0
+    for k in range(classes):
+        within = 1.0 if kinds[k] == TRUE_TWINS else 2.0
+        total += within * sizes[k] * (sizes[k] - 1)
+        for j in range(k):
+            total += 2.0 * distances[k, j] * sizes[k] * sizes[j]
+    return total
+
+
+@kernel
+def _scale_path_quotient(
+    sizes: IntArray, kinds: IntArray, classes: int, matrix: FloatArray
+) -> None:
+    """Turn distances below the diagonal into the quotient path matrix."""
+    for k in range(classes):
+        within = 1.0 if kinds[k] == TRUE_TWINS else 2.0
+        matrix[k, k] = within * (sizes[k] - 1)
+        for j in range(k):
+            pairs = sizes[k] * sizes[j]
+            if pairs != 1:
+                matrix[k, j] *= math.sqrt(pairs)
+
+
+@kernel
+def _fill_laplacian_quotient(
+    rows: IntArray, sizes: IntArray, kinds: IntArray, classes: int, matrix: FloatArray
+) -> float:
+    """Write the quotient of the Laplacian; returns its largest eigenvalue beside it, or 0."""
+    of_twins = 0.0
+    for k in range(classes):
+        outside = np.int64(0)
+        for j in range(classes):
+            adjacent = (rows[k, j // WORD] >> (j % WORD)) & 1 != 0
+            outside += sizes[j] if adjacent else 0
+            if j < k:
+                matrix[k, j] = -math.sqrt(sizes[k] * sizes[j]) if adjacent else 0.0
+        matrix[k, k] = outside
+        if sizes[k] > 1:
+            # A true twin is adjacent to the s - 1 others, and its eigenvalue is one more.
+            own = outside + (sizes[k] if kinds[k] == TRUE_TWINS else 0)
+            of_twins = max(of_twins, float(own))
+    return of_twins
+
+
+@kernel
+def refine_colors(
+    rows: IntArray, sizes: IntArray, kinds: IntArray, classes: int, colors: IntArray
+) -> int:
+    """Colour classes by what they and their surroundings look like, to make equal keys likely.
+
+    A few rounds of colour refinement; ties cost a hit, not the truth.
+
+    Shapes:
+        rows [>= m] (single words), sizes [>= m], kinds [>= m], colors [2, >= m].
+
+    Returns:
+        Which row of ``colors`` holds them.
+    """
+    now = 0
+    for k in range(classes):
+        colors[now, k] = mix((popcount(rows[k]) << 8) | (sizes[k] << 1) | kinds[k])
+    for _ in range(_ROUNDS):
+        for k in range(classes):
+            color = 3 * colors[now, k]
+            row = rows[k]
+            while row != 0:
+                color += colors[now, popcount((row & -row) - 1)]
+                row &= row - 1
+            colors[1 - now, k] = mix(color)
+        now = 1 - now
+    return now

@@ -1,0 +1,187 @@
+r"""What the routes of an edge cost, which one it takes, and how the edges are cut into chunks.
+
+Costs are estimates in nanoseconds of one core of 2023. The route of an edge is a function of the
+graph alone: the bits of a value depend on neither threads nor chunks.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from unionsnn.coefficients.kernels.jit import kernel
+from unionsnn.coefficients.kernels.substructures import first_twins, induced_lists
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+NodeArray = npt.NDArray[np.int32]
+
+DIRECT, KNOWN = -1, -2
+"""Routes of an edge that takes no hub: its matrix is solved directly; its values are given."""
+
+# Between these degrees a node may serve as a hub. Beyond, its bit rows would not fit in memory.
+_MIN_HUB_DEGREE = 96
+_MAX_HUB_DEGREE = 1 << 15
+
+# A chunk takes between these times: long against a call, short enough for progress and interrupts.
+_CHUNKS_PER_THREAD = 16
+_MIN_CHUNK_COST = 3.0e6
+_MAX_CHUNK_COST = 5.0e7
+
+
+@kernel
+def direct_cost(classes: int) -> float:
+    """Estimate the time to solve a matrix of the given order."""
+    return 25.0 * classes * classes + 0.04 * classes * classes * classes
+
+
+@kernel
+def hub_cost(classes: int, degree: int, border: int) -> float:
+    """Estimate the time of one edge of a hub, with its share of the hub's decomposition.
+
+    Args:
+        classes: Classes of twins in the hub's closed neighbourhood.
+        degree: Degree of the hub.
+        border: Nodes of the other end's neighbourhood that are outside the hub's.
+    """
+    m, k = float(classes), float(border)
+    share = 0.4 * m * m * m / degree
+    return share + 1.5e5 + 0.07 * m * m * k + 2.8 * m * k * k + 220.0 * k * k + 4.4 * k * k * k
+
+
+@kernel
+def choose_hub(
+    classes: NodeArray, v: int, u: int, degree_v: int, degree_u: int, count: int, order: int
+) -> int:
+    """Name the end of an edge to take as its hub, or `DIRECT`.
+
+    Args:
+        classes: Classes of twins around each possible hub, 0 for other nodes; empty without hubs.
+        v: One end of the edge.
+        u: The other end.
+        degree_v: Degree of v.
+        degree_u: Degree of u.
+        count: Nodes of the union subgraph.
+        order: Order of the matrix that a direct solve would take.
+    """
+    hub = DIRECT
+    if classes.shape[0] == 0:
+        return hub
+    best = direct_cost(order)
+    if classes[v] > 0:
+        cost = hub_cost(classes[v], degree_v, count - degree_v - 1)
+        if cost < best:
+            hub, best = v, cost
+    if classes[u] > 0 and hub_cost(classes[u], degree_u, count - degree_u - 1) < best:
+        hub = u
+    return hub
+
+
+def hub_classes(indptr: IntArray, indices: NodeArray) -> NodeArray:
+    """Count the classes of twins in N[v] for each node that may serve as a hub.
+
+    Shapes:
+        indptr [N + 1], indices [2 M] -> [N], 0 for other nodes; [0] where there is no such node.
+    """
+    degrees = np.diff(indptr)
+    hubs = np.flatnonzero((degrees >= _MIN_HUB_DEGREE) & (degrees <= _MAX_HUB_DEGREE))
+    if len(hubs) == 0:
+        return np.empty(0, np.int32)
+    return _count_classes(indptr, indices, hubs)
+
+
+@kernel
+def _count_classes(indptr: IntArray, indices: NodeArray, hubs: IntArray) -> NodeArray:
+    classes = np.zeros(indptr.shape[0] - 1, np.int32)
+    local = np.full(classes.shape[0], -1, np.int32)
+    for v in hubs:
+        # v is adjacent to all others and changes nothing but the number of true twins.
+        nodes = indices[indptr[v] : indptr[v + 1]]
+        for k in range(nodes.shape[0]):
+            local[nodes[k]] = k
+        starts, neighbors = induced_lists(indptr, indices, nodes, nodes.shape[0], local)
+        local[nodes] = -1
+        first, _ = first_twins(starts, neighbors)
+        classes[v] = 1 + (first == np.arange(first.shape[0])).sum()
+    return classes
+
+
+def plan_chunks(
+    indptr: IntArray,
+    indices: NodeArray,
+    edges: NodeArray,
+    classes: NodeArray,
+    routes: NodeArray,
+    threads: int,
+    block_size: int | None,
+) -> tuple[IntArray, FloatArray, float]:
+    """Cut the edges into chunks of about equal cost, of at most ``block_size`` edges.
+
+    Shapes:
+        indptr [N + 1], indices [2 M], edges [2, M], classes [N] or [0], routes [M].
+
+    Returns:
+        bounds [K + 1], the cost of each chunk [K], and the cost of the edges that take a hub.
+    """
+    arrays = indptr, indices, edges, classes, routes
+    costs = np.empty(2)
+    _cut(*arrays, np.inf, edges.shape[1], costs)
+    per_chunk = costs[0] / (_CHUNKS_PER_THREAD * threads)
+    per_chunk = min(max(per_chunk, _MIN_CHUNK_COST), _MAX_CHUNK_COST)
+    bounds, chunk_costs = _cut(*arrays, per_chunk, block_size or edges.shape[1], costs)
+    return bounds, chunk_costs, float(costs[1])
+
+
+@kernel
+def _cut(
+    indptr: IntArray,
+    indices: NodeArray,
+    edges: NodeArray,
+    classes: NodeArray,
+    routes: NodeArray,
+    per_chunk: float,
+    block_size: int,
+    costs: FloatArray,
+) -> tuple[IntArray, FloatArray]:
+    """Bounds and costs of the chunks; costs [2]: of all chunks and of all edges of hubs."""
+    bounds = [0]
+    chunk_costs = [0.0 for _ in range(0)]
+    cost, last = 0.0, edges.shape[1]
+    costs[:] = 0.0
+    for i in range(last):
+        if routes[i] != KNOWN:
+            here, at_hub = _expected_costs(indptr, indices, classes, edges[0, i], edges[1, i])
+            cost += here
+            costs[0] += here
+            costs[1] += at_hub
+        if i + 1 < last and (cost >= per_chunk or i + 1 - bounds[-1] >= block_size):
+            bounds.append(i + 1)
+            chunk_costs.append(cost)
+            cost = 0.0
+    bounds.append(last)
+    chunk_costs.append(cost)
+    return np.array(bounds), np.array(chunk_costs)
+
+
+@kernel
+def _expected_costs(
+    indptr: IntArray, indices: NodeArray, classes: NodeArray, v: int, u: int
+) -> tuple[float, float]:
+    """Cost of an edge in its chunk and at its hub; twins make the cubic term rarer than it looks.
+
+    Common neighbours are counted only where they matter for the choice of a hub.
+    """
+    degree_v, degree_u = indptr[v + 1] - indptr[v], indptr[u + 1] - indptr[u]
+    size = degree_v + degree_u
+    if classes.shape[0] == 0 or (classes[v] == 0 and classes[u] == 0):
+        return 100.0 + 20.0 * size * size + 0.1 * size * size * size, 0.0
+    i, j = indptr[v], indptr[u]
+    while i < indptr[v + 1] and j < indptr[u + 1]:
+        a, b = indices[i], indices[j]
+        size -= a == b
+        i += a <= b
+        j += b <= a
+    lists = 100.0 + 5.0 * size * size
+    hub = choose_hub(classes, v, u, degree_v, degree_u, size, size)
+    if hub == DIRECT:
+        return lists + direct_cost(size), 0.0
+    degree = degree_v if hub == v else degree_u
+    return lists, hub_cost(classes[hub], degree, size - degree - 1)

@@ -1,0 +1,329 @@
+"""The choices behind a set of coefficients, checked together and given a canonical key."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from unionsnn.coefficients import space
+from unionsnn.coefficients.engine import Progress, check_block_size, check_threads, compute_columns
+from unionsnn.coefficients.general import compute_general
+from unionsnn.coefficients.graph import SimpleGraph
+from unionsnn.coefficients.space import DESCRIPTORS, SUBSTRUCTURES, name_faults
+from unionsnn.coefficients.space import QUANTITIES as QUANTITIES
+
+ENGINE_VERSION = 1
+"""Part of every key. Raise it when a change makes any value differ by more than rounding: another
+definition, another treatment of loops or duplicates, a corrected defect. A change that only makes
+the engine faster leaves it alone, so that caches stay valid."""
+
+FloatArray = npt.NDArray[np.float64]
+
+_COLUMN = re.compile(r"(?P<quantity>.+)_r(?P<radius>\d+)")
+
+
+class Blocks(Protocol):
+    """Finished runs of undirected edges, kept while a computation of several passes goes on."""
+
+    def read(self, part: int) -> Iterable[tuple[int, int, FloatArray]]:
+        """Return (begin, end, values) of the runs that a pass has finished."""
+
+    def add(self, begin: int, end: int, values: FloatArray, part: int) -> None:
+        """Keep the values of the edges begin..end-1 of a pass."""
+
+
+@dataclass(frozen=True)
+class CoefficientSpec:
+    """Which coefficients: the substructure, its descriptor, the encoding, radii and quantities.
+
+    An int as radius and lists are accepted; radii and quantities are kept in canonical order. The
+    choices and their definitions stand in docs/coefficients.md.
+
+    Args:
+        substructure: Subgraph around an edge (v, u), with B the nodes within the radius: "union",
+            induced on B_v ∪ B_u; "overlap", induced on B_v ∩ B_u; "union_minus", the union of the
+            subgraphs induced on B_v and on B_u.
+        descriptor: A matrix of the substructure: "path", shortest-path lengths inside it (Xu et
+            al., AAAI 2024, eq. 2), or "laplacian", D - A. Or a number of the edge inside it:
+            "edge_betweenness" (eq. 7, unordered pairs), "node_edge_count" (eq. 8) or "curvature"
+            (eqs. 9-11). Or a number of the edge in the whole graph: "curvature_graph", or
+            "cycle_count", the number of cycles of length 3 to 6 through the edge.
+        encoding: Number made of a matrix: "singular_value_sum", "entry_sum" (path only) or
+            "largest_eigenvalue". None for a descriptor that is a number already; the default is
+            read as None there.
+        radius: Radius of the neighbourhoods, or several.
+        quantities: Columns for each radius: "a", the coefficient; "a_tree", the a of the double
+            star with the degrees of v and u (union, path, singular_value_sum, and of several radii
+            for 1 only); "nodes", |V_S|; "edges", |E_S|.
+        alpha: Mass that stays at the end nodes, 0..1; curvature only.
+        exponent: λ of the node/edge count; node_edge_count only.
+
+    Raises:
+        ValueError: One or more choices are not available or do not go together; all are named.
+    """
+
+    substructure: str = "union"
+    descriptor: str = "path"
+    encoding: str | None = space.DEFAULT_ENCODING
+    radius: tuple[int, ...] = (1,)
+    quantities: tuple[str, ...] = ("a",)
+    alpha: float = space.DEFAULT_ALPHA
+    exponent: float = space.DEFAULT_EXPONENT
+
+    def __post_init__(self) -> None:
+        """Check all choices at once, then bring them into canonical form."""
+        radius = _as_tuple(self.radius)
+        quantities = _as_tuple(self.quantities)
+        choices = self.substructure, self.descriptor, self.encoding
+        # What goes together can only be said once each name is known.
+        faults = [
+            *name_faults("substructure", self.substructure, SUBSTRUCTURES),
+            *name_faults("descriptor", self.descriptor, DESCRIPTORS),
+            *_radius_faults(radius),
+            *(f for name in quantities for f in name_faults("quantities", name, QUANTITIES)),
+            *_collection_faults("radius", radius, "1, 2, 3, ..."),
+            *_collection_faults("quantities", quantities, ", ".join(QUANTITIES)),
+            *space.number_faults("alpha", self.alpha, 0.0, 1.0),
+            *space.number_faults("exponent", self.exponent, -np.inf, np.inf),
+        ]
+        if faults:
+            faults += space.any_encoding_faults(self.encoding)
+        else:
+            faults = space.combination_faults(
+                *choices, radius, quantities, self.alpha, self.exponent
+            )
+        if faults:
+            raise ValueError("\n".join(faults))
+        encoding = self.encoding if self.descriptor in space.MATRICES else None
+        object.__setattr__(self, "encoding", encoding)
+        object.__setattr__(self, "radius", tuple(sorted(int(r) for r in radius)))
+        object.__setattr__(self, "quantities", tuple(q for q in QUANTITIES if q in quantities))
+        object.__setattr__(self, "alpha", float(self.alpha))
+        object.__setattr__(self, "exponent", float(self.exponent))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns, radius-major: a_r1, a_tree_r1, nodes_r1, edges_r1, a_r2, ..."""
+        return tuple(f"{name}_r{r}" for r in self.radius for name in self._quantities_at(r))
+
+    def _quantities_at(self, radius: int) -> tuple[str, ...]:
+        return tuple(q for q in self.quantities if radius == 1 or q != "a_tree")
+
+    @property
+    def has_tree_value(self) -> bool:
+        """Whether a_tree, and with it the excess a_tree - a, is defined for the choices at 1."""
+        return space.has_tree_value(self.substructure, self.descriptor, self.encoding, self.radius)
+
+    @property
+    def key(self) -> str:
+        """Digest of the choices that matter and the engine's version, in whatever order given."""
+        content = {"engine_version": ENGINE_VERSION, **self.to_dict()}
+        if not space.uses_alpha(self.descriptor):
+            del content["alpha"]
+        if not space.uses_exponent(self.descriptor):
+            del content["exponent"]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def compute(
+        self,
+        edge_index: Any,
+        num_nodes: int,
+        *,
+        symmetrize: bool = False,
+        threads: int | None = None,
+        block_size: int | None = None,
+        progress: Progress | None = None,
+        blocks: Blocks | None = None,
+    ) -> FloatArray:
+        """Compute the columns for every directed edge of a graph.
+
+        Args:
+            edge_index: Directed edges, anything that numpy reads as integers.
+            num_nodes: Number of nodes.
+            symmetrize: Add the missing reverse of every edge instead of refusing the input.
+            threads: Number of threads; None uses the cores available, but one for tiny work.
+            block_size: Most undirected edges that a thread works on at once; None for no limit.
+            progress: Called with (done, total): total in undirected edges, done the share of the
+                estimated work that is done, in edges; where radius 1 and
+                others are asked for, each edge counts once for each radius.
+            blocks: Where finished edges are read from and kept, so that an interrupted
+                computation can go on.
+
+        Shapes:
+            edge_index [2, E] -> [E, C], one row per edge in the input's order, C = len(columns).
+            The row of a self loop is 0.
+
+        Raises:
+            TypeError: edge_index or num_nodes is not of integers.
+            ValueError: The graph, threads or block_size cannot be used as given.
+            RuntimeError: A value could not be computed.
+        """
+        threads = check_threads(threads)
+        block_size = check_block_size(block_size)
+        graph = SimpleGraph.from_edge_index(edge_index, num_nodes, symmetrize=symmetrize)
+        return graph.to_directed(
+            self.undirected_values(graph, threads, block_size, progress, blocks)
+        )
+
+    def undirected_values(
+        self,
+        graph: SimpleGraph,
+        threads: int | None,
+        block_size: int | None,
+        progress: Progress | None,
+        blocks: Blocks | None,
+    ) -> FloatArray:
+        """Columns of every undirected edge, radius 1 of the paper's coefficient by its engine.
+
+        Shapes:
+            -> [M, C].
+        """
+        choices = (self.substructure, self.descriptor, self.encoding)
+        fast = 1 in self.radius and space.has_tree_value(*choices, (1,))
+        slow_radii = tuple(r for r in self.radius if not (fast and r == 1))
+        parts = []
+        if fast:
+            parts.append(
+                compute_columns(
+                    graph,
+                    self.quantities,
+                    threads=threads,
+                    block_size=block_size,
+                    progress=_share(progress, 0, 1, len(self.radius)),
+                    **_resumption(blocks, 0),
+                )
+            )
+        # Of a_tree alone there is nothing at other radii.
+        if slow_radii and self._quantities_at(slow_radii[0]):
+            parts.append(
+                compute_general(
+                    graph,
+                    *choices,
+                    slow_radii,
+                    self._quantities_at(slow_radii[0]),
+                    alpha=self.alpha,
+                    exponent=self.exponent,
+                    threads=threads,
+                    block_size=block_size,
+                    progress=_share(progress, int(fast), len(slow_radii), len(self.radius)),
+                    **_resumption(blocks, 1),
+                )
+            )
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the choices as strings and lists, for JSON and YAML."""
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, choices: Mapping[str, Any]) -> "CoefficientSpec":
+        """Build a spec from what `to_dict` returned.
+
+        Raises:
+            ValueError: A key or a choice is unknown.
+        """
+        allowed = tuple(cls.__dataclass_fields__)
+        faults = [f for key in choices for f in name_faults("coefficient key", key, allowed)]
+        if faults:
+            raise ValueError("\n".join(faults))
+        return cls(**choices)
+
+    @classmethod
+    def from_columns(
+        cls,
+        columns: Iterable[str],
+        *,
+        substructure: str = "union",
+        descriptor: str = "path",
+        encoding: str | None = space.DEFAULT_ENCODING,
+        alpha: float = space.DEFAULT_ALPHA,
+        exponent: float = space.DEFAULT_EXPONENT,
+    ) -> "CoefficientSpec":
+        """Build the smallest spec that provides the given columns.
+
+        Raises:
+            ValueError: No column, or one that is unknown.
+        """
+        names = _as_tuple(columns)
+        if not names:
+            raise ValueError(
+                "columns is empty; name at least one, such as 'a_r1' "
+                f"(allowed: {', '.join(_all_columns())})."
+            )
+        matches = [_COLUMN.fullmatch(str(name)) for name in names]
+        faults = [
+            fault
+            for name, match in zip(names, matches, strict=True)
+            if match is None or match["quantity"] not in QUANTITIES
+            for fault in name_faults("columns", name, _all_columns())
+        ]
+        if faults:
+            raise ValueError("\n".join(faults))
+        found = [match for match in matches if match is not None]
+        spec = cls(
+            substructure,
+            descriptor,
+            encoding,
+            tuple(sorted({int(match["radius"]) for match in found})),
+            tuple(sorted({match["quantity"] for match in found})),
+            alpha,
+            exponent,
+        )
+        missing = [name for name in names if name not in spec.columns]
+        if missing:
+            raise ValueError(f"{', '.join(missing)}: a_tree is defined at radius 1 only.")
+        return spec
+
+
+def _all_columns() -> tuple[str, ...]:
+    return (*(f"{quantity}_r1" for quantity in QUANTITIES), "and so on for r2, r3, ...")
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        return (value,)
+    return tuple(value)
+
+
+def _radius_faults(radius: tuple[Any, ...]) -> list[str]:
+    faults = []
+    for r in radius:
+        if isinstance(r, bool | np.bool_) or not isinstance(r, int | np.integer):
+            faults.append(f"radius must be an integer or a list of integers, got {r!r}.")
+        elif r < 1:
+            faults.append(f"radius must be at least 1, got {r}.")
+    return faults
+
+
+def _collection_faults(option: str, values: tuple[Any, ...], allowed: str) -> list[str]:
+    if not values:
+        return [f"{option} is empty; give at least one (allowed: {allowed})."]
+    repeated = sorted({str(value) for value in values if values.count(value) > 1})
+    return [f"{option} names {', '.join(repeated)} more than once."] if repeated else []
+
+
+def _share(progress: Progress | None, before: int, own: int, parts: int) -> Progress | None:
+    """Report one of several passes as a part of all: each edge counts once for each radius."""
+    if progress is None or own == parts:
+        return progress
+
+    def report(done: int, total: int) -> None:
+        progress(before * total + own * done, parts * total)
+
+    return report
+
+
+def _resumption(blocks: Blocks | None, part: int) -> dict[str, Any]:
+    """Arguments with which a pass skips what is finished and keeps what it finishes."""
+    if blocks is None:
+        return {}
+
+    def keep(begin: int, end: int, values: FloatArray) -> None:
+        blocks.add(begin, end, values, part)
+
+    return {"known": blocks.read(part), "partial": keep}

@@ -1,0 +1,1 @@
+"""Requests: composed by Hydra, checked as a whole, before torch is imported."""

@@ -1,0 +1,333 @@
+"""Requests: composed by Hydra, checked as a whole, before torch is imported."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.object_type import ObjectType
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override, Quote, QuotedString
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import ValidationError
+
+from unionsnn.base.errors import RequestError
+from unionsnn.base.words import nearest
+from unionsnn.config.data_arguments import argument_faults
+from unionsnn.config.grid import flatten, grid_faults
+from unionsnn.config.schema import ConfigSchema
+
+# What may differ between two runs of the same experiment.
+_NOT_IN_HASH = (
+    ("paths",),
+    ("logger",),
+    ("run_dir",),
+    ("force",),
+    ("data", "mirror"),
+    ("data", "offline"),
+    ("protocol", "workers"),
+    ("protocol", "only"),
+    ("trainer", "accelerator"),
+    ("trainer", "devices"),
+    ("trainer", "num_nodes"),
+    ("trainer", "sync_batchnorm"),
+    ("trainer", "threads"),
+    ("trainer", "progress"),
+    ("trainer", "keep_checkpoints"),
+)
+
+
+def config_folder() -> Path:
+    """Folder of the shipped configuration, in the package or in a source checkout."""
+    packaged = Path(str(files("unionsnn"))) / "conf"
+    return packaged if packaged.is_dir() else Path(__file__).parents[3] / "conf"
+
+
+def compose_config(
+    overrides: Sequence[str], config_dir: str | Path | None = None
+) -> dict[str, Any]:
+    """Compose one experiment and check it.
+
+    Args:
+        overrides: In Hydra's syntax, such as ``model=gin`` or ``optimizer.lr=0.01``.
+        config_dir: A folder of the user's own, searched beside the shipped one.
+
+    Returns:
+        The configuration as plain types, interpolations resolved.
+
+    Raises:
+        RequestError: with every fault that was found.
+    """
+    if config_dir is not None and not Path(config_dir).is_dir():
+        raise RequestError([f"--config-dir is {str(config_dir)!r}; there is no such folder."])
+    search = _search_path(config_dir)
+    with initialize_config_dir(str(config_folder()), version_base="1.3"):
+        loader = GlobalHydra.instance().config_loader()
+        parsed = _parse(overrides)
+        groups = [o for o in parsed if _is_group(o, loader)]
+        faults = [f for o in groups if (f := _group_fault(o, loader, config_dir))]
+        if faults:
+            raise RequestError(faults)
+        base = _compose([*search, *(str(o.input_line) for o in groups)])
+        faults = [f for o in parsed if o not in groups and (f := _value_fault(o, base, loader))]
+        if faults:
+            raise RequestError(faults)
+        config = _compose([*search, *overrides])
+    return _validated(config, {o.key_or_group for o in parsed})
+
+
+def _search_path(config_dir: str | Path | None) -> list[str]:
+    """Override that adds a folder of the user's; whatever signs its path has."""
+    if config_dir is None:
+        return []
+    path = str(Path(config_dir).resolve())
+    if "${" in path:
+        raise RequestError(
+            [f"--config-dir is {path!r}; Hydra reads ${{ as a reference: rename the folder."]
+        )
+    quoted = QuotedString(f"file://{path}", Quote.double).with_quotes()
+    return [f"hydra.searchpath=[{quoted}]"]
+
+
+def group_choices(overrides: Sequence[str], config_dir: str | Path | None = None) -> dict[str, str]:
+    """Options of the groups that a request comes to, those of its experiment included."""
+    search = _search_path(config_dir)
+    with initialize_config_dir(str(config_folder()), version_base="1.3"):
+        config = compose("train", [*search, *overrides], return_hydra_config=True)
+        chosen = OmegaConf.to_container(config.hydra.runtime.choices)
+    assert isinstance(chosen, dict)
+    return {
+        str(group): str(option)
+        for group, option in chosen.items()
+        if option is not None and "/" not in str(group) and group != "experiment"
+    }
+
+
+def is_shipped(group: str, option: str) -> bool:
+    """Whether an option of a group is in the shipped configuration."""
+    return (config_folder() / group / f"{option}.yaml").is_file()
+
+
+def first_groups() -> set[str]:
+    """Groups that each request has, before any option brings others."""
+    defaults = OmegaConf.load(config_folder() / "train.yaml").defaults
+    return {str(group) for entry in defaults if isinstance(entry, DictConfig) for group in entry}
+
+
+def determining(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a configuration that determines a result."""
+    plain: dict[str, Any] = json.loads(json.dumps(config))
+    for path in _NOT_IN_HASH:
+        section = plain
+        for key in path[:-1]:
+            section = section.get(key, {})
+        section.pop(path[-1], None)
+    return plain
+
+
+def config_hash(config: Mapping[str, Any]) -> str:
+    """Hash of what determines a result: 8 hex digits, independent of the order of keys."""
+    canonical = json.dumps(determining(config), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:8]
+
+
+def differing_keys(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Dotted keys in which two configurations differ so that their results may."""
+    left, right = (dict(flatten(determining(config))) for config in (one, other))
+    return sorted(k for k in left.keys() | right.keys() if left.get(k) != right.get(k))
+
+
+def leaves(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a nested configuration by their dotted keys."""
+    return dict(flatten(config))
+
+
+def _parse(overrides: Sequence[str]) -> list[Override]:
+    parser = OverridesParser.create()
+    parsed, faults = [], []
+    for words in overrides:
+        try:
+            override = parser.parse_override(words)
+        except HydraException:
+            faults.append(_syntax_fault(words, parser))
+            continue
+        parsed.append(override)
+        if not override.key_or_group:
+            faults.append(f"{words} names no key. {_SYNTAX}")
+        elif override.is_sweep_override():
+            faults.append(f"{words}: several values at once belong to a sweep.")
+    if faults:
+        raise RequestError(faults)
+    return parsed
+
+
+_SYNTAX = "Overrides are written key=value, such as model=gin or optimizer.lr=0.01."
+
+
+def _syntax_fault(words: str, parser: OverridesParser) -> str:
+    """Say what is wrong with words that are no override; often a value wants quotes only."""
+    key, equals, value = words.partition("=")
+    escaped = value.replace('"', '\\"')
+    quoted = f'{key}="{escaped}"'
+    try:
+        parser.parse_override(quoted)
+    except HydraException:
+        equals = ""
+    if not (key and equals):
+        return f"{words} is not an override. {_SYNTAX}"
+    return (
+        f"{words}: a value with such signs must be in quotes of its own; type {shlex.quote(quoted)}"
+    )
+
+
+def _is_group(override: Override, loader: ConfigLoader) -> bool:
+    key = override.key_or_group
+    return "." not in key and bool(loader.get_group_options(key))
+
+
+def _options(group: str, loader: ConfigLoader) -> list[str]:
+    """What a group may be set to; folders named base hold parts of options."""
+    folders = [f for f in loader.get_group_options(group, ObjectType.GROUP) if f != "base"]
+    inner = (f"{f}/{name}" for f in folders for name in loader.get_group_options(f"{group}/{f}"))
+    return [*loader.get_group_options(group), *inner]
+
+
+def _group_fault(
+    override: Override, loader: ConfigLoader, config_dir: str | Path | None
+) -> str | None:
+    group = override.key_or_group
+    options = set(_options(group, loader))
+    if config_dir is not None:
+        own = Path(config_dir) / group
+        options |= {p.relative_to(own).with_suffix("").as_posix() for p in own.rglob("*.yaml")}
+    if override.is_delete() and group != "experiment":
+        return (
+            f"{override.input_line}: an experiment needs its {group}; type {group}=..., one of "
+            f"{', '.join(sorted(options))}."
+        )
+    value = override.value()
+    if value is None or value in options or override.is_delete():
+        return None
+    return (
+        f"{group}={value} is unknown; allowed are {', '.join(sorted(options))}."
+        f"{nearest(str(value), options)}"
+    )
+
+
+def _value_fault(override: Override, base: DictConfig, loader: ConfigLoader) -> str | None:
+    key = override.key_or_group
+    if override.is_add() or override.is_force_add() or override.is_delete():
+        return None
+    leaves = dict(flatten(OmegaConf.to_container(base)))
+    known = (
+        set(leaves)
+        | {k.rpartition(".")[0] for k in leaves}
+        | set(loader.get_group_options("", ObjectType.GROUP))
+    )
+    if key not in known:
+        parent = key.rpartition(".")[0]
+        near = nearest(key, known)
+        inside = sorted(k for k in leaves if k.startswith(f"{parent}.")) if parent else []
+        allowed = f" Keys there: {', '.join(inside)}." if inside and not near else ""
+        return f"The key {key!r} does not exist.{near}{allowed}"
+    return _type_fault(key, override.value(), leaves.get(key))
+
+
+def _type_fault(key: str, value: Any, default: Any) -> str | None:
+    """Compare with the shipped value's type; other types and null are the schema's business."""
+    if value is None or not isinstance(default, bool | int | float) or "$" in str(value):
+        return None
+    wanted = (int, float) if isinstance(default, float) else (type(default),)
+    if isinstance(value, wanted) and isinstance(value, bool) == isinstance(default, bool):
+        return None
+    return f"{key} is {value!r}; it must be {_kind(default)}, such as {default}."
+
+
+def _kind(value: bool | int | float) -> str:
+    if isinstance(value, bool):
+        return "true or false"
+    return "a whole number" if isinstance(value, int) else "a number"
+
+
+def _compose(overrides: Sequence[str]) -> DictConfig:
+    try:
+        return compose("train", overrides=list(overrides))
+    except (HydraException, OmegaConfBaseException) as error:
+        cause = error.__cause__ or error
+        raise RequestError([" ".join(str(cause).split())]) from None
+
+
+def _validated(config: DictConfig, given: set[str]) -> dict[str, Any]:
+    unresolved = dict(flatten(OmegaConf.to_container(config)))
+    missing = sorted(key for key, value in unresolved.items() if value == "???")
+    if missing:
+        raise RequestError([f"{key} must be given: type {key}=..." for key in missing])
+    try:
+        plain: Any = OmegaConf.to_container(config, resolve=True)
+    except OmegaConfBaseException as error:
+        raise RequestError([" ".join(str(error).split())]) from None
+    grid = plain["protocol"].pop("grid", None) if isinstance(plain.get("protocol"), dict) else None
+    checked, faults = _checked(plain, given)
+    if checked is None:
+        raise RequestError(faults)
+    if grid is not None:
+        plain["protocol"]["grid"] = grid
+
+        def check(cell: dict[str, Any], keys: set[str]) -> tuple[dict[str, Any] | None, list[str]]:
+            return _checked(cell, given | keys)
+
+        if faults := grid_faults(plain, checked, _type_fault, check):
+            raise RequestError(faults)
+        checked["protocol"]["grid"] = grid
+    return checked
+
+
+def _checked(plain: dict[str, Any], given: set[str]) -> tuple[dict[str, Any] | None, list[str]]:
+    """Return a request without grid, checked and settled, or None and what is wrong with it."""
+    try:
+        checked = ConfigSchema.model_validate(plain)
+    except ValidationError as error:
+        return None, [_sentence(fault) for fault in error.errors()]
+    if faults := argument_faults(checked.data):
+        return None, [_sentence(fault) for fault in faults]
+    budget = checked.model.parameter_budget
+    if "model.hidden_channels" in given and budget is not None:
+        return None, [
+            f"model.hidden_channels is given and model.parameter_budget is {budget}, which "
+            "finds the width itself: give one of them, or type model.parameter_budget=null "
+            "to be rid of an experiment's budget."
+        ]
+    return checked.model_dump(by_alias=True), []
+
+
+def _sentence(fault: Any) -> str:
+    key = ".".join(str(part) for part in fault["loc"])
+    given = fault["input"]
+    if fault["type"] == "value_error":
+        return str(fault["ctx"]["error"])
+    if fault["type"] == "missing":
+        return f"{key} is missing; type {key}=..., or leave out what deletes it (~{key})."
+    if fault["type"] == "extra_forbidden":
+        return f"The key {key!r} does not exist."
+    message = fault["msg"].replace("Input should be", "it must be")
+    return f"{key} is {given!r}; {message[0].lower()}{message[1:]}."
+
+
+def completions(incomplete: str) -> list[str]:
+    """Words that may follow on the command line: group=option for groups, key= for the rest."""
+    with initialize_config_dir(str(config_folder()), version_base="1.3"):
+        loader = GlobalHydra.instance().config_loader()
+        groups = loader.get_group_options("", ObjectType.GROUP)
+        words = [f"{g}={o}" for g in groups for o in _options(g, loader)]
+        words += [f"{key}=" for key, _ in flatten(OmegaConf.to_container(compose("train")))]
+    return sorted(word for word in words if word.startswith(incomplete))

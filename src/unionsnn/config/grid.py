@@ -1,0 +1,152 @@
+"""A grid of configurations: its cells, and what it may vary. Imports no torch."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from unionsnn.base.words import nearest
+
+VARIED = "optimizer.*, model.*, gate.*, coefficient.*, trainer.max_epochs and data.batch_size"
+"""What a grid may vary: nothing that splits, seeds or tests depend on."""
+
+_SECTIONS = ("optimizer.", "model.", "gate.", "coefficient.")
+_KEYS = ("trainer.max_epochs", "data.batch_size")
+# A control is no candidate, and another model is another experiment.
+_NEVER = ("model.name", "model._target_", "coefficient.control")
+
+Cell = dict[str, Any]
+"""A point of a grid: the value of each of its keys."""
+
+
+def cells_of(grid: Mapping[str, list[Any]]) -> list[Cell]:
+    """Return all cells, in the order of the values as given; the last key varies fastest."""
+    return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+
+
+def cell_text(cell: Mapping[str, Any]) -> str:
+    """Write a cell as it would be typed."""
+    return " ".join(f"{key}={str(value).replace(' ', '')}" for key, value in cell.items())
+
+
+def with_cell(config: Mapping[str, Any], cell: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration of a cell, without the grid."""
+    made: dict[str, Any] = copy.deepcopy(dict(config))
+    made["protocol"].pop("grid", None)
+    for key, value in cell.items():
+        section, parts = made, key.split(".")
+        for part in parts[:-1]:
+            section = section[part]
+        section[parts[-1]] = copy.deepcopy(value)
+    return made
+
+
+def flatten(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield all dotted keys of nested mappings, and their values."""
+    for key, value in config.items():
+        if isinstance(value, Mapping) and value:
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def grid_faults(
+    plain: Mapping[str, Any],
+    checked: Mapping[str, Any],
+    type_fault: Callable[[str, Any, Any], str | None],
+    check: Callable[[dict[str, Any], set[str]], tuple[dict[str, Any] | None, list[str]]],
+) -> list[str]:
+    """Return what is wrong with a request's grid: its keys, their values, each of its cells.
+
+    Args:
+        plain: The request as composed.
+        checked: The request without its grid, checked and settled.
+        type_fault: Says what is wrong with a value, given its key and the shipped value.
+        check: Checks and settles the request of a cell, whose keys were given.
+    """
+    grid = plain["protocol"]["grid"]
+    faults = _shape_faults(grid, plain)
+    faults = faults or _key_faults(grid, plain, checked)
+    if faults:
+        return faults
+    known = dict(flatten(plain))
+    faults = [
+        f"protocol.grid: {fault}"
+        for key, values in grid.items()
+        for value in values
+        if (fault := type_fault(key, value, known.get(key)))
+    ]
+    return faults or _cell_faults(grid, plain, checked, check)
+
+
+def _shape_faults(grid: Any, plain: Mapping[str, Any]) -> list[str]:
+    example = "'protocol.grid={optimizer.lr:[0.01,0.001],model.num_layers:[3,5]}'"
+    if not isinstance(grid, Mapping) or not grid:
+        return [f"protocol.grid is {grid!r}; it maps keys to lists of values: {example}"]
+    if plain["protocol"]["name"] == "cross_validation_paper":
+        return [
+            "protocol.grid selects a cell in each fold by the fold's validation part, but "
+            "protocol=cross_validation_paper has one epoch for all folds, selected by their mean "
+            "curve: a cell would be selected on the folds that it reports. Type "
+            "protocol=cross_validation."
+        ]
+    faults = []
+    for key, values in grid.items():
+        if not isinstance(values, list) or not values:
+            faults.append(
+                f"protocol.grid has {values!r} for {key}; give a list of values: {example}"
+            )
+        elif any(value in values[:i] for i, value in enumerate(values)):
+            faults.append(f"protocol.grid names a value of {key} twice: {values}.")
+    return faults
+
+
+def _key_faults(
+    grid: Mapping[str, Any], plain: Mapping[str, Any], checked: Mapping[str, Any]
+) -> list[str]:
+    known = {key for key, _ in (*flatten(plain), *flatten(checked))}
+    allowed = sorted(key for key in known if may_vary(key))
+    faults = []
+    for key in grid:
+        if key not in known:
+            faults.append(
+                f"protocol.grid names {key!r}, a key that does not exist.{nearest(key, allowed)}"
+            )
+        elif not may_vary(key):
+            faults.append(
+                f"protocol.grid names {key!r}, which cannot differ between cells; it may vary "
+                f"{VARIED}."
+            )
+    return faults
+
+
+def may_vary(key: str) -> bool:
+    """Whether cells of a grid, or trials of a study, may differ in a key."""
+    return (key.startswith(_SECTIONS) and key not in _NEVER) or key in _KEYS
+
+
+def _cell_faults(
+    grid: Mapping[str, Any],
+    plain: Mapping[str, Any],
+    checked: Mapping[str, Any],
+    check: Callable[[dict[str, Any], set[str]], tuple[dict[str, Any] | None, list[str]]],
+) -> list[str]:
+    """Check each cell as a request of its own; it may differ from the others in its keys only."""
+    faults: dict[str, None] = {}
+    for cell in cells_of(grid):
+        settled, wrong = check(with_cell(plain, cell), set(grid))
+        if settled is None:
+            faults |= dict.fromkeys(f"protocol.grid, {cell_text(cell)}: {each}" for each in wrong)
+            continue
+        expected = dict(flatten(with_cell(checked, cell)))
+        found = dict(flatten(settled))
+        keys = expected.keys() | found.keys()
+        differing = [key for key in sorted(keys) if expected.get(key) != found.get(key)]
+        for key in differing:
+            faults[
+                f"protocol.grid, {cell_text(cell)}: {key} would become {found.get(key)} instead of "
+                f"{expected.get(key)}; give {key} a value of its own."
+            ] = None
+    return list(faults)

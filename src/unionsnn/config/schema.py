@@ -1,0 +1,396 @@
+"""What a configuration may hold: types, ranges and combinations of its fixed keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from unionsnn.config.sections import (
+    EncodingsSchema,
+    LoggerSchema,
+    OptimizerSchema,
+    PositiveInt,
+    Section,
+    TrainerSchema,
+    absent_if_none,
+)
+
+if TYPE_CHECKING:
+    from unionsnn.coefficients import CoefficientSpec
+
+# It is part of paths.
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
+Probability = Annotated[float, Field(ge=0, lt=1)]
+
+METRICS: Mapping[str, Literal["min", "max"]] = {
+    "accuracy": "max",
+    "rocauc": "max",
+    "mae": "min",
+    "loss": "min",
+}
+"""Metrics that a task logs, and whether larger or smaller is better."""
+
+
+TASK_METRICS: Mapping[str, str] = {
+    "graph_classification": "accuracy",
+    "graph_binary_classification": "rocauc",
+    "graph_regression": "mae",
+    "node_classification": "accuracy",
+}
+"""Metric of each task."""
+
+FEATURES = ("labels", "categorical", "attributes", "both", "degree", "constant")
+"""Choices of node features."""
+
+
+def metric_mode(key: str) -> Literal["min", "max"]:
+    """Return ``min`` or ``max`` for a key such as val_loss."""
+    return METRICS[key.partition("_")[2]]
+
+
+def plain_model(name: str) -> str:
+    """Return the name of the model without the union plug-in; itself if it has none."""
+    return "graphormer" if name == "unionormer" else name.removeprefix("union_")
+
+
+class _OpenSection(Section):
+    """Its further keys are those of the class that `_target_` names."""
+
+    model_config = ConfigDict(extra="allow", strict=True, populate_by_name=True)
+
+    target: str = Field(alias="_target_")
+
+
+class DataSchema(_OpenSection):
+    """Keys of every data set."""
+
+    name: Name
+    task: Literal[
+        "graph_classification",
+        "graph_binary_classification",
+        "graph_regression",
+        "node_classification",
+    ]
+    metric: str
+    batch_size: PositiveInt
+    features: str
+    mirror: str | None
+    offline: bool
+    # As long as it is not given, it is no part of what a run is named after.
+    max_pairs: PositiveInt | None = absent_if_none()
+
+    @model_validator(mode="after")
+    def _names(self) -> Self:
+        metric = TASK_METRICS[self.task]
+        if self.metric != metric:
+            raise ValueError(
+                f"data.metric is {self.metric!r}; data.task={self.task} has data.metric={metric}."
+            )
+        if self.features not in FEATURES:
+            raise ValueError(
+                f"data.features is {self.features!r}; allowed are {', '.join(FEATURES)}."
+            )
+        if self.max_pairs is not None and self.task.startswith("node"):
+            raise ValueError(
+                f"data.max_pairs is {self.max_pairs}, but the nodes of {self.name} are those of "
+                "one graph, which is not divided into batches: leave data.max_pairs out."
+            )
+        return self
+
+
+class _CoefficientChoices(Section):
+    """What `CoefficientSpec` is made of, and says what it may be."""
+
+    substructure: str
+    descriptor: str
+    encoding: str | None
+    # None until gate and task are known.
+    radius: Any = None
+    alpha: float
+    exponent: float | None = None
+
+    section: ClassVar[str] = "coefficient"
+
+    @model_validator(mode="after")
+    def _choices(self) -> Self:
+        spec = self.spec()
+        self.encoding = spec.encoding
+        if self.radius is not None:
+            self.radius = list(spec.radius)
+        return self
+
+    def spec(self) -> CoefficientSpec:
+        """Return the choices as a spec; raises ValueError with every fault, named by its key."""
+        # Compiled code stands behind these imports: they come when there is something to check.
+        from unionsnn.coefficients import CoefficientSpec
+        from unionsnn.coefficients.space import DEFAULT_EXPONENT
+
+        try:
+            return CoefficientSpec(
+                self.substructure,
+                self.descriptor,
+                self.encoding,
+                (1,) if self.radius is None else self.radius,
+                alpha=self.alpha,
+                exponent=DEFAULT_EXPONENT if self.exponent is None else self.exponent,
+            )
+        except ValueError as error:
+            faults = str(error).splitlines()
+            raise ValueError("\n".join(f"{self.section}.{fault}" for fault in faults)) from None
+
+    def settle_exponent(self, task: str) -> None:
+        """Set an exponent that was left open: 2 for graph tasks, 1 for node tasks (equation 8)."""
+        from unionsnn.coefficients.space import DEFAULT_EXPONENT, uses_exponent
+
+        if self.exponent is None:
+            node_count = task.startswith("node") and uses_exponent(self.descriptor)
+            self.exponent = 1.0 if node_count else DEFAULT_EXPONENT
+
+
+class CoefficientSchema(_CoefficientChoices):
+    """Keys of the structural coefficient."""
+
+    control: Literal["none", "constant", "random", "shuffled", "shuffled_within"] = "none"
+
+
+class LayerCoefficientSchema(_CoefficientChoices):
+    """Coefficient that a model's own layers read: one number for each edge."""
+
+    section: ClassVar[str] = "model.coefficient"
+
+    @model_validator(mode="after")
+    def _one_radius(self) -> Self:
+        if self.radius is None:
+            self.radius = [1]
+        if len(self.radius) > 1:
+            raise ValueError(
+                f"model.coefficient.radius is {self.radius}; the layers read one number for each "
+                "edge, so give one radius."
+            )
+        return self
+
+
+class ModelSchema(_OpenSection):
+    """Keys of every model."""
+
+    name: Name
+    hidden_channels: PositiveInt
+    num_layers: PositiveInt
+    dropout: Probability
+    parameter_budget: PositiveInt | None = None
+    # A model that leaves one of these out has none, and is given none.
+    norm: Literal["auto", "batch", "layer", "none"] | None = absent_if_none()
+    readout: Literal["sum", "mean", "max"] | None = absent_if_none()
+    coefficient: LayerCoefficientSchema | None = absent_if_none()
+    encodings: EncodingsSchema | None = absent_if_none()
+
+
+class GateSchema(Section):
+    """A preset of `StructuralGate` and choices that replace its own; null keeps the preset's."""
+
+    preset: Literal["paper", "authors-code", "default"] | None
+    features: (
+        Annotated[list[Literal["raw", "normalized", "excess", "cyclomatic"]], Field(min_length=1)]
+        | None
+    ) = None
+    normalization: Literal["neighborhood", "batch", "none"] | None = None
+    residual: bool | None = None
+    layers: Literal[1, 2] | None = None
+    negative_slope: float | None = None
+    normalize_over: Literal["receiver", "sender"] | None = None
+    offset: float | None = None
+
+
+class ProtocolSchema(Section):
+    """Keys of every protocol."""
+
+    name: Literal["holdout", "repeated_seeds", "cross_validation", "cross_validation_paper"]
+    select_on: str | None
+    stop_on: str | None
+    report: str
+    curve: str | None = None
+    patience: PositiveInt
+    folds: Annotated[int, Field(ge=3)] | None = None
+    seeds: PositiveInt | None = None
+    split_folder: str | None = None
+    train_size: PositiveInt | None = None
+    only: list[Annotated[int, Field(ge=0)]] | None
+    workers: PositiveInt
+    # Checked as a whole in grid.py.
+    grid: dict[str, list[Any]] | None = absent_if_none()
+
+    @model_validator(mode="after")
+    def _repeats(self) -> Self:
+        """Refuse a count that another protocol has: an experiment may bring it along."""
+        own = {"folds": self.name.startswith("cross"), "seeds": self.name == "repeated_seeds"}
+        for key, belongs in own.items():
+            if getattr(self, key) is not None and not belongs:
+                raise ValueError(
+                    f"protocol.{key} is {getattr(self, key)}, but protocol={self.name} has no "
+                    f"{key}; type ~protocol.{key} to leave it out."
+                )
+        return self
+
+
+class PathsSchema(Section):
+    """Folders."""
+
+    data: str | None
+    output: str
+
+
+class ConfigSchema(Section):
+    """One experiment."""
+
+    data: DataSchema
+    model: ModelSchema
+    gate: GateSchema
+    coefficient: CoefficientSchema
+    protocol: ProtocolSchema
+    optimizer: OptimizerSchema
+    trainer: TrainerSchema
+    logger: LoggerSchema
+    paths: PathsSchema
+    seed: Annotated[int, Field(ge=0)]
+    run_dir: str | None
+    force: bool
+
+    @model_validator(mode="after")
+    def _level(self) -> Self:
+        """Settle what was left to the task: the norm, the exponents, the radius."""
+        task = self.data.task
+        if self.model.norm == "auto":
+            # A full batch is one step an epoch: running statistics would lag behind for dozens.
+            self.model.norm = "layer" if task.startswith("node") else "batch"
+        for section in (self.coefficient, self.model.coefficient):
+            if section is not None:
+                section.settle_exponent(task)
+        if self.coefficient.radius is None:
+            # Of a large graph with hubs, the subgraphs of radius 3 are most of it.
+            several = (
+                self.gate.preset in (None, "default")
+                and not task.startswith("node")
+                and self.coefficient.spec().has_tree_value
+            )
+            self.coefficient.radius = [1, 2, 3] if several else [1]
+        return self
+
+    @model_validator(mode="after")
+    def _gate_features(self) -> Self:
+        """Check the features against the coefficient; the default gate leaves out the excess.
+
+        Excess is a_tree - a, which exists for the paper's coefficient at radius 1 only; elsewhere
+        the default gate keeps a and the cyclomatic number.
+        """
+        features = self.gate.features
+        if self.gate.preset is None:
+            return self
+        if not self.coefficient.spec().has_tree_value:
+            if features is None and self.gate.preset == "default":
+                self.gate.features = ["raw", "cyclomatic"]
+            elif "excess" in (features or ()):
+                raise ValueError(
+                    "gate.features names 'excess', which is defined for substructure 'union', "
+                    "descriptor 'path', encoding 'singular_value_sum' and radius 1 only; type "
+                    "gate.features=[raw,cyclomatic]."
+                )
+        normalizes = features is None and self.gate.preset in ("paper", "authors-code")
+        if "curvature" in self.coefficient.descriptor and (
+            normalizes or "normalized" in (features or ())
+        ):
+            raise ValueError(
+                f"The gate divides by the sum of a node's coefficients, which can be 0 or negative "
+                f"for coefficient.descriptor={self.coefficient.descriptor}; type "
+                "gate.features=[raw]."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _control(self) -> Self:
+        if self.gate.preset is None and self.coefficient.control != "none":
+            raise ValueError(
+                f"coefficient.control is {self.coefficient.control!r}, but the plain model "
+                f"{self.model.name} reads no coefficient: choose a gate, such as gate=default, or "
+                "leave the control out."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _union_has_a_gate(self) -> Self:
+        plain = plain_model(self.model.name)
+        if plain != self.model.name and self.gate.preset is None:
+            raise ValueError(
+                f"model.name is {self.model.name!r}, but gate=none leaves out what the name "
+                f"promises; type model={plain} for the plain model."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _metric_keys(self) -> Self:
+        metric = self.data.metric
+        validation = [f"val_{metric}", "val_loss"]
+        test = [f"test_{metric}", "test_loss"]
+        protocol = self.protocol
+        for key in ("select_on", "stop_on"):
+            given = getattr(protocol, key)
+            if given is None and protocol.name == "cross_validation_paper":
+                continue
+            if given not in validation:
+                why = "the test set must not choose; " if given in test else ""
+                raise ValueError(
+                    f"protocol.{key} is {given!r}; {why}allowed are {', '.join(validation)}."
+                )
+        if protocol.report not in test:
+            raise ValueError(
+                f"protocol.report is {protocol.report!r}; allowed are {', '.join(test)}."
+            )
+        if protocol.curve is not None and protocol.curve not in validation + test:
+            raise ValueError(
+                f"protocol.curve is {protocol.curve!r}; allowed are {', '.join(validation + test)}."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _workers(self) -> Self:
+        if self.protocol.workers > 1 and self.trainer.several:
+            raise ValueError(
+                "protocol.workers and trainer.devices are both larger than 1: each worker would "
+                "take all devices. Set one of them to 1."
+            )
+        if self.protocol.grid is not None and self.trainer.several:
+            raise ValueError(
+                "protocol.grid is given and trainer.devices is larger than 1: the cells of a grid "
+                "are trained by one process each. Type trainer=default, and protocol.workers=N to "
+                "train N repetitions at a time."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _devices(self) -> Self:
+        if self.trainer.several and self.data.task.startswith("node"):
+            raise ValueError(
+                f"trainer.devices is {self.trainer.devices} and trainer.num_nodes "
+                f"{self.trainer.num_nodes}, but the nodes of {self.data.name} are those of one "
+                "graph, which is not shared out: type trainer=default."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _warmup(self) -> Self:
+        warmup, epochs = self.optimizer.warmup, self.trainer.max_epochs
+        if warmup and warmup >= epochs:
+            raise ValueError(
+                f"optimizer.warmup is {warmup}, but training ends after trainer.max_epochs="
+                f"{epochs} epochs; choose a smaller one."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _repetitions(self) -> Self:
+        count = self.protocol.folds or self.protocol.seeds or 1
+        beyond = [i for i in self.protocol.only or [] if i >= count]
+        if beyond:
+            raise ValueError(f"protocol.only names {beyond}; the repetitions are 0 to {count - 1}.")
+        return self

@@ -1,0 +1,1 @@
+"""Encodings of nodes, pairs of nodes and subgraphs."""

@@ -1,0 +1,76 @@
+"""Reader of the Amazon co-purchase graphs: Computers and Photo."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unionsnn.base.errors import DataError
+from unionsnn.data.arrays import GraphArrays, IntArray
+from unionsnn.data.edges import both_ways, simple_edges
+from unionsnn.data.sources.pickles import dense_rows
+
+_MATRICES = ("adj", "attr")
+_KEYS = tuple(f"{m}_{key}" for m in _MATRICES for key in ("data", "indices", "indptr", "shape"))
+
+
+def read_amazon(path: Path) -> GraphArrays:
+    """Read the largest connected component, nodes in their order, with a class per node.
+
+    Source: Shchur et al. (2018), "Pitfalls of Graph Neural Network Evaluation". Edges count both
+    ways; loops and repeats are dropped.
+
+    Args:
+        path: An npz file with sparse matrices adj_* and attr_*, and labels.
+
+    Raises:
+        DataError: Names the file and its fault.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {key: archive[key] for key in (*_KEYS, "labels")}
+        rows, columns = (int(size) for size in arrays["attr_shape"])
+        data, places, ends = (arrays[f"attr_{key}"] for key in ("data", "indices", "indptr"))
+        x = dense_rows(data, places, ends, rows, columns)
+        y = arrays["labels"].astype(np.int64)
+        if tuple(arrays["adj_shape"]) != (rows, rows) or y.shape != (rows,):
+            raise ValueError(f"{rows} rows of features, {y.shape} labels")
+        indices, indptr = arrays["adj_indices"], arrays["adj_indptr"]
+        senders = np.repeat(np.arange(rows), np.diff(indptr))
+        if senders.shape != indices.shape or indices.min() < 0 or indices.max() >= rows:
+            raise ValueError("the parts of a sparse matrix do not fit together")
+    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{path} is not a graph as of gnn-benchmark ({error})") from error
+    edges, _ = simple_edges(both_ways(np.stack([senders, indices])), rows)
+    keep = largest_component(edges, rows)
+    number = np.cumsum(keep) - 1
+    edges = number[edges[:, keep[edges[0]]]]
+    return GraphArrays(
+        edge_index=edges,
+        node_slices=np.array([0, len(x[keep])]),
+        edge_slices=np.array([0, edges.shape[1]]),
+        y=y[keep],
+        node_attributes=x[keep],
+        class_names=tuple(str(i) for i in range(int(y.max()) + 1)),
+        level="node",
+    )
+
+
+def largest_component(edge_index: IntArray, num_nodes: int) -> NDArray[np.bool_]:
+    """Which nodes are in the largest connected component; of equal ones, the first.
+
+    Shapes:
+        edge_index [2, E] -> [num_nodes].
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    ones = np.ones(edge_index.shape[1], dtype=np.int8)
+    adjacency = coo_array((ones, (edge_index[0], edge_index[1])), shape=(num_nodes, num_nodes))
+    _, component = connected_components(adjacency, directed=False)
+    largest: NDArray[np.bool_] = component == np.bincount(component).argmax()
+    return largest

@@ -1,0 +1,499 @@
+"""Getting raw files: the data root first, then a mirror, then upstream; never half a file.
+
+A file is written to a temporary name, checked, and renamed when it is right. The hash of the
+accepted file stands beside it and is verified whenever the file is used again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import hashlib
+import os
+import shutil
+import time
+import warnings
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from urllib.parse import quote, urlsplit
+from urllib.request import url2pathname
+
+import pooch
+from filelock import FileLock
+
+from unionsnn.base.errors import DataError
+from unionsnn.base.files import atomic_write
+
+__all__ = [
+    "DataError",
+    "data_root",
+    "fetch",
+    "files_hash",
+    "open_zip",
+    "read_members",
+    "remove_parts",
+    "set_aside",
+    "set_aside_if_wrong",
+]
+
+_ATTEMPTS = 3
+_RETRY_WAIT = 1.0
+_TIMEOUT = 30
+_ZIP_SUFFIXES = (".zip", ".npz")
+Progress = Callable[[int, int], None]
+
+_BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
+
+
+def data_root(path: str | Path | None = None) -> Path:
+    """Tell where data is kept.
+
+    Args:
+        path: The user's choice; left out, UNIONSNN_DATA or the platform's user cache.
+
+    Returns:
+        An absolute path; nothing is created.
+    """
+    chosen = path or os.environ.get("UNIONSNN_DATA") or pooch.os_cache("unionsnn")
+    return Path(chosen).expanduser().absolute()
+
+
+def fetch(
+    relative_path: str,
+    *,
+    upstream: str | None,
+    root: str | Path,
+    mirror: str | Path | None = None,
+    offline: bool = False,
+    sha256: str | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """Return the path of a raw file, getting it first if it is not there.
+
+    Tried in this order: `root/raw/<relative_path>`; the mirror; the upstream address. What fails
+    its checksum or is not what its name says is passed over, and nothing of it is kept.
+
+    Args:
+        relative_path: Where the file is, in the mirror and in the data root.
+        upstream: The file's full address, or None if there is no such place.
+        root: The data root.
+        mirror: A folder or a file://, http:// or https:// address, laid out as the upstream
+            downloads are; left out, UNIONSNN_MIRROR.
+        offline: Whether to leave http(s) addresses alone.
+        sha256: The file's hash, where it is known beforehand.
+        progress: Called with (bytes done, bytes in all) during a download.
+
+    Returns:
+        The file in the data root. Processes that ask at the same time get it once.
+
+    Raises:
+        DataError: No place has a good file; names every place, its fault, and what to do.
+    """
+    parts = PurePosixPath(relative_path).parts
+    if not parts or PurePosixPath(relative_path).is_absolute() or ".." in parts:
+        raise DataError(f"{relative_path!r} must be a path relative to the data root, without '..'")
+    target = Path(root) / "raw" / Path(*parts)
+    mirror = mirror or os.environ.get("UNIONSNN_MIRROR") or None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(target.with_name(f"{target.name}.lock")):
+            # Whoever holds the lock is alone: what a killed process left may go.
+            remove_parts(target)
+            if not _present(target, sha256):
+                _get(target, relative_path, mirror, upstream, offline, sha256, progress)
+    except OSError as error:
+        # A data root that may only be read is good enough where the file is there.
+        if _is_sound(target, sha256):
+            return target
+        raise DataError(
+            f"{target} cannot be written ({error.strerror or error}): free the place or choose "
+            "another data root with paths.data=FOLDER or UNIONSNN_DATA"
+        ) from error
+    return target
+
+
+def _note(target: Path) -> Path:
+    """Name the file that keeps the accepted hash."""
+    return target.with_name(f"{target.name}.sha256")
+
+
+def _fault(target: Path, sha256: str | None, accepted: str | None) -> str | None:
+    """Say what is wrong with a file that is there, or None."""
+    fault = _checksum_fault(target, [sha256, accepted])
+    if fault is None and accepted is None:
+        fault = _content_fault(target, target.name)
+    return fault
+
+
+def _accepted_hash(target: Path) -> str | None:
+    note = _note(target)
+    return note.read_text().strip() if note.exists() else None
+
+
+def _is_sound(target: Path, sha256: str | None) -> bool:
+    """Tell whether a good file is there, without a lock and without a note of it."""
+    try:
+        return target.exists() and _fault(target, sha256, _accepted_hash(target)) is None
+    except OSError:
+        return False
+
+
+def _present(target: Path, sha256: str | None) -> bool:
+    """Tell whether a good file is there; one put there by hand is checked and accepted."""
+    if not target.exists():
+        return False
+    accepted = _accepted_hash(target)
+    fault = _fault(target, sha256, accepted)
+    if fault:
+        warnings.warn(f"{target} {fault}; it is fetched again", stacklevel=4)
+        return False
+    if accepted is None:
+        _accept(target)
+    return True
+
+
+def _accept(target: Path) -> None:
+    content = f"{_file_hash(target)}\n".encode()
+    atomic_write(_note(target), lambda file: file.write(content))
+
+
+def _file_hash(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _checksum_fault(path: Path, hashes: Iterable[str | None]) -> str | None:
+    """Say what is wrong with a file's hash, or None; hashes that are None do not count."""
+    wanted = {value.lower() for value in hashes if value}
+    if wanted and wanted != {actual := _file_hash(path)}:
+        expected = " and ".join(sorted(value[:12] for value in wanted))
+        return f"fails its checksum (sha256 {actual[:12]}..., expected {expected}...)"
+    return None
+
+
+def _content_fault(path: Path, name: str) -> str | None:
+    """Say what is wrong with a file's content, judged by its name, or None."""
+    with open(path, "rb") as file:
+        beginning = file.read(512).lstrip(b"\xef\xbb\xbf \t\r\n")
+    if not beginning:
+        return "is empty"
+    if beginning.startswith(b"<"):
+        return "is a web page, not the file (a login or error page?)"
+    if name.endswith(_ZIP_SUFFIXES):
+        try:
+            _check_zip(path)
+        except (DataError, *_BROKEN_ZIP) as error:
+            return f"is not a sound zip file ({error})"
+    return None
+
+
+def _get(
+    target: Path,
+    relative_path: str,
+    mirror: str | Path | None,
+    upstream: str | None,
+    offline: bool,
+    sha256: str | None,
+    progress: Progress | None,
+) -> None:
+    """Try the mirror, then upstream; the caller holds the lock."""
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    failures = []
+    places = {
+        "mirror": None if mirror is None else _join(str(mirror), relative_path),
+        "upstream": upstream,
+    }
+    for kind, place in places.items():
+        if place is None:
+            continue
+        try:
+            hashes = [sha256]
+            if kind == "mirror":
+                hashes.append(_listed_hash(str(mirror), relative_path, part, offline))
+            _copy(place, part, offline, progress)
+            fault = _checksum_fault(part, hashes) or _content_fault(part, target.name)
+            if fault is None:
+                os.replace(part, target)
+                _accept(target)
+                return
+            failures.append(f"  {kind} {place}: {fault}")
+            if kind == "mirror" and upstream is not None:
+                warnings.warn(f"{place} {fault}; trying {upstream}", stacklevel=4)
+        except _UnavailableError as error:
+            failures.append(f"  {kind} {place}: {error}")
+        finally:
+            part.unlink(missing_ok=True)
+    tried = "\n".join(failures) or "  no mirror is set, and there is no upstream address"
+    raise DataUnavailableError(
+        f"{relative_path} could not be had. Tried:\n{tried}\n"
+        "Name a folder or an address that has it with data.mirror=... or UNIONSNN_MIRROR, or put "
+        f"the file at {target}"
+    )
+
+
+class DataUnavailableError(DataError):
+    """No place has the file; the user can name another one."""
+
+
+class _UnavailableError(Exception):
+    """A place does not answer or lacks the file."""
+
+
+def _local(place: str) -> Path | None:
+    """Turn a path or a file:// address into a path; None for http(s)."""
+    scheme = urlsplit(place).scheme
+    if scheme in ("http", "https"):
+        return None
+    if scheme == "file":
+        return Path(url2pathname(urlsplit(place).path))
+    if "://" in place:
+        raise _UnavailableError(
+            f"{scheme}:// is not supported, use a folder, file:// or http(s)://"
+        )
+    return Path(place).expanduser()
+
+
+def _join(base: str, relative_path: str) -> str:
+    if "://" in base:
+        return f"{base.rstrip('/')}/{quote(relative_path)}"
+    return str(Path(base) / relative_path)
+
+
+def _copy(place: str, part: Path, offline: bool, progress: Progress | None) -> None:
+    path = _local(place)
+    if path is None:
+        if offline:
+            raise _UnavailableError("not tried, because offline is set")
+        _download(place, part, progress)
+    elif not path.is_file():
+        raise _UnavailableError("no such file" if path.parent.is_dir() else "no such folder")
+    elif not os.access(path, os.R_OK):
+        raise _UnavailableError("cannot be read (no permission)")
+    else:
+        with open(path, "rb") as source, open(part, "wb") as file:
+            shutil.copyfileobj(source, file, 1 << 20)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+class _Bar:
+    """What pooch wants of a progress bar, on top of a callback."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.total = 0
+        self.done = 0
+
+    def update(self, count: int) -> None:
+        self.done = min(self.done + count, self.total)
+        self.progress(self.done, self.total)
+
+    def reset(self) -> None:
+        self.done = 0
+
+    def close(self) -> None:
+        """Need nothing: the callback's owner closes its own display."""
+
+
+def _download(url: str, part: Path, progress: Progress | None) -> None:
+    """Download with retries; what a retry cannot mend (404 and the like) fails at once."""
+    # Late, as in pooch: most runs download nothing.
+    import requests
+
+    for attempt in range(1, _ATTEMPTS + 1):
+        bar = False if progress is None else _Bar(progress)
+        downloader = pooch.HTTPDownloader(progressbar=bar, chunk_size=1 << 16, timeout=_TIMEOUT)
+        try:
+            with open(part, "wb") as file:
+                downloader(url, file, None)
+                file.flush()
+                os.fsync(file.fileno())
+            return
+        except requests.RequestException as error:
+            status = error.response.status_code if error.response is not None else None
+            final = status is not None and 400 <= status < 500 and status not in (408, 429)
+            if final or attempt == _ATTEMPTS:
+                raise _UnavailableError(_reason(error, status)) from error
+            time.sleep(_RETRY_WAIT * attempt)
+
+
+def _reason(error: Exception, status: int | None) -> str:
+    import requests
+
+    if status is not None:
+        return f"the server answers {status}"
+    if isinstance(error, requests.Timeout):
+        return f"no answer within {_TIMEOUT} seconds"
+    if isinstance(error, requests.exceptions.ChunkedEncodingError):
+        return "the connection broke off in the middle"
+    if isinstance(error, requests.ConnectionError):
+        return "cannot be reached"
+    return f"{type(error).__name__}: {error}"
+
+
+def _listed_hash(mirror: str, relative_path: str, part: Path, offline: bool) -> str | None:
+    """Look a file up in the mirror's SHA256SUMS; None where that is missing or silent."""
+    try:
+        _copy(_join(mirror, "SHA256SUMS"), part, offline, progress=None)
+        lines = part.read_text(encoding="utf-8").splitlines()
+    except (_UnavailableError, UnicodeDecodeError):
+        return None
+    finally:
+        part.unlink(missing_ok=True)
+    for line in lines:
+        checksum, _, name = line.strip().partition(" ")
+        if name.strip().lstrip("*").removeprefix("./") == relative_path:
+            return checksum
+    return None
+
+
+def _check_zip(path: Path) -> None:
+    """Read a zip file through once: names, structure and checksums."""
+    with zipfile.ZipFile(path) as archive:
+        _check_names(path, archive)
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise zipfile.BadZipFile(f"bad checksum of {damaged}")
+
+
+def _check_names(path: Path, archive: zipfile.ZipFile) -> None:
+    for name in archive.namelist():
+        plain = name.replace("\\", "/")
+        if plain.startswith("/") or ".." in plain.split("/") or plain[1:2] == ":":
+            raise DataError(
+                f"{path} holds the member {name!r}, which points outside of its "
+                "folder: it is refused; get the file from a place that you trust"
+            )
+
+
+def open_zip(path: str | Path) -> zipfile.ZipFile:
+    """Open a zip file for reading, refusing members that point outside of their folder.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The open archive, to be closed by the caller.
+
+    Raises:
+        DataError: Missing, cut, or unsafe. A file that `fetch` wrote is removed, so that the next
+            call gets it anew; a user's own file is left alone.
+    """
+    path = Path(path)
+    try:
+        archive = zipfile.ZipFile(path)
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist") from None
+    except _BROKEN_ZIP as error:
+        raise _discard(path, str(error)) from error
+    try:
+        _check_names(path, archive)
+    except DataError:
+        archive.close()
+        raise
+    return archive
+
+
+def read_members(
+    path: str | Path, members: Iterable[str], *, sha256: Mapping[str, str] | None = None
+) -> dict[str, bytes]:
+    """Read some members of a zip file, checksums verified.
+
+    Args:
+        path: The zip file.
+        members: Full names inside it.
+        sha256: Hashes of members, where they are known; a repacked zip keeps them.
+
+    Returns:
+        Content by name.
+
+    Raises:
+        DataError: As `open_zip`; or a member is missing, damaged, or not the known one.
+    """
+    path = Path(path)
+    contents = {}
+    with open_zip(path) as archive:
+        for name in members:
+            try:
+                contents[name] = archive.read(name)
+            except KeyError:
+                raise DataError(
+                    f"{path} has no member {name}; it holds {', '.join(archive.namelist()[:20])}"
+                ) from None
+            except _BROKEN_ZIP as error:
+                raise _discard(path, f"{name}: {error}") from error
+    for name, expected in (sha256 or {}).items():
+        if name in contents and hashlib.sha256(contents[name]).hexdigest() != expected.lower():
+            raise DataError(
+                f"{path}: member {name} is not the known one (sha256 differs): get "
+                "the file from upstream, or another mirror with data.mirror=..."
+            )
+    return contents
+
+
+def set_aside(path: str | Path) -> Path | None:
+    """Take a file that `fetch` accepted, but whose content is wrong, out of the way.
+
+    Args:
+        path: What `fetch` returned.
+
+    Returns:
+        Its new name, ending in ``.rejected``; None if `fetch` has not written it, then it stays.
+    """
+    path = Path(path)
+    note = _note(path)
+    if not note.exists():
+        return None
+    note.unlink(missing_ok=True)
+    return path.replace(path.with_name(f"{path.name}.rejected"))
+
+
+@contextlib.contextmanager
+def set_aside_if_wrong(paths: Iterable[Path]) -> Iterator[None]:
+    """Take raw files out of the way if reading them fails, so that the next call gets them anew.
+
+    Otherwise the copies would shadow a mended mirror for ever.
+
+    Args:
+        paths: What `fetch` returned.
+
+    Raises:
+        DataError: The reader's own, with the new names added.
+    """
+    try:
+        yield
+    except DataError as error:
+        aside = [name for path in paths if (name := set_aside(path)) is not None]
+        where = ""
+        if len(aside) == 1:
+            where = f" It was set aside as {aside[0]}; the next call gets it anew."
+        elif aside:
+            where = f" Its {len(aside)} files were set aside in {aside[0].parent}, with names that "
+            where += "end in .rejected; the next call gets them anew."
+        raise DataError(f"{error}.{where}") from error
+
+
+def files_hash(paths: Sequence[Path]) -> str:
+    """Hash the contents of files, in their order; 64 hexadecimal digits."""
+    return hashlib.sha256("".join(_file_hash(path) for path in paths).encode()).hexdigest()
+
+
+def remove_parts(target: Path) -> None:
+    """Remove what killed writers of a file left; the caller holds the file's lock."""
+    for stale in target.parent.glob(f".{glob.escape(target.name)}.*.part"):
+        stale.unlink(missing_ok=True)
+
+
+def _discard(path: Path, reason: str) -> DataError:
+    note = _note(path)
+    if not note.exists():
+        return DataError(f"{path} is not a sound zip file ({reason}): replace it")
+    for file in (path, note):
+        with contextlib.suppress(FileNotFoundError):
+            file.unlink()
+    return DataError(
+        f"{path} is not a sound zip file ({reason}). It is removed: run the same "
+        "command again and it is fetched anew"
+    )

@@ -1,0 +1,180 @@
+"""Pickles of others, read without running anything that they name.
+
+Planetoid and ZINC are published as pickles, and a pickle can call any function. Here each name in
+one is looked up in a short list that maps it to what stands for it: numpy's own arrays, plain
+containers, and readers of ours in place of scipy's and torch's.
+"""
+
+from __future__ import annotations
+
+import collections
+import io
+import pickle
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy._core.multiarray import _reconstruct  # what numpy's own pickles call
+from numpy.typing import NDArray
+
+from unionsnn.base.errors import DataError
+
+_DTYPES = {
+    "ByteStorage": np.uint8,
+    "CharStorage": np.int8,
+    "ShortStorage": np.int16,
+    "IntStorage": np.int32,
+    "LongStorage": np.int64,
+    "FloatStorage": np.float32,
+    "DoubleStorage": np.float64,
+}
+
+
+class SparseRows:
+    """What stands for scipy's csr_matrix: its attributes, and a check that they fit together."""
+
+    def __init__(self, *arguments: object) -> None:
+        self.state: dict[str, Any] = {}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.state = dict(state)
+
+    def dense(self) -> NDArray[np.float32]:
+        """Return the matrix with all its zeros.
+
+        Shapes:
+            -> [rows, columns].
+
+        Raises:
+            ValueError: if it is no sound matrix.
+        """
+        state = self.state
+        rows, columns = (int(size) for size in state.get("_shape", state.get("shape", ())))
+        return dense_rows(state["data"], state["indices"], state["indptr"], rows, columns)
+
+
+def dense_rows(
+    data: Any, indices: Any, indptr: Any, rows: int, columns: int
+) -> NDArray[np.float32]:
+    """Write out a matrix of compressed sparse rows; entries that are given twice add up.
+
+    Shapes:
+        data, indices [M], indptr [rows + 1] -> [rows, columns].
+
+    Raises:
+        ValueError: if the arrays do not fit together.
+    """
+    data, indices, indptr = (np.asarray(array) for array in (data, indices, indptr))
+    sound = (
+        data.dtype.kind in "biuf"
+        and indices.dtype.kind in "iu"
+        and indptr.dtype.kind in "iu"
+        and data.shape == indices.shape
+        and indptr.shape == (rows + 1,)
+        and (indptr[0], indptr[-1]) == (0, len(data))
+        and bool((np.diff(indptr) >= 0).all())
+        and (len(indices) == 0 or (indices.min() >= 0 and indices.max() < columns))
+    )
+    if not sound:
+        raise ValueError("the parts of a sparse matrix do not fit together")
+    result = np.zeros((rows, columns), dtype=np.float32)
+    np.add.at(result, (np.repeat(np.arange(rows), np.diff(indptr)), indices), data)
+    return result
+
+
+def _storage(content: bytes) -> NDArray[Any]:
+    """Read what torch's storages turn into when they are pickled: five pickles and the bytes."""
+    file = io.BytesIO(content)
+    for _ in range(3):
+        # A magic number, a version, and sizes of types: nothing that the bytes depend on.
+        _Restricted(file, {}).load()
+    dtype, count = _StorageReader(file, _STORAGES).load()
+    _Restricted(file, {}).load()
+    return np.frombuffer(content, dtype, int(count), offset=file.tell() + 8)
+
+
+class _Restricted(pickle.Unpickler):
+    """An unpickler that knows the names it is given, and no other."""
+
+    def __init__(self, file: io.BytesIO, names: Mapping[str, Any], encoding: str = "ASCII") -> None:
+        super().__init__(file, encoding=encoding)
+        self.names = names
+
+    def find_class(self, module: str, name: str) -> Any:
+        try:
+            return self.names[f"{module}.{name}"]
+        except KeyError:
+            raise pickle.UnpicklingError(
+                f"it names {module}.{name}, which such a file has no need of"
+            ) from None
+
+
+class _StorageReader(_Restricted):
+    def persistent_load(self, pid: Any) -> tuple[Any, int]:
+        kind, dtype, _, _, count, *_ = pid
+        if kind != "storage" or dtype not in _DTYPES.values():
+            raise pickle.UnpicklingError(f"it holds {kind!r} where a storage belongs")
+        return dtype, count
+
+
+def _tensor(
+    storage: NDArray[Any], offset: int, size: tuple[int, ...], stride: tuple[int, ...], *_: object
+) -> NDArray[Any]:
+    """Make an array of what makes a torch tensor; only contiguous ones are needed."""
+    contiguous = tuple(int(np.prod(size[i + 1 :])) for i in range(len(size)))
+    if stride != contiguous and 0 not in size and any(n > 1 for n in size):
+        raise pickle.UnpicklingError("it holds a tensor that is not contiguous")
+    return storage[offset : offset + int(np.prod(size))].reshape(size)
+
+
+def _encoded(text: str, encoding: str) -> bytes:
+    """Turn text into bytes, as pickles of Python 3 in the format of Python 2 do with arrays."""
+    if encoding != "latin1":
+        raise pickle.UnpicklingError(f"it encodes bytes as {encoding!r}")
+    return text.encode("latin1")
+
+
+_STORAGES = {f"torch.{name}": dtype for name, dtype in _DTYPES.items()}
+
+_NUMPY: Mapping[str, Any] = {
+    "numpy.ndarray": np.ndarray,
+    "numpy.dtype": np.dtype,
+    "_codecs.encode": _encoded,
+    "numpy.core.multiarray._reconstruct": _reconstruct,
+    "numpy._core.multiarray._reconstruct": _reconstruct,
+}
+
+PLANETOID_NAMES: Mapping[str, Any] = {
+    **_NUMPY,
+    "scipy.sparse.csr.csr_matrix": SparseRows,
+    "scipy.sparse._csr.csr_matrix": SparseRows,
+    "collections.defaultdict": collections.defaultdict,
+    "__builtin__.list": list,
+    "builtins.list": list,
+}
+"""What the files of Planetoid name."""
+
+ZINC_NAMES: Mapping[str, Any] = {
+    **_NUMPY,
+    "torch._utils._rebuild_tensor_v2": _tensor,
+    "torch.storage._load_from_bytes": _storage,
+    "collections.OrderedDict": collections.OrderedDict,
+}
+"""What the files of ZINC name."""
+
+
+def read_pickle(content: bytes, names: Mapping[str, Any], fault: Callable[[str], DataError]) -> Any:
+    """Read a pickle in which only the given names may occur.
+
+    Args:
+        content: The pickle; strings of Python 2 are read as Latin-1, as numpy's need it.
+        names: What stands for each name, by its dotted path.
+        fault: Makes the error that names the file.
+
+    Raises:
+        DataError: What `fault` makes; nothing that the file names has been run.
+    """
+    try:
+        return _Restricted(io.BytesIO(content), names, encoding="latin1").load()
+    except Exception as error:  # A damaged pickle can raise anything at all.
+        raise fault(f"is not a pickle that can be read safely ({error})") from error

@@ -1,0 +1,213 @@
+"""Readers of ZINC: the pickles of benchmarking-gnns, and a compact form without pickles."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unionsnn.base.errors import DataError
+from unionsnn.data.arrays import GraphArrays, IntArray
+from unionsnn.data.edges import cut_by_graph, one_way_edges, simple_edges, slices, united
+from unionsnn.data.sources.download import open_zip, read_members
+from unionsnn.data.sources.pickles import ZINC_NAMES, read_pickle
+from unionsnn.data.sources.text_tables import parse_table
+
+PARTS = ("train", "val", "test")
+SUBSET = (10_000, 1_000, 1_000)
+"""Graphs of the parts of ZINC-12k."""
+FULL = (220_011, 24_445, 5_000)
+"""Graphs of the parts of the full set."""
+ATOM_TYPES = 28
+
+
+def read_zinc_pickles(
+    archive: Path, index_files: Mapping[str, Path] | None, sizes: tuple[int, int, int]
+) -> GraphArrays:
+    """Read molecules.zip of benchmarking-gnns, all of it or the rows that index files name.
+
+    The zip file holds the subset alone, or the full set in which the index files name the subset.
+
+    Args:
+        archive: Holds {train,val,test}.pickle.
+        index_files: For each part, a file of comma-separated rows; None for all rows.
+        sizes: How many graphs the parts must have.
+
+    Raises:
+        DataError: Names the file and its fault; a training part of another size is refused.
+    """
+    with open_zip(archive) as opened:
+        names = {Path(name).name: name for name in opened.namelist()}
+    missing = [f"{part}.pickle" for part in PARTS if f"{part}.pickle" not in names]
+    if missing:
+        raise DataError(f"{archive} has no {', '.join(missing)}; it holds {', '.join(names)}")
+    molecules: list[Mapping[str, Any]] = []
+    for part, size, full in zip(PARTS, sizes, FULL, strict=True):
+        member = names[f"{part}.pickle"]
+        content = read_members(archive, [member])[member]
+        found = read_pickle(content, ZINC_NAMES, _fault(f"{member} (in {archive})"))
+        given = len(found) if isinstance(found, list | tuple) else 0
+        if given not in (size, full):
+            raise DataError(
+                f"{member} (in {archive}) holds {given} graphs, but {_allowed(size, full)} belong "
+                "there: get the file anew, or from another mirror with data.mirror=..."
+            )
+        rows = None if index_files is None else read_index(index_files[part], given, size)
+        molecules += found if rows is None else [found[row] for row in rows]
+    return _assembled(molecules, archive, sizes)
+
+
+def _allowed(size: int, full: int) -> str:
+    return f"{size:,}" if size == full else f"{size:,} or {full:,}"
+
+
+def _fault(where: str) -> Any:
+    return lambda message: DataError(f"{where} {message}")
+
+
+def read_index(path: Path, num_graphs: int, wanted: int) -> list[int]:
+    """Read the rows of one part.
+
+    Args:
+        path: One line of numbers with commas between them.
+        num_graphs: How many graphs there are to choose from.
+        wanted: How many must be chosen.
+
+    Raises:
+        DataError: Too few or too many, repeated, or beyond the last graph.
+    """
+    table = parse_table(
+        path.read_bytes(),
+        np.dtype(np.int64),
+        None,
+        lambda message, row: DataError(f"{path}, line {row + 1}: {message}"),
+    )
+    rows = table.reshape(-1)
+    if len(rows) != wanted or len(np.unique(rows)) != wanted:
+        raise DataError(
+            f"{path} names {len(np.unique(rows))} different graphs, but {wanted} belong there"
+        )
+    if rows.min() < 0 or rows.max() >= num_graphs:
+        raise DataError(
+            f"{path} names graph {rows.max() if rows.max() >= num_graphs else rows.min()}, but "
+            f"the pickle beside it has {num_graphs:,} (0..{num_graphs - 1}): the two do not belong "
+            "together; a zip file of 12,000 molecules goes with the rows 0..n-1, the full one with "
+            "the rows of benchmarking-gnns"
+        )
+    return [int(row) for row in rows]
+
+
+def _assembled(
+    molecules: list[Mapping[str, Any]], archive: Path, sizes: tuple[int, int, int]
+) -> GraphArrays:
+    edges, labels, targets = [], [], []
+    try:
+        for molecule in molecules:
+            types = np.asarray(molecule["atom_type"], dtype=np.int64)
+            bonds = np.asarray(molecule["bond_type"])
+            if bonds.shape != (len(types), len(types)):
+                raise ValueError(f"{len(types)} atoms, but bonds of shape {bonds.shape}")
+            labels.append(types)
+            edges.append(np.stack(np.nonzero(bonds)))
+            targets.append(np.asarray(molecule["logP_SA_cycle_normalized"], np.float32).reshape(1))
+    except (KeyError, ValueError, TypeError) as error:
+        raise DataError(f"{archive}: molecule {len(labels)} is not sound ({error!r})") from error
+    node_slices = slices([len(types) for types in labels])
+    return zinc_graphs(
+        united(edges, node_slices),
+        node_slices,
+        np.concatenate(labels),
+        np.stack(targets),
+        sizes,
+        str(archive),
+    )
+
+
+def read_zinc_npz(paths: Mapping[str, Path]) -> GraphArrays:
+    """Read the full set in its compact form, one file for each part.
+
+    Args:
+        paths: The files by part; each holds num_nodes, num_edges, x, edge_index and y.
+
+    Shapes:
+        In a file: num_nodes, num_edges [G]; x [N]; edge_index [2, E], nodes numbered in each graph;
+        y [G].
+
+    Raises:
+        DataError: Names the file and its fault.
+    """
+    parts = [_npz_arrays(paths[part], size) for part, size in zip(PARTS, FULL, strict=True)]
+    joined = {
+        key: np.concatenate([part[key] for part in parts], axis=-1)
+        for key in ("num_nodes", "num_edges", "x", "edge_index", "y")
+    }
+    node_slices = slices(joined["num_nodes"])
+    first = np.repeat(node_slices[:-1], joined["num_edges"])
+    return zinc_graphs(
+        joined["edge_index"].astype(np.int64) + first,
+        node_slices,
+        joined["x"].astype(np.int64),
+        joined["y"].astype(np.float32)[:, None],
+        FULL,
+        str(paths["train"].parent),
+    )
+
+
+def _npz_arrays(path: Path, size: int) -> dict[str, NDArray[Any]]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {
+                key: archive[key] for key in ("num_nodes", "num_edges", "x", "edge_index", "y")
+            }
+    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{path} is not the compact form of ZINC ({error})") from error
+    nodes, edges = (int(arrays[key].sum(dtype=np.int64)) for key in ("num_nodes", "num_edges"))
+    shapes = {
+        "num_nodes": (size,),
+        "num_edges": (size,),
+        "x": (nodes,),
+        "edge_index": (2, edges),
+        "y": (size,),
+    }
+    wrong = [f"{k} {arrays[k].shape}, not {s}" for k, s in shapes.items() if arrays[k].shape != s]
+    limit = np.repeat(arrays["num_nodes"], arrays["num_edges"]) if not wrong else np.empty(0)
+    if wrong or (arrays["edge_index"] >= limit).any():
+        raise DataError(f"{path}: {', '.join(wrong) or 'an edge leaves its graph'}")
+    return arrays
+
+
+def zinc_graphs(
+    union: IntArray,
+    node_slices: IntArray,
+    types: IntArray,
+    targets: NDArray[np.float32],
+    sizes: tuple[int, int, int],
+    where: str,
+) -> GraphArrays:
+    """Make the set of its arrays: atom types as labels, the parts one after the other.
+
+    Shapes:
+        union [2, E], node_slices [G + 1], types [N], targets [G, 1].
+
+    Raises:
+        DataError: An atom type is unknown, or a bond has one direction only.
+    """
+    if types.max(initial=0) >= ATOM_TYPES:
+        raise DataError(f"{where}: atom type {types.max()} is unknown; types are 0..27")
+    edges, _ = simple_edges(union, len(types))
+    if len(one_way_edges(edges, len(types))):
+        raise DataError(f"{where}: a bond has one direction only")
+    edge_index, edge_slices = cut_by_graph(edges, node_slices)
+    return GraphArrays(
+        edge_index=edge_index,
+        node_slices=node_slices,
+        edge_slices=edge_slices,
+        y=targets,
+        node_labels=types[:, None],
+        part=np.repeat(np.arange(3), sizes),
+    )

@@ -1,0 +1,1 @@
+"""What coefficients and trained networks tell apart."""

@@ -1,0 +1,214 @@
+"""What a number of an edge tells apart: colour refinement over families of graphs, with controls.
+
+Every graph is there a second time, its nodes in another order. A choice that tells a graph from its
+own copy is at fault, and the family does not count as told apart; where the verdict depends on the
+tolerance within which numbers are equal, that is counted too.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unionsnn.coefficients.engine import Progress
+from unionsnn.expressivity.choices import Choice
+from unionsnn.expressivity.color_refinement import (
+    TOLERANCE,
+    GraphUnion,
+    Margin,
+    edge_colors,
+    graph_classes,
+    refine,
+)
+from unionsnn.expressivity.determinants import fingerprints
+
+BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_TOLERANCE_FACTOR = 100.0
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """Graphs that are to be told apart from each other: a pair, or more.
+
+    Attributes:
+        category: What it is counted under.
+        name: Its name.
+        graphs: edge_index [2, E], both directions of each edge, and the number of nodes, of each.
+    """
+
+    category: str
+    name: str
+    graphs: tuple[tuple[IntArray, int], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a choice told apart.
+
+    Attributes:
+        choice: The choice.
+        classes: Number of classes that it makes of each family.
+        told: Whether it tells all graphs of a family from each other, and none from its copy.
+        at_fault: Whether it tells a graph of the family from its own relabelled copy.
+        unstable: Whether the classes change if the tolerance is 100 times smaller or larger.
+        whole: Whether the substructure of every edge of the family is its whole graph; None for a
+            choice without substructures.
+        margin: How clearly numbers were equal or different.
+        seconds: Time that it took.
+
+    Shapes:
+        classes, told, at_fault, unstable, whole [F].
+    """
+
+    choice: Choice
+    classes: IntArray
+    told: BoolArray
+    at_fault: BoolArray
+    unstable: BoolArray
+    whole: BoolArray | None
+    margin: Margin
+    seconds: float
+
+
+class Bench:
+    """Families of graphs, each graph beside a relabelled copy, and the numbers of their edges.
+
+    Args:
+        families: The families.
+        seed: Seed of the relabellings.
+        threads: Threads of the coefficient engine; None for all cores.
+    """
+
+    def __init__(
+        self, families: Sequence[Family], *, seed: int = 0, threads: int | None = None
+    ) -> None:
+        self.families = tuple(families)
+        self.threads = threads
+        generator = np.random.default_rng(seed)
+        graphs = []
+        for family in families:
+            for edge_index, num_nodes in family.graphs:
+                graphs.append((edge_index, num_nodes))
+                graphs.append((generator.permutation(num_nodes)[edge_index], num_nodes))
+        self.union = GraphUnion.of(graphs)
+        sizes = [len(family.graphs) for family in families]
+        self._slices = np.cumsum([0, *sizes])
+        family_of_graph = np.repeat(np.arange(len(sizes)), 2 * np.array(sizes, np.int64))
+        self._family_of_edge = family_of_graph[self.union.graph_of_edge]
+        self._known: dict[str, tuple[tuple[str, ...], FloatArray]] = {}
+
+    def run(self, choice: Choice, progress: Progress | None = None) -> Outcome:
+        """Measure a choice on all families."""
+        begin = time.perf_counter()
+        values = self.values(choice, progress)
+        classes, margin = self._classes(values, TOLERANCE)
+        unstable = np.zeros(len(self.families), np.bool_)
+        if not margin.exact:
+            for tolerance in (TOLERANCE / _TOLERANCE_FACTOR, TOLERANCE * _TOLERANCE_FACTOR):
+                other, _ = self._classes(values, tolerance)
+                unstable |= [not np.array_equal(a, b) for a, b in zip(classes, other, strict=True)]
+        at_fault = np.array([(row[::2] != row[1::2]).any() for row in classes], np.bool_)
+        counts = np.array([len(np.unique(row[::2])) for row in classes], np.int64)
+        everything = counts == np.array([len(f.graphs) for f in self.families])
+        return Outcome(
+            choice,
+            counts,
+            everything & ~at_fault,
+            at_fault,
+            unstable,
+            self._whole(choice),
+            margin,
+            time.perf_counter() - begin,
+        )
+
+    def values(self, choice: Choice, progress: Progress | None = None) -> npt.NDArray[Any]:
+        """Numbers of all directed edges (u, v), as v sees them.
+
+        Shapes:
+            -> [E, C]; C = 0 for plain 1-WL.
+        """
+        union = self.union
+        if choice.spec is None:
+            return np.empty((union.edge_index.shape[1], 0))
+        if choice.form in ("spectrum", "rooted"):
+            found = fingerprints(union.graph, choice.form, choice.spec.radius, progress=progress)
+            return union.graph.to_directed(found.astype(np.float64))
+        columns, values = self._columns(choice, progress)
+
+        def of(quantity: str) -> FloatArray:
+            return values[:, [columns.index(f"{quantity}_r{r}") for r in choice.radii]]
+
+        if choice.form == "cyclomatic":
+            return of("edges") - of("nodes") + 1.0
+        if choice.form == "excess":
+            return of("a_tree") - of("a")
+        return self._normalized(of("a")) if choice.form == "normalized" else of("a")
+
+    def graph_classes(self, values: npt.NDArray[Any]) -> IntArray:
+        """Class of each graph of the first family, by its edges' numbers.
+
+        Shapes:
+            values [E, C] -> [G].
+        """
+        return self._classes(values, TOLERANCE)[0][0][::2]
+
+    def _columns(
+        self, choice: Choice, progress: Progress | None = None
+    ) -> tuple[tuple[str, ...], FloatArray]:
+        """Columns of a choice's coefficient, computed once."""
+        assert choice.spec is not None
+        if choice.spec.key not in self._known:
+            values = choice.spec.compute(
+                self.union.edge_index,
+                self.union.graph.num_nodes,
+                threads=self.threads,
+                progress=progress,
+            )
+            self._known = {choice.spec.key: (choice.spec.columns, values)}
+        return self._known[choice.spec.key]
+
+    def _normalized(self, a: FloatArray) -> FloatArray:
+        """ã: a_vu over the sum of the receiver v; 0 where that sum is 0, as curvatures' can be."""
+        receivers = self.union.edge_index[1]
+        result = np.zeros_like(a)
+        for column, row in zip(a.T, result.T, strict=True):
+            total = np.bincount(receivers, column, self.union.graph.num_nodes)[receivers]
+            np.divide(column, total, out=row, where=np.abs(total) > 1e-9)
+        return result
+
+    def _classes(self, values: npt.NDArray[Any], tolerance: float) -> tuple[list[IntArray], Margin]:
+        """Class of each graph and each copy, family by family, numbered as they come."""
+        colors, margin = edge_colors(values, self._family_of_edge, tolerance)
+        found = graph_classes(self.union, refine(self.union, colors))
+        parts = np.split(found, 2 * self._slices[1:-1])
+        return [_renumbered(part) for part in parts], margin
+
+    def _whole(self, choice: Choice) -> BoolArray | None:
+        """Whether every substructure, of the largest radius, is its whole graph; some must be."""
+        if choice.spec is None or not choice.local:
+            return None
+        columns, values = self._columns(choice)
+        radius = choice.spec.radius[-1]
+        graph_of_edge, union = self.union.graph_of_edge, self.union
+        num_nodes = np.diff(union.node_slices)
+        num_edges = np.bincount(graph_of_edge, minlength=union.num_graphs) // 2
+        part = (values[:, columns.index(f"nodes_r{radius}")] != num_nodes[graph_of_edge]) | (
+            values[:, columns.index(f"edges_r{radius}")] != num_edges[graph_of_edge]
+        )
+        parts, edges = (
+            np.bincount(self._family_of_edge[kept], minlength=len(self.families))
+            for kept in (part, slice(None))
+        )
+        return np.asarray((parts == 0) & (edges > 0))
+
+
+def _renumbered(classes: IntArray) -> IntArray:
+    """Number classes by their first member."""
+    _, first, inverse = np.unique(classes, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[inverse.reshape(-1)]

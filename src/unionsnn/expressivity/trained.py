@@ -1,0 +1,314 @@
+"""Which pairs of graphs trained networks tell apart: pair by pair, recorded, resumable."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from unionsnn.base.environment import environment
+from unionsnn.base.errors import RequestError
+from unionsnn.base.files import set_aside, write_json
+from unionsnn.config.compose import compose_config, config_hash
+from unionsnn.expressivity.bench import Family
+from unionsnn.expressivity.copies import Graph
+from unionsnn.expressivity.hotelling import chance_bound, t2_threshold
+from unionsnn.expressivity.pair_workers import compared
+from unionsnn.runs.records import RunFolder
+from unionsnn.training.build import build_model, check_model, count_parameters, locate
+
+Progress = Callable[[str, int, int], None]
+
+RECORD = "pairs.json"
+"""Name of the record in its run folder."""
+
+PROTOCOL: Mapping[str, Any] = {
+    "name": "paired_comparison",
+    "copies": 32,
+    "channels": 16,
+    "alpha": 0.05,
+    "margin": 0.0,
+    "stop_loss": 0.2,
+}
+"""Wang and Zhang's: relabelled copies of each graph, width of an embedding, size of the test,
+margin of the loss, and the loss that ends training."""
+
+DEFAULTS = (
+    "optimizer.lr=0.0001",
+    "optimizer.weight_decay=0.00001",
+    "trainer.max_epochs=20",
+    "data.batch_size=16",
+)
+"""Overrides that the test begins with: the settings of Wang and Zhang's programs."""
+
+_ALLOWED = (
+    *("model", "gate", "coefficient", "optimizer.lr", "optimizer.weight_decay", "seed"),
+    *("trainer.max_epochs", "trainer.threads", "data.batch_size", "protocol.workers"),
+    *("run_dir", "force", "paths"),
+)
+NOISE = ("random", "shuffled")
+"""Controls that draw the coefficients of each copy from those of both graphs."""
+
+_SAMPLE_SEED = 0
+
+_WHOLE = {
+    *("format", "state", "set", "model", "gate", "control", "parameters", "threshold"),
+    *("categories", "pairs", "environments", "config", "config_hash"),
+}
+_OUTCOME = {
+    *("index", "told", "reliable", "statistic", "reliability", "rank", "distance", "spread"),
+    *("told_by_1wl", "epochs", "loss", "seconds", "name", "category"),
+}
+"""Keys of a record and of its pairs."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two graphs to tell apart, what they are counted under, and their name."""
+
+    category: str
+    name: str
+    graphs: tuple[Graph, Graph]
+
+
+def pairs_of(families: Sequence[Family]) -> list[Pair]:
+    """All pairs of graphs within each family."""
+    pairs = []
+    for family in families:
+        many = len(family.graphs) > 2
+        for i, j in combinations(range(len(family.graphs)), 2):
+            name = f"{family.name} {i}, {j}" if many else family.name
+            pairs.append(Pair(family.category, name, (family.graphs[i], family.graphs[j])))
+    return pairs
+
+
+def sample_of(pairs: Sequence[Pair], share: float) -> list[int]:
+    """Draw a share of each category, at least one pair; the same ones every time."""
+    generator = np.random.default_rng(_SAMPLE_SEED)
+    chosen: list[int] = []
+    for category in dict.fromkeys(pair.category for pair in pairs):
+        members = [i for i, pair in enumerate(pairs) if pair.category == category]
+        size = max(1, round(share * len(members)))
+        chosen += generator.choice(members, size, replace=False).tolist()
+    return sorted(chosen)
+
+
+def trained_config(
+    overrides: Sequence[str],
+    name: str,
+    pairs: Sequence[Pair],
+    *,
+    config_dir: str | None = None,
+    protocol: Mapping[str, Any] = PROTOCOL,
+) -> dict[str, Any]:
+    """Compose what determines a trained test.
+
+    Args:
+        overrides: In Hydra's syntax; keys of model, gate, coefficient, and some of training.
+        name: Name of the set of pairs.
+        pairs: The pairs; another content makes it another experiment.
+        config_dir: A folder of the user's own configuration.
+        protocol: As `PROTOCOL`.
+
+    Raises:
+        RequestError: with every fault that was found.
+    """
+    keys = [words.partition("=")[0].lstrip("+~").partition("@")[0] for words in overrides]
+    foreign = [key for key in keys if not any(_within(key, allowed) for allowed in _ALLOWED)]
+    if foreign:
+        raise RequestError(
+            [
+                f"{key} has no effect on this test; allowed are {', '.join(_ALLOWED)} and keys "
+                "inside them."
+                for key in foreign
+            ]
+        )
+    composed = compose_config([*DEFAULTS, *overrides], config_dir)
+    trainer, data = composed["trainer"], composed["data"]
+    if data["batch_size"] < 2:
+        raise RequestError(
+            [f"data.batch_size is {data['batch_size']}; a batch holds pairs: at least 2."]
+        )
+    return {
+        "data": {
+            "name": name,
+            "content": content_hash(pairs),
+            "task": "graph_pairs",
+            "batch_size": data["batch_size"],
+        },
+        "protocol": {**protocol, "workers": composed["protocol"]["workers"]},
+        "trainer": {key: trainer[key] for key in ("max_epochs", "threads", "progress")},
+        "optimizer": {key: composed["optimizer"][key] for key in ("lr", "weight_decay")},
+        **{
+            key: composed[key]
+            for key in ("model", "gate", "coefficient", "seed", "run_dir", "force", "paths")
+        },
+    }
+
+
+def _within(key: str, allowed: str) -> bool:
+    return key == allowed or key.startswith(f"{allowed}.")
+
+
+def content_hash(pairs: Sequence[Pair]) -> str:
+    """Hash of all graphs: 12 hexadecimal digits."""
+    digest = hashlib.sha256()
+    for pair in pairs:
+        for edge_index, num_nodes in pair.graphs:
+            digest.update(f"{num_nodes} {edge_index.shape[1]};".encode())
+            digest.update(np.ascontiguousarray(edge_index, dtype="<i8").data)
+    return digest.hexdigest()[:12]
+
+
+def compare_pairs(
+    config: Mapping[str, Any],
+    pairs: Sequence[Pair],
+    wanted: Sequence[int] | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Train and test on each pair that is not finished yet; the record is kept after each.
+
+    Args:
+        config: As `trained_config` returns it.
+        pairs: All pairs of the set.
+        wanted: Numbers of the pairs that are asked for; None for all.
+        progress: Called with (what, pairs done, pairs in all).
+
+    Returns:
+        The record of all pairs that are finished, asked for now or before.
+
+    Raises:
+        RequestError: if the model refuses its arguments, or the folder is another experiment's.
+        RunFolderError: if the run folder cannot be used.
+        NonFiniteLossError: if training diverges.
+        RuntimeError: if a worker is killed.
+    """
+    check_model(config)
+    torch.set_num_threads(config["trainer"]["threads"])
+    wanted = range(len(pairs)) if wanted is None else wanted
+    with RunFolder.of(config).locked() as folder:
+        path = folder.path / RECORD
+        record = _begun(folder, config, pairs)
+        outcomes = {outcome["index"]: outcome for outcome in record["pairs"]}
+        pending = [i for i in wanted if i not in outcomes]
+        if pending and environment() not in record["environments"]:
+            record["environments"].append(environment())
+        what = f"{config['data']['name']}, {config['model']['name']}"
+        for outcome in compared(config, [pair.graphs for pair in pairs], pending):
+            index = outcome["index"]
+            named = {"name": pairs[index].name, "category": pairs[index].category}
+            outcomes[index] = {**outcome, **named}
+            record["pairs"] = [outcomes[i] for i in sorted(outcomes)]
+            record["state"] = "finished" if len(outcomes) == len(pairs) else "incomplete"
+            write_json(path, record)
+            if progress is not None:
+                progress(what, sum(i in outcomes for i in wanted), len(wanted))
+        return {**record, "summary": summarize(record)}
+
+
+def _begun(folder: RunFolder, config: Mapping[str, Any], pairs: Sequence[Pair]) -> dict[str, Any]:
+    """Return the folder's record, or an empty one."""
+    path = folder.path / RECORD
+    held = _read(path)
+    if held is not None:
+        if held["config_hash"] != config_hash(config):
+            raise RequestError(
+                [f"{folder.path} holds another experiment; give another run_dir, or leave it out."]
+            )
+        return held
+    sizes: dict[str, int] = {}
+    for pair in pairs:
+        sizes[pair.category] = sizes.get(pair.category, 0) + 1
+    protocol = config["protocol"]
+    numbers = (protocol[key] for key in ("channels", "copies", "alpha"))
+    return {
+        "format": 1,
+        "state": "incomplete",
+        "set": config["data"]["name"],
+        "model": config["model"]["name"],
+        "gate": config["gate"]["preset"],
+        "control": config["coefficient"]["control"],
+        "parameters": count_parameters(build_model(config, 1, protocol["channels"])),
+        "threshold": t2_threshold(*numbers),
+        "categories": sizes,
+        "pairs": [],
+        "environments": [],
+        "config": dict(config),
+        "config_hash": config_hash(config),
+    }
+
+
+def _read(path: Any) -> dict[str, Any] | None:
+    """Read a record; one that is damaged is set aside with a warning."""
+    try:
+        content: dict[str, Any] = json.loads(path.read_bytes())
+        if content.keys() >= _WHOLE and all(row.keys() >= _OUTCOME for row in content["pairs"]):
+            return content
+    except FileNotFoundError:
+        return None
+    except (ValueError, AttributeError, TypeError):
+        pass
+    aside = set_aside(path)
+    warnings.warn(f"{path} is damaged and set aside as {aside.name}.", stacklevel=4)
+    return None
+
+
+# -- what it comes to ----------------------------------------------------------------------
+
+
+def summarize(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Count by category, and compare with what a control may reach.
+
+    Returns:
+        Plain types: ``categories`` (told, tested, pairs), ``told``, ``tested``, ``unreliable``
+        (pairs whose check failed), ``unreliable_bound`` (how many chance explains), ``bar``,
+        ``resolved`` and ``unresolved`` (smallest distance that counted as a difference, largest
+        that did not), ``seconds``.
+    """
+    outcomes = record["pairs"]
+    alpha = record["config"]["protocol"]["alpha"]
+    categories = {}
+    for category, size in record["categories"].items():
+        rows = [o for o in outcomes if o["category"] == category]
+        told = sum(o["told"] for o in rows)
+        categories[category] = {"told": told, "tested": len(rows), "pairs": size}
+    return {
+        "categories": categories,
+        "told": sum(o["told"] for o in outcomes),
+        "tested": len(outcomes),
+        "unreliable": sum(not o["reliable"] for o in outcomes),
+        "unreliable_bound": chance_bound(len(outcomes), alpha),
+        "bar": bar(record),
+        "resolved": min((o["distance"] for o in outcomes if o["told"]), default=None),
+        "unresolved": max((o["distance"] for o in outcomes if not o["told"]), default=None),
+        "seconds": round(sum(o["seconds"] for o in outcomes), 3),
+    }
+
+
+def bar(record: Mapping[str, Any]) -> int | None:
+    """How many pairs a control may tell apart; None for a model that is no control.
+
+    A network that says so (`Network.at_most_1wl`) is, without a coefficient or with the same one on
+    every edge, at most 1-WL.
+    Where a control draws other coefficients for each copy, chance comes on top. `shuffled_within`
+    is no control here: it keeps each graph's own coefficients, by which graphs may differ.
+    """
+    model = record["config"]["model"]
+    network = locate(model["_target_"], nn.Module, "model._target_")
+    # A coefficient of the layers, and encodings.
+    reads_structure = model.get("coefficient") or any((model.get("encodings") or {}).values())
+    if reads_structure or not getattr(network, "at_most_1wl", False):
+        return None
+    known = sum(o["told_by_1wl"] for o in record["pairs"])
+    if record["control"] in NOISE:
+        others = len(record["pairs"]) - known
+        return known + chance_bound(others, record["config"]["protocol"]["alpha"])
+    return known if record["gate"] is None or record["control"] == "constant" else None

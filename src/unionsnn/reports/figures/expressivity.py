@@ -1,0 +1,177 @@
+"""Pictures of pairs of graphs: edges coloured by a number or a class, nodes by 1-WL.
+
+The half of an edge at a node has the colour of what that node receives over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unionsnn.base.errors import DataError
+from unionsnn.expressivity.bench import Bench, Family
+from unionsnn.expressivity.choices import Choice
+from unionsnn.expressivity.color_refinement import cluster, refine
+from unionsnn.expressivity.pairs import golden_pairs
+from unionsnn.reports.figures.plots import place_nodes, save_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+_NODE_COLOR = "#30363d"
+_FAMILIAR = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """A graph as it is drawn.
+
+    Attributes:
+        title: What stands above it.
+        edge_index: Edges, both directions.
+        num_nodes: Number of nodes.
+        values: Number or class of each directed edge.
+        colors: Class of each node.
+        marked: Nodes with a thick rim.
+    """
+
+    title: str
+    edge_index: IntArray
+    num_nodes: int
+    values: FloatArray
+    colors: IntArray
+    marked: tuple[int, ...] = ()
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of pictures.
+
+    Raises:
+        DataError: A file has its name.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise DataError(f"--plot is {str(folder)!r}, which is a file; name a folder")
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def panels_of(family: Family, choice: Choice, titles: Sequence[str]) -> list[Panel]:
+    """Make a panel of each graph: edges by the choice's first number, nodes by 1-WL."""
+    bench = Bench([family], threads=1)
+    values, owner = bench.values(choice), bench.union.graph_of_edge
+    nodes = refine(bench.union, np.zeros(len(owner), np.int64))
+    found = []
+    for g, ((_, num_nodes), title) in enumerate(zip(family.graphs, titles, strict=True)):
+        # Each graph is followed by its relabelled copy.
+        mine, first = owner == 2 * g, bench.union.node_slices[2 * g]
+        edges = bench.union.edge_index[:, mine] - first
+        numbers = values[mine, 0] if values.shape[1] else np.zeros(int(mine.sum()))
+        found.append(Panel(title, edges, num_nodes, numbers, nodes[first : first + num_nodes]))
+    return found
+
+
+def draw_panels(rows: Sequence[tuple[str, Sequence[Panel]]], title: str) -> Figure:
+    """Draw rows of graphs; in a row the same number has the same colour, and a legend names it.
+
+    Args:
+        rows: A label and the graphs of each row, equally many.
+        title: Title of the figure.
+    """
+    from matplotlib.figure import Figure
+
+    columns = len(rows[0][1])
+    figure = Figure(figsize=(4.2 * columns, 3.9 * len(rows)), layout="constrained")
+    grid = figure.subplots(len(rows), columns, squeeze=False)
+    for axes, (label, panels) in zip(grid, rows, strict=True):
+        _draw_row(list(axes), label, panels)
+    figure.suptitle(title)
+    return figure
+
+
+def _draw_row(axes: Sequence[Axes], label: str, panels: Sequence[Panel]) -> None:
+    from matplotlib import colormaps
+    from matplotlib.lines import Line2D
+
+    values = np.concatenate([panel.values for panel in panels])
+    classes, _ = cluster(values, np.zeros(len(values), np.int64))
+    count = int(classes.max(initial=-1)) + 1
+    few = count <= _FAMILIAR
+    palette = (
+        colormaps["tab10"].colors[:count]  # type: ignore[attr-defined]
+        if few
+        else colormaps["viridis"](np.linspace(0, 1, count))
+    )
+    bounds = np.cumsum([0, *(len(panel.values) for panel in panels)])
+    for each, panel, begin in zip(axes, panels, bounds, strict=False):
+        _draw_graph(each, panel, classes[begin : begin + len(panel.values)], palette)
+    axes[0].text(
+        -0.02, 0.5, label, rotation=90, va="center", ha="right", transform=axes[0].transAxes
+    )
+    if few:
+        first = [int(np.flatnonzero(classes == k)[0]) for k in range(count)]
+        handles = [
+            Line2D([], [], color=palette[k], linewidth=3, label=f"{values[first[k]]:.4g}")
+            for k in range(count)
+        ]
+        axes[-1].legend(handles=handles, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+
+
+def _draw_graph(axes: Axes, panel: Panel, classes: IntArray, palette: Any) -> None:
+    from matplotlib import colormaps
+    from matplotlib.collections import LineCollection
+
+    senders, receivers = panel.edge_index
+    place = place_nodes(panel.edge_index[:, senders < receivers].T, panel.num_nodes)
+    # The half of an edge at a node shows what that node sees: ã differs from end to end.
+    # A little beyond the middle, so that no gap shows between halves of one colour.
+    middle = place[receivers] + 0.505 * (place[senders] - place[receivers])
+    halves = np.stack([middle, place[receivers]], axis=1)
+    lines = LineCollection(
+        list(halves), colors=[palette[k] for k in classes], linewidths=3, zorder=1
+    )
+    axes.add_collection(lines)
+    shades = colormaps["Pastel1"].colors  # type: ignore[attr-defined]
+    rims = [2.6 if node in panel.marked else 0.9 for node in range(panel.num_nodes)]
+    axes.scatter(
+        place[:, 0],
+        place[:, 1],
+        s=130,
+        color=[shades[c % len(shades)] for c in panel.colors],
+        edgecolors=_NODE_COLOR,
+        linewidths=rims,
+        zorder=2,
+    )
+    axes.set_title(panel.title, fontsize=10)
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.margins(0.08)
+    axes.axis("off")
+
+
+def draw_golden_pairs(folder: Path) -> list[Path]:
+    """Draw each golden pair by a and by ã, in a file of its own.
+
+    Raises:
+        DataError: The folder cannot be made.
+        OSError: A picture cannot be written.
+    """
+    make_folder(folder)
+    written = []
+    for family in golden_pairs():
+        titles = [text.strip() for text in family.name.split("/")]
+        rows = [
+            (label, panels_of(family, Choice.parse(name), titles))
+            for name, label in (("a", "a, radius 1"), ("a~", "ã, radius 1"), ("a@2", "a, radius 2"))
+        ]
+        words = family.name.lower().replace("/", " ").replace(",", "").split()
+        path = folder / f"{'_'.join(words)}.svg"
+        save_figure(draw_panels(rows, family.name), path)
+        written.append(path)
+    return written

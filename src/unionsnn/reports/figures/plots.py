@@ -1,0 +1,232 @@
+"""Figures: a graph with edges coloured by coefficient, effects of deletions as boxes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unionsnn.base.errors import DataError
+from unionsnn.base.files import atomic_write
+from unionsnn.reports.formats import check_output
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MAX_NODES = 300
+"""Most nodes of a graph that is drawn: beyond, edges are too small to tell their colours."""
+
+_MAX_LABELS = 40
+_ENDINGS = (".png", ".svg", ".pdf")
+_NODE_COLOR = "#30363d"
+_BOX_COLORS = ("#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677")
+
+
+def check_plot(path: Path) -> None:
+    """Check before any work that a figure can be written under a name.
+
+    Raises:
+        DataError: The ending or the folder will not do.
+    """
+    check_output("--plot", path, _ENDINGS)
+
+
+def check_drawable(num_nodes: int) -> None:
+    """Check that a graph is small enough to be drawn.
+
+    Raises:
+        DataError: It is not; says what to do instead.
+    """
+    if num_nodes > MAX_NODES:
+        raise DataError(
+            f"A graph of {num_nodes:,} nodes is not drawn: beyond {MAX_NODES} the edges cannot be "
+            "told apart. Leave out --plot and look at the table, or cut out the part of interest "
+            "into a file of its own."
+        )
+
+
+def draw_coefficients(
+    edges: NDArray[np.int64],
+    values: NDArray[np.float64],
+    names: Sequence[Any],
+    *,
+    title: str,
+    label: str,
+) -> Figure:
+    """Draw a graph with its edges coloured by a coefficient.
+
+    The same graph is always drawn the same way.
+
+    Args:
+        edges: Edges in one or both directions; loops are left out.
+        values: The coefficient of each edge.
+        names: Name of each node; written if there are few nodes.
+        title: Title of the figure.
+        label: Title of the colour bar.
+
+    Shapes:
+        edges [2, E], values [E], names [N].
+
+    Raises:
+        DataError: The graph is too large.
+    """
+    from matplotlib.collections import LineCollection
+    from matplotlib.figure import Figure
+
+    check_drawable(len(names))
+    first = {tuple(sorted(pair)): i for i, pair in enumerate(edges.T.tolist()) if len({*pair}) == 2}
+    pairs = np.array(list(first), dtype=np.int64).reshape(-1, 2)
+    place = place_nodes(pairs, len(names))
+    figure = Figure(figsize=(8, 6), layout="constrained")
+    axes = figure.add_subplot()
+    lines = LineCollection(
+        list(place[pairs]),
+        array=values[list(first.values())],
+        cmap="viridis",
+        linewidths=float(np.clip(60 / max(len(names), 1), 1.2, 4)),
+        zorder=1,
+    )
+    axes.add_collection(lines)
+    few = len(names) <= _MAX_LABELS
+    looks: dict[str, Any]
+    if few:
+        looks = {"s": 260.0, "color": "white", "edgecolors": _NODE_COLOR, "linewidths": 1.0}
+    else:
+        looks = {"s": float(np.clip(6000 / len(names), 8, 120)), "color": _NODE_COLOR}
+    axes.scatter(place[:, 0], place[:, 1], zorder=2, **looks)
+    if few:
+        for (x, y), name in zip(place, names, strict=True):
+            text = str(name)
+            axes.annotate(
+                text if len(text) <= 12 else f"{text[:11]}…",
+                (x, y),
+                ha="center",
+                va="center",
+                fontsize=8 if len(text) <= 3 else 6,
+                color=_NODE_COLOR,
+                zorder=3,
+            )
+    axes.set_title(title)
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.margins(0.06)
+    axes.axis("off")
+    if len(pairs):
+        figure.colorbar(lines, ax=axes, label=label)
+    return figure
+
+
+def place_nodes(pairs: NDArray[np.int64], num_nodes: int) -> NDArray[np.float64]:
+    """Place each component by its distances, then set the components side by side, [N, 2]."""
+    import networkx
+
+    graph = networkx.Graph()
+    graph.add_nodes_from(range(num_nodes))
+    graph.add_edges_from(pairs.tolist())
+    place = np.zeros((num_nodes, 2))
+    components = sorted(networkx.connected_components(graph), key=lambda c: (-len(c), min(c)))
+    # Rows of about the width of a square that holds all components.
+    width = np.sqrt(sum(_extent(len(c)) ** 2 for c in components)) if components else 0.0
+    x = y = row = 0.0
+    for component in components:
+        extent = _extent(len(component))
+        if x > 0 and x + extent > 1.2 * width:
+            x, y, row = 0.0, y - row, 0.0
+        nodes = sorted(component)
+        place[nodes] = _place_component(graph.subgraph(nodes), nodes) * extent + (x, y - extent)
+        x, row = x + extent, max(row, extent)
+    return place
+
+
+def _place_component(graph: Any, nodes: Sequence[int]) -> NDArray[np.float64]:
+    """Place a connected graph inside the unit square, its longer axis level, [n, 2]."""
+    import networkx
+
+    if len(nodes) == 1:
+        return np.full((1, 2), 0.5)
+    found = networkx.kamada_kawai_layout(graph)
+    place = np.array([found[node] for node in nodes])
+    place -= place.mean(axis=0)
+    place = place @ np.linalg.svd(place, full_matrices=False)[2].T
+    # The singular vectors' signs are free; the first node settles them.
+    place *= np.where(place[0] > 0, -1, 1)
+    low, high = place.min(axis=0), place.max(axis=0)
+    centred: NDArray[np.float64] = 0.5 + 0.84 * (place - (low + high) / 2) / (high - low).max()
+    return centred
+
+
+def _extent(num_nodes: int) -> float:
+    """Side of the square that a component gets."""
+    return float(np.sqrt(num_nodes))
+
+
+def draw_effects(effects: Mapping[str, NDArray[np.float64]], *, title: str, label: str) -> Figure:
+    """Draw a box for each kind of deletion: quartiles, whiskers to 5 and 95 %, mean as a dot.
+
+    Args:
+        effects: Effects by kind, in the order of the boxes; those of nodes, which are larger, get
+            an axis of their own.
+        title: Title of the figure.
+        label: Title of the vertical axes.
+    """
+    from matplotlib.figure import Figure
+
+    edges = {kind: values for kind, values in effects.items() if kind != "node"}
+    nodes = {kind: values for kind, values in effects.items() if kind == "node"}
+    figure = Figure(figsize=(8.5, 5), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(max(len(edges), 1), 1.3))
+    _draw_boxes(left, edges, _BOX_COLORS)
+    _draw_boxes(right, nodes, _BOX_COLORS[len(edges) :])
+    left.set_title("an edge is deleted", fontsize=10)
+    right.set_title("a node is deleted", fontsize=10)
+    left.set_ylabel(label)
+    figure.suptitle(title)
+    return figure
+
+
+def _draw_boxes(
+    axes: Axes, effects: Mapping[str, NDArray[np.float64]], colors: Sequence[str]
+) -> None:
+    axes.axhline(0, color="#888888", linewidth=0.8, zorder=0)
+    axes.spines[["top", "right"]].set_visible(False)
+    there = [kind for kind, values in effects.items() if len(values)]
+    if not there:
+        axes.set_xticks([])
+        return
+    boxes = axes.boxplot(
+        [effects[kind] for kind in there],
+        tick_labels=[f"{kind}\n{len(effects[kind]):,} cases" for kind in there],
+        whis=(5, 95),
+        showfliers=False,
+        showmeans=True,
+        meanprops={"marker": "o", "markerfacecolor": "white", "markeredgecolor": "black"},
+        medianprops={"color": "black"},
+        patch_artist=True,
+        widths=0.6,
+    )
+    for kind, box in zip(there, boxes["boxes"], strict=True):
+        box.set_facecolor(colors[list(effects).index(kind)])
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure, all of it or nothing; the same figure gives the same bytes.
+
+    Args:
+        figure: The figure.
+        path: A name that ends in .png, .svg or .pdf.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    import matplotlib
+
+    form = path.suffix.lower().removeprefix(".")
+    undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form, {})
+    buffer = io.BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "unionsnn"}):
+        figure.savefig(buffer, format=form, dpi=150, metadata=undated or None)
+    atomic_write(path, lambda file: file.write(buffer.getvalue()))

@@ -1,0 +1,246 @@
+"""What choices of coefficient tell apart, as tables: terminal, Markdown, CSV, JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from unionsnn.base.errors import DataError
+from unionsnn.expressivity.bench import Bench, Family, Outcome
+from unionsnn.expressivity.choices import DEFAULT, Choice, every_choice
+from unionsnn.expressivity.pairs import load_set
+from unionsnn.reports.formats import Sheet, print_sheets, write_sheets
+from unionsnn.reports.progress import Callback
+from unionsnn.reports.tables import format_seconds
+
+BREC_PAPER = "Wang and Zhang, An Empirical Study of Realized GNN Expressiveness, ICML 2024, table 2"
+
+PUBLISHED: Mapping[str, tuple[int, str]] = {
+    "GIN (1-WL)": (0, BREC_PAPER),
+    "Graphormer": (79, BREC_PAPER),
+    "NestedGNN": (166, BREC_PAPER),
+    "DropGNN": (177, BREC_PAPER),
+    "PPGN": (233, BREC_PAPER),
+    "GSN": (254, BREC_PAPER),
+    "3-WL": (270, BREC_PAPER),
+    "KP-GNN": (275, BREC_PAPER),
+    "I²-GNN": (281, BREC_PAPER),
+    "N2": (298, BREC_PAPER),
+}
+"""Pairs of BREC's 400 that others tell apart, and who printed the figure."""
+
+
+def parse_choices(text: str | None) -> list[Choice]:
+    """Read a list of choices with commas; none is the default, ``all`` is every one.
+
+    Raises:
+        DataError: Names every choice that is not known.
+    """
+    if text == "all":
+        return every_choice()
+    names = DEFAULT if text is None else tuple(t.strip() for t in text.split(",") if t.strip())
+    choices, faults = [], []
+    for name in dict.fromkeys(names):
+        try:
+            choices.append(Choice.parse(name))
+        except ValueError as error:
+            faults.append(str(error))
+    if faults or not choices:
+        raise DataError("\n".join(faults) or "--choices is empty; name one, such as a@2, or all")
+    return choices
+
+
+def measure(
+    sets: Sequence[str],
+    choices: Sequence[Choice],
+    *,
+    root: Path,
+    mirror: str | None = None,
+    offline: bool = False,
+    seed: int = 0,
+    threads: int | None = None,
+    progress: Callback | None = None,
+) -> dict[str, Any]:
+    """Measure choices on sets; the result is plain, for JSON.
+
+    Args:
+        sets: Names of sets, or files of pairs.
+        choices: The choices.
+        root: The data root.
+        mirror: Where data is looked for before upstream.
+        offline: Whether to leave http(s) addresses alone.
+        seed: Seed of the relabelled copies.
+        threads: Threads of the engine; None for all cores.
+        progress: Called with (what, done, total).
+
+    Raises:
+        DataError: A set cannot be had.
+    """
+    loaded = {
+        name: load_set(name, root=root, mirror=mirror, offline=offline)
+        for name in dict.fromkeys(sets)
+    }
+    results = []
+    for name, families in loaded.items():
+        bench = Bench(families, seed=seed, threads=threads)
+        outcomes = []
+        for choice in choices:
+
+            def report(done: int, total: int, what: str = f"{name}, {choice.name}") -> None:
+                if progress is not None:
+                    progress(what, done, total)
+
+            outcomes.append(_plain(families, bench.run(choice, report)))
+        results.append({"set": name, "categories": _sizes(families), "choices": outcomes})
+    return {"seed": seed, "sets": results}
+
+
+def _categories(families: Sequence[Family]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for i, family in enumerate(families):
+        found.setdefault(family.category, []).append(i)
+    return found
+
+
+def _sizes(families: Sequence[Family]) -> dict[str, dict[str, Any]]:
+    """Per category how many families there are, of how many graphs."""
+    return {
+        category: {"families": len(rows), "graphs": len(families[rows[0]].graphs)}
+        for category, rows in _categories(families).items()
+    }
+
+
+def _plain(families: Sequence[Family], outcome: Outcome) -> dict[str, Any]:
+    """An outcome, counted by category; families in which S is the whole graph stand apart."""
+    categories = {}
+    for category, rows in _categories(families).items():
+        told = outcome.told[rows]
+        whole = None if outcome.whole is None else outcome.whole[rows]
+        categories[category] = {
+            "told": int(told.sum()),
+            "classes": int(outcome.classes[rows].sum()),
+            "whole": None if whole is None else int(whole.sum()),
+            "told_where_not_whole": None if whole is None else int(told[~whole].sum()),
+            "missed": [families[i].name for i in rows if not outcome.told[i]],
+            "at_fault": int(outcome.at_fault[rows].sum()),
+            "unstable": int(outcome.unstable[rows].sum()),
+        }
+    margin = outcome.margin
+    return {
+        "choice": outcome.choice.name,
+        "told": int(outcome.told.sum()),
+        "at_fault": int(outcome.at_fault.sum()),
+        "unstable": int(outcome.unstable.sum()),
+        "exact": margin.exact,
+        "largest_equal": margin.equal,
+        "smallest_different": None if margin.exact else margin.different,
+        "seconds": outcome.seconds,
+        "categories": categories,
+    }
+
+
+# -- tables --------------------------------------------------------------------------------
+
+
+def sheet(part: Mapping[str, Any]) -> Sheet:
+    """Make a set's table: what was told apart / where S is not the whole graph."""
+    sizes = part["categories"]
+    names = [f"{name} ({size_text(size)})" for name, size in sizes.items()]
+    total = [f"all ({sum(s['families'] for s in sizes.values())})"] if len(sizes) > 1 else []
+    margins = ["largest equal", "smallest different", "faults", "time"]
+    return Sheet(
+        title=f"Told apart in {part['set']}",
+        header=["choice", *names, *total, *margins],
+        rows=[_cells(sizes, each) for each in part["choices"]],
+        notes=notes(part),
+    )
+
+
+def size_text(size: Mapping[str, Any]) -> str:
+    """How much there is to tell apart in a category."""
+    return f"{size['graphs']} graphs" if size["graphs"] > 2 else str(size["families"])
+
+
+def _cells(sizes: Mapping[str, Any], each: Mapping[str, Any]) -> list[str]:
+    cells = [each["choice"]]
+    for category, size in sizes.items():
+        found = each["categories"][category]
+        if size["graphs"] > 2:
+            cells.append(str(found["classes"]))
+            continue
+        text = str(found["told"])
+        if found["whole"]:
+            rest = size["families"] - found["whole"]
+            text += f" ({found['told_where_not_whole']}/{rest})"
+        cells.append(text)
+    if len(sizes) > 1:
+        cells.append(str(each["told"]))
+    different = each["smallest_different"]
+    cells += ["exact", "exact"] if each["exact"] else [
+        f"{each['largest_equal']:.1e}",
+        "–" if different is None else f"{different:.1e}",
+    ]  # fmt: skip
+    faults = f"{each['at_fault']}" + (f", {each['unstable']} unstable" if each["unstable"] else "")
+    return [*cells, faults, format_seconds(each["seconds"])]
+
+
+def notes(part: Mapping[str, Any]) -> list[str]:
+    """How to read a set's table."""
+    pairs = any(size["graphs"] == 2 for size in part["categories"].values())
+    lines = []
+    if pairs:
+        lines.append(
+            "A cell counts the pairs told apart; in brackets, where there are pairs in which every "
+            "substructure is the whole graph: of the other pairs, how many were told apart."
+        )
+    if len(part["categories"]) == 1 or not pairs:
+        lines.append("Of a family of more than two graphs, a cell counts the classes found.")
+    lines.append(
+        "largest equal, smallest different: spread of numbers that counted as one and smallest gap "
+        "that counted as a difference, in units of 1 + |value|; exact: whole numbers or residues."
+    )
+    lines.append(
+        "faults: graphs told apart from their own relabelled copies (such a pair is not counted); "
+        "unstable: the verdict changes if the tolerance is 100 times smaller or larger."
+    )
+    if part["set"] == "brec":
+        figures = ", ".join(f"{name} {count}" for name, (count, _) in PUBLISHED.items())
+        lines.append(f"Published, of 400: {figures}. Source: {BREC_PAPER}.")
+    return lines
+
+
+def faults(result: Mapping[str, Any]) -> list[str]:
+    """Say which choices tell graphs from their own relabelled copies."""
+    return [
+        f"{each['choice']} tells {each['at_fault']} graph(s) of {part['set']} from their own "
+        "relabelled copies."
+        for part in result["sets"]
+        for each in part["choices"]
+        if each["at_fault"]
+    ]
+
+
+def print_result(result: Mapping[str, Any]) -> None:
+    """Print a table for each set."""
+    print_sheets([sheet(part) for part in result["sets"]])
+
+
+def plain_rows(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return full numbers, one row for each set, choice and category."""
+    counts = ("told", "classes", "whole", "told_where_not_whole", "at_fault", "unstable")
+    margins = ("exact", "largest_equal", "smallest_different", "seconds")
+    return [
+        {"set": part["set"], "choice": each["choice"], "category": category}
+        | part["categories"][category]
+        | {key: found[key] for key in counts}
+        | {key: each[key] for key in margins}
+        for part in result["sets"]
+        for each in part["choices"]
+        for category, found in each["categories"].items()
+    ]
+
+
+def write(result: Mapping[str, Any], path: Path) -> None:
+    """Write the tables, all of them or nothing."""
+    write_sheets(path, [sheet(part) for part in result["sets"]], plain_rows(result))

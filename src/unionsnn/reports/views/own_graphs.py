@@ -1,0 +1,191 @@
+"""From a user's graph file to a table, a summary and a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from unionsnn.base.errors import DataError, RequestError
+from unionsnn.base.words import nearest
+from unionsnn.coefficients import CoefficientSpec
+from unionsnn.coefficients.cache import CoefficientCache
+from unionsnn.coefficients.summary import column_summary
+from unionsnn.data.sources.download import data_root
+from unionsnn.data.sources.graph_files import FORMATS, GraphFile, format_of, read_graph_file
+from unionsnn.reports.figures.plots import (
+    check_drawable,
+    check_plot,
+    draw_coefficients,
+    save_figure,
+)
+from unionsnn.reports.progress import data_progress
+from unionsnn.reports.views.edge_table import (
+    as_csv,
+    check_writable,
+    counted,
+    edge_table,
+    print_summary,
+    write_table,
+)
+
+
+def coefficients_of_file(
+    file: Path,
+    choices: Mapping[str, Any],
+    *,
+    form: str | None = None,
+    out: Path | None = None,
+    plot: Path | None = None,
+    plot_graph: int = 0,
+    symmetrize: bool = False,
+    threads: int | None = None,
+    use_cache: bool = True,
+    progress: str = "auto",
+) -> None:
+    """Compute the coefficients of the graphs of a file, and write and show them.
+
+    Args:
+        file: The file.
+        choices: Arguments of `CoefficientSpec`.
+        form: Format of the file, a key of `FORMATS`; by default its ending decides.
+        out: Table to write; without it and without a plot the table goes to stdout.
+        plot: Figure to write.
+        plot_graph: Which graph of the file is drawn.
+        symmetrize: Whether an edge of one direction means both.
+        threads: As in `CoefficientSpec.compute`.
+        use_cache: Whether values are looked up and kept on disk.
+        progress: As in `data_progress`.
+
+    Raises:
+        RequestError: What is asked for cannot be done; lists every fault.
+        DataError: The file cannot be used.
+        OSError: A file cannot be written.
+    """
+    spec = _checked(file, choices, form, out, plot)
+    graphs = read_graph_file(file, form)
+    if not symmetrize:
+        graphs.check_symmetric()
+    if plot is not None:
+        _check_drawable(graphs, plot_graph)
+    values = _compute(graphs, spec, file.name, symmetrize, threads, use_cache, progress)
+    table = edge_table(graphs, spec.columns, values)
+    on_stdout = out is None and plot is None
+    if out is not None:
+        write_table(table, out)
+    if plot is not None:
+        _draw(graphs, spec, values[:, 0], plot_graph, file.name, plot)
+    if on_stdout:
+        click.echo(as_csv(table), nl=False)
+    written = [f"written: {path}" for path in (out, plot) if path is not None]
+    print_summary(
+        f"Coefficients of {file.name}",
+        [
+            f"{counted(graphs.num_graphs, 'graph')}, {counted(graphs.num_nodes, 'node')}, "
+            f"{counted(graphs.num_edges, 'edge')} listed",
+            *written,
+        ],
+        column_summary(spec.columns, values),
+        Console(stderr=on_stdout),
+    )
+
+
+def _checked(
+    file: Path,
+    choices: Mapping[str, Any],
+    form: str | None,
+    out: Path | None,
+    plot: Path | None,
+) -> CoefficientSpec:
+    """Check everything that can be checked without reading the file, all at once."""
+    faults: list[str] = []
+    spec = CoefficientSpec()
+    try:
+        spec = CoefficientSpec(**choices)
+    except ValueError as error:
+        faults += str(error).splitlines()
+    checks: list[Callable[[], object]] = []
+    if form is None:
+        checks.append(lambda: format_of(file))
+    elif form not in FORMATS:
+        allowed = ", ".join(FORMATS)
+        faults.append(f"--format {form} is unknown; allowed are {allowed}.{nearest(form, FORMATS)}")
+    if out is not None:
+        checks.append(lambda: check_writable(out))
+    if plot is not None:
+        checks.append(lambda: check_plot(plot))
+    for check in checks:
+        try:
+            check()
+        except DataError as error:
+            faults.append(str(error))
+    if faults:
+        raise RequestError(faults)
+    return spec
+
+
+def _check_drawable(graphs: GraphFile, number: int) -> None:
+    if number >= graphs.num_graphs:
+        raise RequestError(
+            [f"--plot-graph is {number}, but the file holds graphs 0..{graphs.num_graphs - 1}."]
+        )
+    first, end = graphs.node_slices[number : number + 2]
+    check_drawable(int(end - first))
+
+
+def _compute(
+    graphs: GraphFile,
+    spec: CoefficientSpec,
+    name: str,
+    symmetrize: bool,
+    threads: int | None,
+    use_cache: bool,
+    progress: str,
+) -> NDArray[np.float64]:
+    both = symmetrize or not graphs.directed
+    with data_progress(progress) as show:
+        report = None if show is None else lambda done, total: show("coefficients", done, total)
+        if not use_cache:
+            return spec.compute(
+                graphs.edge_index,
+                graphs.num_nodes,
+                symmetrize=both,
+                threads=threads,
+                progress=report,
+            )
+        return CoefficientCache(data_root() / "coefficients").get(
+            graphs.edge_index,
+            graphs.num_nodes,
+            spec,
+            symmetrize=both,
+            threads=threads,
+            progress=report,
+            label=name,
+        )
+
+
+def _draw(
+    graphs: GraphFile,
+    spec: CoefficientSpec,
+    values: NDArray[np.float64],
+    number: int,
+    name: str,
+    path: Path,
+) -> None:
+    first, end = graphs.node_slices[number : number + 2]
+    edges = slice(*graphs.edge_slices[number : number + 2])
+    shown = name if graphs.num_graphs == 1 else f"{name}, graph {number}"
+    choices = [spec.substructure, spec.descriptor, spec.encoding]
+    figure = draw_coefficients(
+        graphs.edge_index[:, edges] - first,
+        values[edges],
+        graphs.node_names()[first:end].tolist(),
+        title=f"{shown}: {', '.join(choice for choice in choices if choice)}",
+        label=spec.columns[0],
+    )
+    save_figure(figure, path)

@@ -1,0 +1,126 @@
+"""Predictions of a user's graphs: a table on disk, a part of it on the terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unionsnn.reports.formats import Sheet, check_output, print_sheets, write_text
+from unionsnn.reports.views.edge_table import WRITERS, counted, write_table
+from unionsnn.runs.prediction import Prediction
+
+if TYPE_CHECKING:
+    import pyarrow
+    from rich.console import Console
+
+SHOWN = 20
+"""Rows that the terminal is given."""
+
+ENDINGS = (*WRITERS, ".json")
+"""Endings of the names that `write_predictions` can write."""
+
+
+def check_writable(path: Path) -> None:
+    """Check before any work that predictions can be written under a name.
+
+    Raises:
+        DataError: The ending or the folder will not do.
+    """
+    check_output("--out", path, ENDINGS)
+
+
+def columns(prediction: Prediction) -> dict[str, list[Any]]:
+    """Return the table's columns: item, class, and for each output mean, spread and repetitions."""
+    found: dict[str, list[Any]] = {"graph": list(prediction.names)}
+    if prediction.nodes is not None:
+        found["node"] = list(prediction.nodes)
+    if prediction.labels is not None and prediction.nodes is None:
+        found["label"] = list(prediction.labels)
+    if prediction.classifies:
+        found["predicted"] = prediction.predicted
+    stem = "probability_" if prediction.classifies else ""
+    names = [f"{stem}{name}" for name in prediction.outputs]
+    mean, spread = prediction.mean, prediction.spread
+    for i, name in enumerate(names):
+        found[name] = mean[:, i].tolist()
+    if spread is not None:
+        for i, name in enumerate(names):
+            found[f"{name}_std"] = spread[:, i].tolist()
+        for number, values in zip(prediction.repetitions, prediction.each, strict=True):
+            for i, name in enumerate(names):
+                found[f"{name}_repetition_{number:02d}"] = values[:, i].tolist()
+    return found
+
+
+def as_plain(prediction: Prediction) -> dict[str, Any]:
+    """Return everything as plain types."""
+    table = columns(prediction)
+    rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+    return {
+        "task": prediction.task,
+        "outputs": list(prediction.outputs),
+        "repetitions": list(prediction.repetitions),
+        "notes": list(prediction.notes),
+        "rows": rows,
+    }
+
+
+def write_predictions(prediction: Prediction, path: Path) -> None:
+    """Write all rows in the format that the name's ending says, all of it or nothing."""
+    if path.suffix.lower() == ".json":
+        write_text(path, json.dumps(as_plain(prediction), indent=1) + "\n")
+    else:
+        write_table(_arrow(prediction), path)
+
+
+def _arrow(prediction: Prediction) -> pyarrow.Table:
+    import pyarrow
+
+    # Names of nodes may be numbers in one file and words in the next.
+    texts = ("graph", "node", "label", "predicted")
+    return pyarrow.table(
+        {
+            key: pyarrow.array([str(v) for v in values] if key in texts else values)
+            for key, values in columns(prediction).items()
+        }
+    )
+
+
+def sheet(prediction: Prediction, title: str, out: Path | None = None) -> Sheet:
+    """Return the first rows as a table for the terminal."""
+    table = {k: v for k, v in columns(prediction).items() if "_repetition_" not in k}
+    words = [k for k in ("graph", "node", "label", "predicted") if k in table]
+    shown = [key for key in table if key in words or not key.endswith("_std")]
+    rows = []
+    for i in range(min(len(prediction.names), SHOWN)):
+        rows.append([_cell(table, key, i) for key in shown])
+    notes = [_repetitions(prediction)]
+    if len(prediction.names) > SHOWN:
+        rest = "" if out else "; --out FILE.csv has all"
+        notes.append(f"the first {SHOWN} of {len(prediction.names):,} rows{rest}")
+    notes += [f"written: {out}"] if out else []
+    return Sheet(title, shown, rows, words=len(words), notes=[*notes, *prediction.notes])
+
+
+def _cell(table: dict[str, list[Any]], key: str, row: int) -> str:
+    value = table[key][row]
+    if not isinstance(value, float):
+        return str(value)
+    spread = table.get(f"{key}_std")
+    return f"{value:.4f}" if spread is None else f"{value:.4f} ± {spread[row]:.4f}"
+
+
+def _repetitions(prediction: Prediction) -> str:
+    count = len(prediction.repetitions)
+    if count == 1:
+        return "of one repetition"
+    kind = "probabilities" if prediction.classifies else "values"
+    return f"mean {kind} of {counted(count, 'repetition')} ± standard deviation over them"
+
+
+def print_predictions(
+    prediction: Prediction, title: str, out: Path | None = None, console: Console | None = None
+) -> None:
+    """Print the first rows, and what was written."""
+    print_sheets([sheet(prediction, title, out)], console)

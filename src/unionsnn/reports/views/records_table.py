@@ -1,0 +1,225 @@
+"""One table for each data set, made of records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from unionsnn.config.compose import differing_keys
+from unionsnn.config.schema import metric_mode
+from unionsnn.reports.collection import Found
+from unionsnn.reports.formats import Mark, Sheet, flat
+from unionsnn.reports.paper import paper_value
+from unionsnn.reports.tables import count_text, format_seconds, interval_text, spread
+from unionsnn.runs.failures import failure_lines
+
+HEADER = (
+    *("model", "gate", "coefficient", "protocol", "mean ± std", "95 % interval"),
+    *("n", "parameters", "time", "paper"),
+)
+_WORDS = 4
+_MEAN = 4
+
+# What the columns say already, and what does not make a model another one.
+_SHOWN = ("model.name", "model._target_", "gate.", "coefficient.", "protocol.", "data.")
+
+
+def by_dataset(found: Sequence[Found]) -> dict[str, list[Found]]:
+    """Group records by data set, and within it by protocol, the best first."""
+    groups: dict[str, list[Found]] = {}
+    for each in sorted(found, key=lambda f: str(f.record["dataset"])):
+        groups.setdefault(f"{each.record['dataset']}", []).append(each)
+    return {name: sorted(group, key=_order) for name, group in groups.items()}
+
+
+def _order(found: Found) -> tuple[str, float]:
+    record = found.record
+    sign = -1 if metric_mode(record["protocol"]["report"]) == "max" else 1
+    return "\n".join(map(str, _kind(record))), sign * record["result"]["mean"]
+
+
+def _kind(record: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """What two numbers must share to be ranked: metric, protocol, rule of selection, split."""
+    protocol = record["protocol"]
+    return (
+        protocol["report"],
+        protocol["name"],
+        str(protocol.get("selection")),
+        str(protocol.get("split_hash")),
+    )
+
+
+def gate_text(record: Mapping[str, Any]) -> str:
+    """Write the preset of a gate and what was changed in it."""
+    section = record["config"]["gate"]
+    if record["gate"] is None:
+        return "none"
+    changes = [
+        f"{key}={','.join(value) if isinstance(value, list) else value}"
+        for key, value in section.items()
+        if key != "preset" and value is not None
+    ]
+    return " ".join([str(record["gate"]), *changes])
+
+
+def coefficient_text(record: Mapping[str, Any]) -> str:
+    """Write the coefficient that the gate reads, its radii, and the control."""
+    if record["gate"] is None:
+        return "–"
+    section = record["config"]["coefficient"]
+    parts = [section["substructure"]]
+    if section["descriptor"] != "path":
+        parts.append(section["descriptor"])
+    if section["encoding"] not in (None, "singular_value_sum"):
+        parts.append(section["encoding"])
+    parts.append(f"r={','.join(map(str, section['radius'] or ['auto']))}")
+    if record["control"] != "none":
+        parts.append(f"(control: {record['control']})")
+    return " ".join(parts)
+
+
+def labels(group: Sequence[Found]) -> list[str]:
+    """Name the model of each record, with the keys that tell it from others with the same name."""
+    shown = [_visible(each.record) for each in group]
+    times = Counter(shown)
+    first = {name: each.record["config"] for name, each in zip(shown, group, strict=True)}
+    found = []
+    for name, each in zip(shown, group, strict=True):
+        label = str(each.record["model"])
+        if times[name] > 1:
+            keys = {
+                key
+                for other, one in zip(group, shown, strict=True)
+                if one == name
+                for key in differing_keys(first[name], other.record["config"])
+                if not key.startswith(_SHOWN)
+            }
+            values = {key: _lookup(each.record["config"], key) for key in sorted(keys)}
+            # What a configuration leaves out, its row leaves out.
+            told = (f"{key}={value}" for key, value in values.items() if value is not None)
+            label = " ".join([label, *told])
+        found.append(label)
+    return found
+
+
+def _visible(record: Mapping[str, Any]) -> tuple[str, ...]:
+    return (str(record["model"]), gate_text(record), coefficient_text(record), *_kind(record))
+
+
+def _lookup(config: Mapping[str, Any], key: str) -> Any:
+    inner: Any = config
+    for part in key.split("."):
+        inner = inner.get(part) if isinstance(inner, Mapping) else None
+    return inner
+
+
+def sheets(found: Sequence[Found]) -> list[Sheet]:
+    """Return a table for each data set, the best and second best of each protocol marked."""
+    return [_sheet(name, group) for name, group in by_dataset(found).items()]
+
+
+def _sheet(dataset: str, group: Sequence[Found]) -> Sheet:
+    rows = [_cells(each.record, name) for each, name in zip(group, labels(group), strict=True)]
+    kinds = list(dict.fromkeys(_kind(each.record) for each in group))
+    notes = []
+    for report, name, selection, split in kinds:
+        notes.append(f"{name}: {report}, {selection}, split {split[:12]}")
+    methods = dict.fromkeys(each.record["result"].get("method") for each in group)
+    notes.append(f"intervals: {'; '.join(map(str, methods))}")
+    if len(kinds) < len(rows):
+        notes.append(
+            "best and second best are marked within a protocol and split, by the mean alone; "
+            "controls and incomplete runs are not ranked"
+        )
+    notes += [
+        f"INCOMPLETE: {name}, {len(each.record['repetitions'])} of "
+        f"{each.record['protocol']['repetitions']} repetitions"
+        for each, name in zip(group, labels(group), strict=True)
+        if each.record["missing"]
+    ]
+    notes += [
+        f"FAILED: {name}, {line}"
+        for each, name in zip(group, labels(group), strict=True)
+        for line in failure_lines(each.record.get("failed", ()))
+    ]
+    return Sheet(
+        f"{group[0].record['data']} ({dataset})",
+        HEADER,
+        rows,
+        words=_WORDS,
+        notes=notes,
+        marks=_marks(group),
+    )
+
+
+def _cells(record: Mapping[str, Any], label: str) -> list[str]:
+    result, report = record["result"], record["protocol"]["report"]
+    paper = paper_value(record)
+    beside = "–"
+    if paper is not None and report == f"test_{paper.metric}":
+        beside = spread(report, paper.mean, paper.std)
+    return [
+        label,
+        gate_text(record),
+        coefficient_text(record),
+        record["protocol"]["name"],
+        spread(report, result["mean"], result["std"]),
+        interval_text(report, result["interval"]),
+        f"{len(record['repetitions'])}{' *' if record['missing'] else ''}",
+        count_text(record["parameters"]),
+        format_seconds(record["seconds"]),
+        beside,
+    ]
+
+
+def _marks(group: Sequence[Found]) -> dict[tuple[int, int], Mark]:
+    """The best and the second best mean within each protocol; equal ones alike."""
+    marks: dict[tuple[int, int], Mark] = {}
+    for kind in {_kind(each.record) for each in group}:
+        means = {
+            i: each.record["result"]["mean"]
+            for i, each in enumerate(group)
+            if _kind(each.record) == kind
+            and not each.record["missing"]
+            and each.record["control"] == "none"
+        }
+        if len(means) < 2:
+            continue
+        ranked = sorted(set(means.values()), reverse=metric_mode(kind[0]) == "max")
+        names: tuple[Mark, ...] = ("best", "second")
+        for value, mark in zip(ranked, names, strict=False):
+            marks |= {(i, _MEAN): mark for i, mean in means.items() if mean == value}
+    return marks
+
+
+def rows(found: Sequence[Found]) -> list[dict[str, Any]]:
+    """Return each record with full numbers, as plain types."""
+    table = []
+    for group in by_dataset(found).values():
+        for each, label in zip(group, labels(group), strict=True):
+            record, paper = each.record, paper_value(each.record)
+            own = {k: record["result"].get(k) for k in ("mean", "std", "interval", "method")}
+            table.append(
+                {
+                    "data": record["data"],
+                    "dataset": record["dataset"],
+                    "model": label,
+                    "gate": gate_text(record),
+                    "coefficient": coefficient_text(record),
+                    "control": record["control"],
+                    "protocol": record["protocol"]["name"],
+                    "split": record["protocol"].get("split_hash"),
+                    "metric": record["protocol"]["report"],
+                    **flat(own),
+                    "state": record["state"],
+                    "repetitions": len(record["repetitions"]),
+                    "parameters": record["parameters"],
+                    "seconds": record["seconds"],
+                    "paper_mean": paper.mean if paper else None,
+                    "paper_std": paper.std if paper else None,
+                    "config_hash": record["config_hash"],
+                    "run_dir": str(each.folder),
+                }
+            )
+    return table

@@ -1,0 +1,145 @@
+"""Which pairs trained networks tell apart, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from unionsnn.expressivity.trained import NOISE
+from unionsnn.reports.formats import Sheet, print_sheets, write_sheets
+from unionsnn.reports.tables import format_seconds
+from unionsnn.reports.views.expressivity import BREC_PAPER, PUBLISHED
+
+
+def sheet(records: Sequence[Mapping[str, Any]]) -> Sheet:
+    """Make the table of records of one set: a row for each network."""
+    first = records[0]
+    sizes = first["categories"]
+    total = sum(sizes.values())
+    names = [f"{category} ({size})" for category, size in sizes.items()]
+    names += [f"all ({total})"] if len(sizes) > 1 else []
+    header = ["network", *names, "may", "unreliable", "largest equal", "smallest different", "time"]
+    return Sheet(
+        title=f"Told apart in {first['set']} by trained networks",
+        header=header,
+        rows=[_cells(record) for record in records],
+        notes=[*_notes(first), *(line for record in records for line in _remarks(record))],
+    )
+
+
+def label(record: Mapping[str, Any]) -> str:
+    """Name of a network: its model, a gate that is not the default, a control."""
+    gate = record["gate"]
+    words = [record["model"]]
+    words += [f"{gate} gate"] if gate not in (None, "default") else []
+    words += [record["control"]] if record["control"] != "none" else []
+    return ", ".join(words)
+
+
+def _cells(record: Mapping[str, Any]) -> list[str]:
+    summary = record["summary"]
+    counts = list(summary["categories"].values())
+    cells = [_count(c["told"], c["tested"], c["pairs"]) for c in counts]
+    if len(counts) > 1:
+        total = sum(c["pairs"] for c in counts)
+        cells.append(_count(summary["told"], summary["tested"], total))
+    bar = summary["bar"]
+    return [
+        label(record),
+        *cells,
+        "–" if bar is None else str(bar),
+        f"{summary['unreliable']} (≤ {summary['unreliable_bound']})",
+        _share(summary["unresolved"]),
+        _share(summary["resolved"]),
+        format_seconds(summary["seconds"]),
+    ]
+
+
+def _count(told: int, tested: int, pairs: int) -> str:
+    return str(told) if tested == pairs else f"{told}/{tested}"
+
+
+def _share(distance: float | None) -> str:
+    return "–" if distance is None else f"{distance:.1e}"
+
+
+def _notes(record: Mapping[str, Any]) -> list[str]:
+    protocol, trainer = record["config"]["protocol"], record["config"]["trainer"]
+    lines = [
+        f"Each pair has a network of its own, trained on {protocol['copies']} relabelled copies of "
+        f"both graphs for at most {trainer['max_epochs']} epochs to push their embeddings "
+        f"({protocol['channels']} numbers) apart. Told apart: T² of the paired differences is over "
+        f"{record['threshold']:.2f} (size {protocol['alpha']}), T² of copies of one and the same "
+        "graph is not (else: unreliable, in brackets what chance explains).",
+        "A cell a/b: a of b pairs that were tested. may: how many pairs a control may tell apart, "
+        "those that 1-WL does and, with noise, those that chance does. largest equal, smallest "
+        "different: distance of the mean embeddings over their length. time: of one process.",
+    ]
+    if record["set"] == "brec":
+        figures = ", ".join(f"{name} {count}" for name, (count, _) in PUBLISHED.items())
+        lines.append(f"Published, of 400: {figures}. Source: {BREC_PAPER}.")
+    return lines
+
+
+def faults(record: Mapping[str, Any]) -> list[str]:
+    """Say what makes a record's figures worthless; nothing if they can be trusted."""
+    summary, lines = record["summary"], []
+    if record["control"] not in NOISE and _over_bar(summary):
+        lines.append(f"{label(record)} is a control, and {_over_bar(summary)}.")
+    if summary["unreliable"] > summary["unreliable_bound"]:
+        lines.append(
+            f"{label(record)} tells copies of one and the same graph apart in "
+            f"{summary['unreliable']} pairs; its figures mean nothing."
+        )
+    return lines
+
+
+def _over_bar(summary: Mapping[str, Any]) -> str:
+    if summary["bar"] is None or summary["told"] <= summary["bar"]:
+        return ""
+    return f"tells {summary['told']} pairs apart where {summary['bar']} are explained"
+
+
+def _remarks(record: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a record, or missing in it."""
+    summary = record["summary"]
+    lines = [f"FAULT: {fault}" for fault in faults(record)]
+    if record["control"] in NOISE and _over_bar(summary):
+        lines.append(f"{label(record)} {_over_bar(summary)}: noise itself tells them apart.")
+    if record["state"] != "finished" and summary["tested"]:
+        lines.append(f"{label(record)}: all pairs would take {format_seconds(estimate(record))}.")
+    return lines
+
+
+def estimate(record: Mapping[str, Any]) -> float:
+    """Seconds of one process for all pairs, by the mean of each category's tested ones."""
+    total = 0.0
+    for category, size in record["categories"].items():
+        seconds = [o["seconds"] for o in record["pairs"] if o["category"] == category]
+        total += size * sum(seconds) / max(len(seconds), 1)
+    return total
+
+
+def print_result(record: Mapping[str, Any]) -> None:
+    """Print the table of one network."""
+    print_sheets([sheet([record])])
+
+
+def write(record: Mapping[str, Any], path: Path) -> None:
+    """Write the table of one network; as CSV one row for each pair."""
+    write_records([record], path)
+
+
+def write_records(records: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Write the table; as CSV one row for each network and pair."""
+    keys = (
+        *("name", "category", "told", "reliable", "told_by_1wl", "statistic", "reliability"),
+        *("rank", "distance", "spread", "epochs", "loss", "seconds"),
+    )
+    rows = [
+        {"network": label(record)} | {key: outcome[key] for key in keys}
+        for record in records
+        for outcome in record["pairs"]
+    ]
+    write_sheets(path, [sheet(records)], rows)

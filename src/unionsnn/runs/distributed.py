@@ -1,0 +1,235 @@
+"""One repetition trained by several processes, each on a device of its own.
+
+The process of the command is number 0: it holds the run folder, writes and tests. The others follow
+it: they are told what to train and take their share of each batch. They are started here, or by
+torchrun, which starts the command once for each process.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from unionsnn.data.datamodules import GraphDataModule
+from unionsnn.data.ranks import agreed, rank, world_size
+from unionsnn.data.splits import Split
+from unionsnn.training.build import build_data
+from unionsnn.base.errors import RequestError
+from unionsnn.base.processes import end_with_parent, started_by_torchrun
+from unionsnn.training.protocols import make_protocol
+from unionsnn.training.repetition import train_repetition
+
+TIMEOUT = timedelta(minutes=30)
+"""How long a process waits for another one that lives but does not answer."""
+
+GRACE = 30.0
+"""Seconds in which process 0 must notice by itself that another one has died."""
+
+
+class RankDiedError(RuntimeError):
+    """One of the processes that train together ended before the others."""
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """What the others are told to train."""
+
+    index: int
+    split: Split
+    folder: Path
+
+
+def num_processes(config: Mapping[str, Any]) -> int:
+    """How many processes a configuration asks for, on all machines."""
+    trainer = config["trainer"]
+    return int(trainer["devices"]) * int(trainer.get("num_nodes", 1))
+
+
+@contextmanager
+def together(config: Mapping[str, Any]) -> Iterator[None]:
+    """Start the other processes of this machine, and join them; nothing for a single one.
+
+    To be entered by process 0 when the caches of data are filled. They are gone at the end.
+
+    Raises:
+        RankDiedError: if one of them ends before this one.
+    """
+    if num_processes(config) == 1 or world_size() > 1:
+        yield
+        return
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder:
+        address = (Path(folder) / "rendezvous").as_uri()
+        others: list[tuple[BaseProcess, Connection]] = []
+        try:
+            for number in range(1, num_processes(config)):
+                ours, theirs = context.Pipe()
+                arguments = (dict(config), number, address, os.getpid(), theirs)
+                process = context.Process(target=_other, args=arguments)
+                process.start()
+                theirs.close()
+                others.append((process, ours))
+            for started, connection in others:
+                wait([connection, started.sentinel])
+                with suppress(EOFError):
+                    connection.recv()
+                    continue
+                raise _death(others) or RankDiedError(f"Process {started.pid} did not start.")
+            finished = threading.Event()
+            threading.Thread(target=_watch, args=(others, finished), daemon=True).start()
+            try:
+                with group(config, address, 0):
+                    yield
+                    agreed(None)
+            except RuntimeError as error:
+                died = _death(others) if _from_collective(error) else None
+                if died is None:
+                    raise
+                raise died from error
+            finally:
+                finished.set()
+        finally:
+            for started, _ in others:
+                started.kill()
+                started.join()
+
+
+@contextmanager
+def group(
+    config: Mapping[str, Any], address: str = "env://", number: int | None = None
+) -> Iterator[None]:
+    """Belong to the processes that train together.
+
+    Args:
+        config: A configuration.
+        address: Where they find each other; from the variables that torchrun sets, unless given.
+        number: Which one this is; from the same variables, unless given.
+    """
+    on_gpu = config["trainer"]["accelerator"] in ("auto", "gpu") and torch.cuda.is_available()
+    place: dict[str, Any] = {}
+    if number is not None:
+        place = {"rank": number, "world_size": num_processes(config)}
+    if on_gpu:
+        local = int(os.environ["LOCAL_RANK"]) if number is None else number
+        torch.cuda.set_device(local)
+    torch.distributed.init_process_group(
+        "nccl" if on_gpu else "gloo", init_method=address, timeout=TIMEOUT, **place
+    )
+    try:
+        yield
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def follow(config: Mapping[str, Any]) -> None:
+    """Train what process 0 trains, until it has nothing left."""
+    torch.set_num_threads(config["trainer"]["threads"])
+    config = {**config, "trainer": {**config["trainer"], "progress": "none"}}
+    protocol = make_protocol(config["protocol"])
+    data: GraphDataModule | None = None
+    while (told := agreed(None)) is not None:
+        # Not before process 0 has filled the caches.
+        data = data or build_data(config)
+        train_repetition(config, data, protocol, told.split, told.index, told.folder)
+
+
+@contextmanager
+def joined_by_torchrun(config: Mapping[str, Any]) -> Iterator[None]:
+    """Join the processes that torchrun started; nothing where it started none.
+
+    Raises:
+        RequestError: if it started another number of processes than the configuration has.
+    """
+    trainer, started = config["trainer"], started_by_torchrun()
+    nodes = trainer.get("num_nodes", 1)
+    if started is None:
+        if nodes > 1:
+            raise RequestError(
+                [
+                    f"trainer.num_nodes is {nodes}: start the command on each machine by torchrun "
+                    f"--nnodes={nodes} --nproc-per-node={trainer['devices']} --rdzv-backend=c10d "
+                    "--rdzv-endpoint=HOST:PORT --no-python unionsnn train ..."
+                ]
+            )
+        yield
+        return
+    if started.processes != num_processes(config) or started.on_machine != trainer["devices"]:
+        raise RequestError(
+            [
+                f"torchrun started {started.processes} processes, {started.on_machine} on this "
+                f"machine, but trainer.devices is {trainer['devices']} and trainer.num_nodes "
+                f"{nodes}: type trainer.devices={started.on_machine} "
+                f"trainer.num_nodes={started.processes // started.on_machine}."
+            ]
+        )
+    with group(config):
+        yield
+        if rank() == 0:
+            agreed(None)
+
+
+def _other(
+    config: Mapping[str, Any], number: int, address: str, parent: int, connection: Connection
+) -> None:
+    """Be one of the other processes."""
+    end_with_parent(parent)
+    try:
+        connection.send("ready")
+        with group(config, address, number):
+            follow(config)
+    except BaseException as error:
+        with suppress(OSError):
+            connection.send(f"{type(error).__name__}: {error}")
+        sys.exit(1)
+
+
+def _watch(others: list[tuple[BaseProcess, Connection]], finished: threading.Event) -> None:
+    """End this process where a dead one keeps it waiting: some backends never notice."""
+    wait([process.sentinel for process, _ in others])
+    if not finished.wait(GRACE):
+        print(f"error: {_death(others)}", file=sys.stderr, flush=True)
+        for process, _ in others:
+            process.kill()
+        os._exit(1)
+
+
+def _from_collective(error: RuntimeError) -> bool:
+    """Whether an error may say that another process is gone; what went wrong here has a class."""
+    return type(error) is RuntimeError or isinstance(error, torch.distributed.DistError)
+
+
+def _death(others: list[tuple[BaseProcess, Connection]]) -> RankDiedError | None:
+    """Why one of the others has ended, if one has, or is about to."""
+    wait([process.sentinel for process, _ in others], timeout=5.0)
+    # A kill (a negative status) comes before the errors that it leads to.
+    ended = [(p.exitcode, i) for i, (p, _) in enumerate(others, 1) if p.exitcode is not None]
+    if not ended:
+        return None
+    status, number = min(ended)
+    reason = f"exit status {status}"
+    if status < 0:
+        reason = f"killed by {signal.Signals(-status).name}"
+    connection = others[number - 1][1]
+    with suppress(EOFError, OSError):
+        while connection.poll():
+            said = connection.recv()
+            reason = reason if said == "ready" else said
+    return RankDiedError(
+        f"Process {number} of {len(others) + 1} that train together ended ({reason}). If memory "
+        "ran out, set data.batch_size or trainer.devices lower; finished repetitions are kept, "
+        "the same command goes on."
+    )

@@ -1,0 +1,133 @@
+"""What an experiment would do, and how long it would take."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import torch
+
+from unionsnn.data.datamodules import GraphDataModule, Progress
+from unionsnn.data.splits import Split
+from unionsnn.training.build import (
+    build_data,
+    build_task,
+    check_model,
+    count_parameters,
+    fit_gates,
+)
+from unionsnn.config.compose import config_hash
+from unionsnn.training.devices import check_accelerator
+from unionsnn.config.grid import cell_text, cells_of, with_cell
+from unionsnn.training.memory import (
+    BatchMemory,
+    memory_errors,
+    require_memory,
+    training_device,
+)
+from unionsnn.runs.nested import CellData
+from unionsnn.training.protocols import make_protocol
+from unionsnn.runs.records import RunFolder
+from unionsnn.training.tasks import Task
+from unionsnn.training.tracking.trackers import check_tracker
+
+_TIMED_STEPS = 5
+
+
+def describe(config: Mapping[str, Any], progress: Progress | None = None) -> dict[str, Any]:
+    """Compose, load, build and time a few steps; writes nothing but the data caches.
+
+    The estimate is for max_epochs in every repetition; early stopping makes it shorter.
+
+    Raises:
+        RequestError: The request does not fit the data, the model or the machine.
+        MemoryRanOutError: A step does not fit into the memory of the CPU, where steps are timed.
+    """
+    check_accelerator(config)
+    check_tracker(config)
+    check_model(config)
+    torch.set_num_threads(config["trainer"]["threads"])
+    protocol = make_protocol(config["protocol"])
+    data = build_data(config, progress)
+    splits = protocol.splits(data, config["seed"])
+    task, memory, epoch = timed(config, data, splits[0])
+    repetition = epoch * config["trainer"]["max_epochs"]
+    if protocol.grid is not None:
+        repetition = seconds_of_cells(config, data, splits[0])
+    folder = RunFolder.of(config)
+    finished = {} if config["force"] else folder.finished()
+    pending = [i for i in protocol.wanted if i not in finished]
+    return {
+        "config": dict(config),
+        "config_hash": config_hash(config),
+        "run_dir": str(folder.path),
+        "protocol": protocol.name,
+        "selection": protocol.selection,
+        "report": protocol.report,
+        "repetitions": protocol.num_repetitions,
+        "pending": pending,
+        "cells": protocol.num_cells,
+        "trainings": len(pending) * protocol.num_cells,
+        "dataset": data.dataset_id,
+        "sizes": [{n: len(p) for n, p in split.parts().items()} for split in splits],
+        "num_features": data.num_features,
+        "num_outputs": data.num_outputs,
+        "parameters": count_parameters(task.model),
+        "hidden_channels": task.model.hidden_channels,
+        "largest_batch": asdict(memory),
+        "batch": str(memory),
+        "seconds_per_epoch": epoch,
+        "seconds_at_most": repetition * len(pending),
+    }
+
+
+def timed(
+    config: Mapping[str, Any], data: GraphDataModule, split: Split
+) -> tuple[Task, BatchMemory, float]:
+    """Make a task for a split; return it with what its largest batch needs and an epoch takes."""
+    data.split = split
+    data.apply_control(config["coefficient"]["control"], np.random.default_rng(0))
+    data.generator = torch.Generator().manual_seed(0)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        task = build_task(config, data)
+        fit_gates(task.model, data)
+        device = training_device(config["trainer"]["accelerator"])
+        memory = require_memory(task.model, data, device)
+        with memory_errors(task.model, data):
+            return task, memory, seconds_per_epoch(task, data)
+
+
+def seconds_of_cells(config: Mapping[str, Any], data: GraphDataModule, split: Split) -> float:
+    """Estimate of all cells of a grid in one repetition; what the optimiser does costs the same."""
+    data_of, known, total = CellData(config, data), dict[str, float](), 0.0
+    for cell in cells_of(config["protocol"]["grid"]):
+        own = with_cell(config, cell)
+        costs = {k: v for k, v in cell.items() if not k.startswith(("optimizer.", "trainer."))}
+        name = cell_text(costs)
+        if name not in known:
+            known[name] = timed(own, data_of(own), split)[2]
+        total += known[name] * own["trainer"]["max_epochs"]
+    return total
+
+
+def seconds_per_epoch(task: Task, data: GraphDataModule) -> float:
+    """Estimate of an epoch on the CPU, from a few timed steps."""
+    optimizer = task.configure_optimizers()
+    loader = data.train_dataloader()
+    steps = min(_TIMED_STEPS, len(loader))
+    times = []
+    for batch in itertools.islice(loader, steps):
+        started = time.perf_counter()
+        optimizer.zero_grad()
+        torch.autograd.backward(task.training_step(batch, 0))
+        optimizer.step()
+        times.append(time.perf_counter() - started)
+    # The first step also pays for lazy set-up.
+    step = sum(times[1:] or times) / max(1, len(times) - 1)
+    evaluation = len(data.val_dataloader()) / 3
+    return step * (len(loader) + evaluation)

@@ -1,0 +1,190 @@
+"""One experiment: its repetitions, trained, recorded and merged."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from unionsnn.data.datamodules import GraphDataModule, Progress
+from unionsnn.data.ranks import agreed, rank
+from unionsnn.data.splits import Split, load_splits, save_splits
+from unionsnn.training.build import build_data, check_model
+from unionsnn.base.errors import RequestError
+from unionsnn.training.devices import check_accelerator
+from unionsnn.runs.distributed import (
+    Repetition,
+    follow,
+    joined_by_torchrun,
+    num_processes,
+    together,
+)
+from unionsnn.runs.failures import (
+    Failure,
+    Outcome,
+    RepetitionFailedError,
+    SameAgain,
+    attempt,
+)
+from unionsnn.runs.nested import select_in_fold
+from unionsnn.training.protocols import Protocol, make_protocol
+from unionsnn.runs.records import RunFolder
+from unionsnn.base.files import write_json
+from unionsnn.training.repetition import train_repetition
+from unionsnn.runs.results import merge, warn_of_other_versions
+from unionsnn.training.tracking.trackers import check_tracker, prepare_tracking, track_results
+from unionsnn.runs.workers import train_in_workers
+
+logger = logging.getLogger(__name__)
+
+
+def run_experiment(config: Mapping[str, Any], progress: Progress | None = None) -> dict[str, Any]:
+    """Train what is not finished yet and return the merged record.
+
+    A repetition that fails does not stop the others; the same request trains it again. Of the
+    processes that torchrun started, all but the first return an empty record.
+
+    Args:
+        config: A checked configuration.
+        progress: Called during long work on data.
+
+    Raises:
+        RequestError: if the request does not fit the data, the model or the machine.
+        RunFolderError: if the run folder cannot be used.
+        RankDiedError: if one of several processes ends before the others.
+        Exception: whatever the first repetition failed with, where none is finished. A repetition
+            that fails beside finished ones is part of the record, under ``failed``.
+    """
+    check_accelerator(config)
+    check_tracker(config)
+    check_model(config)
+    torch.set_num_threads(config["trainer"]["threads"])
+    with joined_by_torchrun(config):
+        if rank() == 0:
+            return _run(config, progress)
+        follow(config)
+        return {}
+
+
+def _run(config: Mapping[str, Any], progress: Progress | None) -> dict[str, Any]:
+    with RunFolder.of(config).locked() as folder:
+        protocol = make_protocol(config["protocol"])
+        finished = folder.finished()
+        warn_of_other_versions(folder.path, finished)
+        pending = [i for i in protocol.wanted if i not in finished]
+        data = build_data(config, progress)
+        if pending or data.belongs_to_user:
+            refuse_other_data(folder, finished, data)
+        first: Failure | None = None
+        if pending:
+            prepare_tracking(folder.path)
+            splits = recorded_splits(folder, protocol, data, config["seed"])
+            waiting, alike = deque(pending), SameAgain(bool(finished))
+            # Closed at once if saving fails or a signal comes: workers end with it.
+            with closing(train_all(config, data, splits, waiting, folder.path)) as outcomes:
+                for index, outcome in outcomes:
+                    if isinstance(outcome, Failure):
+                        first = first or outcome
+                        note_failure(folder, index, outcome, protocol)
+                    else:
+                        folder.save_repetition(index, outcome)
+                    if alike.add(outcome) and waiting:
+                        logger.error("Two failed alike and none is finished: the rest waits.")
+                        waiting.clear()
+                    write_json(folder.results_path, merge(folder))
+        results = merge(folder)
+        write_json(folder.results_path, results)
+        if pending and first is None:
+            track_results(config, folder.path, results)
+        if first is not None and not results["repetitions"]:
+            raise first.error or RepetitionFailedError(f"{first.reason}.")
+        return results
+
+
+def note_failure(folder: RunFolder, index: int, failure: Failure, protocol: Protocol) -> None:
+    """Write and say that a repetition failed; of a single one, the error itself says it."""
+    folder.save_failure(index, failure.kind, failure.reason)
+    if protocol.num_repetitions > 1:
+        logger.error("repetition %d FAILED: %s", index, failure.reason)
+
+
+def train_all(
+    config: Mapping[str, Any],
+    data: GraphDataModule,
+    splits: Sequence[Split],
+    waiting: deque[int],
+    folder: Path,
+) -> Generator[tuple[int, Outcome]]:
+    """Train repetitions one after another or in workers; yield each outcome when it is there.
+
+    What is removed from `waiting` meanwhile is not begun.
+    """
+    if min(config["protocol"]["workers"], len(waiting)) > 1:
+        # Once, here: the workers find the caches filled.
+        data.prepare_data()
+        yield from train_in_workers(config, splits, waiting, folder)
+        return
+    protocol = make_protocol(config["protocol"])
+    if num_processes(config) > 1:
+        # Once, here: the others find the caches filled.
+        data.prepare_data()
+        with together(config):
+            while waiting:
+                index = waiting.popleft()
+                announce(config, protocol, index)
+                agreed(Repetition(index, splits[index], folder))
+                # The others end with what fails here, and with them the command.
+                yield index, train_repetition(config, data, protocol, splits[index], index, folder)
+        return
+    repeat: Callable[..., dict[str, Any]] = train_repetition
+    if protocol.grid is not None:
+        repeat = select_in_fold
+    while waiting:
+        index = waiting.popleft()
+        announce(config, protocol, index)
+        train = functools.partial(repeat, config, data, protocol, splits[index], index, folder)
+        yield index, attempt(train)
+
+
+def announce(config: Mapping[str, Any], protocol: Protocol, index: int) -> None:
+    """Say which repetition begins, of several."""
+    if protocol.num_repetitions > 1 and config["trainer"]["progress"] != "none":
+        logger.info("repetition %d of %d", index + 1, protocol.num_repetitions)
+
+
+def refuse_other_data(
+    folder: RunFolder, finished: Mapping[int, Mapping[str, Any]], data: GraphDataModule
+) -> None:
+    """Refuse to mix repetitions of two versions of a data set.
+
+    Raises:
+        RequestError: if a finished repetition was trained on other graphs.
+    """
+    held = {record["dataset"] for record in finished.values()} - {data.dataset_id}
+    if held:
+        raise RequestError(
+            [
+                f"{folder.path} holds repetitions of the data {', '.join(sorted(held))}, the data "
+                f"are now {data.dataset_id}; type force=true for a fresh folder."
+            ]
+        )
+
+
+def recorded_splits(
+    folder: RunFolder, protocol: Protocol, data: GraphDataModule, seed: int
+) -> list[Split]:
+    """Return the folder's splits; drawn and saved the first time, checked every time."""
+    path = folder.path / "splits.json"
+    if path.exists():
+        return load_splits(path, data.num_items)
+    splits = protocol.splits(data, seed)
+    # A split that the data set prescribes may leave items out, as may a cut training part.
+    cover = data.split_covers and protocol.train_size is None
+    save_splits(path, splits, data.num_items, cover=cover)
+    return splits

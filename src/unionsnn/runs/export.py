@@ -1,0 +1,199 @@
+"""A trained network as a program of torch.export, checked before it is written."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+
+from unionsnn.data.arrays import GraphArrays
+from unionsnn.base.files import atomic_write
+from unionsnn.data.batching import GraphStore
+from unionsnn.data.datasets import build_dataset
+from unionsnn.data.edges import both_ways
+from unionsnn.data.encodings.definitions import ENCODINGS, Encodings
+from unionsnn.training.build import coefficient_spec, layer_spec
+from unionsnn.training.checkpoints import network_of, read_checkpoint
+from unionsnn.runs.prediction import checkpoint_paths
+from unionsnn.training.tasks import ATTRIBUTES
+
+TOLERANCE = 1e-5
+"""Largest difference to the network itself, relative to its outputs, that is let pass."""
+
+# Nodes and undirected edges of the graph that is traced, then of those that are checked.
+_TRACED, *_CHECKED = ((9, 14), (5, 6), (16, 40))
+
+Inputs = dict[str, Tensor]
+
+
+class ExportError(RuntimeError):
+    """A network that torch.export cannot make a program of."""
+
+
+class OneGraph(nn.Module):
+    """A network that is given one graph, by position."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor, edge_index: Tensor, attributes: Inputs) -> Tensor:
+        """Output for the graph, [1, outputs], or [num_nodes, outputs] for nodes."""
+        if "distance" in attributes:
+            # Batches have no place for matrices of several sizes; one graph does.
+            attributes = {**attributes, "distance": attributes["distance"].flatten()}
+        output: Tensor = self.model(x, edge_index, **attributes)
+        return output
+
+
+def export_checkpoint(run: Path, out: Path) -> dict[str, Any]:
+    """Write the network of a checkpoint as a program for graphs of any size.
+
+    The program is called as ``program(x, edge_index, attributes)``: one graph, and a dict of what
+    else the network reads (coefficients, encodings).
+
+    Args:
+        run: A checkpoint, or a run folder, whose first one is taken.
+        out: File to write.
+
+    Returns:
+        The checkpoint, the inputs with their shapes, and the differences to the network itself on
+        other graphs than the traced one.
+
+    Raises:
+        RequestError: if there is no checkpoint.
+        ExportError: if the network cannot be traced, or the program differs from it.
+        OSError: if the file cannot be written.
+    """
+    path = checkpoint_paths(run)[0]
+    content = read_checkpoint(path)
+    config = content["config"]
+    name = config["model"]["name"]
+    widths = content["num_features"]
+    trace, *others = (example(config, widths, *size) for size in (_TRACED, *_CHECKED))
+    model = network_of(content)
+    program = traced(model, trace, name)
+    errors = [difference(program, model, inputs) for inputs in others]
+    if not max(errors) <= TOLERANCE:
+        raise ExportError(
+            f"{name} cannot be exported: the program differs by {max(errors):.1e} from the "
+            f"network on graphs of other sizes; {TOLERANCE:.0e} is let pass."
+        )
+    buffer = io.BytesIO()
+    torch.export.save(program, buffer)
+    atomic_write(out, lambda file: file.write(buffer.getvalue()))
+    return {
+        "checkpoint": str(path),
+        "model": name,
+        "inputs": {key: _shape(key, value) for key, value in trace.items()},
+        "errors": errors,
+    }
+
+
+def traced(model: nn.Module, inputs: Inputs, name: str) -> torch.export.ExportedProgram:
+    """Trace a network for graphs of any number of nodes and edges.
+
+    Args:
+        model: The network, in evaluation mode.
+        inputs: What it reads, of one graph.
+        name: What messages call it.
+
+    Raises:
+        ExportError: if torch cannot; one line says why.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            # Not strict: layers are run as they are, so that PyG's own code need not be compiled.
+            return torch.export.export(
+                OneGraph(model),
+                arguments(inputs),
+                dynamic_shapes=dynamic_shapes(inputs),
+                strict=False,
+            )
+    except Exception as error:  # torch.export has no error of its own.
+        line = next((line for line in str(error).splitlines() if line.strip()), "")
+        reason = f"{type(error).__name__}: {line.strip()[:160]}"
+        if "Constraints violated" in line:
+            reason = "torch.export cannot trace it for a free number of nodes"
+        raise ExportError(f"{name} cannot be exported ({reason}).") from error
+
+
+def arguments(inputs: Inputs) -> tuple[Tensor, Tensor, Inputs]:
+    """Put inputs in the order of `OneGraph`."""
+    rest = {key: value for key, value in inputs.items() if key in ATTRIBUTES}
+    return inputs["x"], inputs["edge_index"], rest
+
+
+def dynamic_shapes(inputs: Inputs) -> tuple[Any, Any, Any]:
+    """Say which sizes of the inputs are free."""
+    nodes, edges = Dim("num_nodes"), Dim("num_edges")
+    free = {
+        "edge_coefficient": {0: edges},
+        "layer_coefficient": {0: edges},
+        "distance": {0: nodes, 1: nodes},
+    }
+    rest = {key: free.get(key, {0: nodes}) for key in arguments(inputs)[2]}
+    return {0: nodes}, {1: edges}, rest
+
+
+def difference(program: torch.export.ExportedProgram, model: nn.Module, inputs: Inputs) -> float:
+    """Largest difference of program and network on a graph, relative to the network's outputs."""
+    with torch.no_grad():
+        wanted = OneGraph(model)(*arguments(inputs))
+        found = program.module()(*arguments(inputs))
+    scale = max(1.0, float(wanted.abs().max()))
+    return float((found - wanted).abs().max()) / scale
+
+
+def example(config: Mapping[str, Any], num_features: Any, num_nodes: int, num_edges: int) -> Inputs:
+    """Make a random graph with all that a network reads; the same for the same sizes."""
+    generator = np.random.default_rng(np.random.SeedSequence([num_nodes, num_edges]))
+    pairs = np.argwhere(np.triu(np.ones((num_nodes, num_nodes)), 1))
+    chosen = pairs[generator.permutation(len(pairs))[:num_edges]].T
+    edges = both_ways(chosen)
+    edges = edges[:, np.lexsort(edges[::-1])]
+    arrays = GraphArrays(
+        edge_index=edges,
+        node_slices=np.array([0, num_nodes]),
+        edge_slices=np.array([0, edges.shape[1]]),
+        y=np.zeros(1, dtype=np.int64),
+    )
+    specs = {
+        "edge_coefficient": coefficient_spec(config),
+        "layer_coefficient": layer_spec(config),
+    }
+    encodings = Encodings(**(config["model"].get("encodings") or {}))
+    dataset = build_dataset(
+        arrays,
+        "constant",
+        {key: spec.compute(edges, num_nodes, threads=1) for key, spec in specs.items() if spec},
+        {
+            key: ENCODINGS[key](edges, arrays.node_slices, size, None)
+            for key, size in encodings.wanted().items()
+        },
+    )
+    batch = GraphStore(dataset).batch(torch.tensor([0]))
+    inputs = {key: batch[key] for key in ("edge_index", *ATTRIBUTES) if key in batch}
+    if "distance" in inputs:
+        inputs["distance"] = inputs["distance"].view(num_nodes, num_nodes)
+    if isinstance(num_features, int):
+        x = torch.from_numpy(generator.random((num_nodes, num_features), dtype=np.float32))
+    else:
+        columns = [generator.integers(0, width, num_nodes) for width in num_features]
+        x = torch.from_numpy(np.stack(columns, axis=1))
+    return {"x": x, **inputs}
+
+
+def _shape(key: str, value: Tensor) -> str:
+    rows = "num_edges" if key.endswith("coefficient") else "num_nodes"
+    whole = {"edge_index": "2, num_edges", "distance": "num_nodes, num_nodes"}
+    sizes = whole.get(key) or ", ".join([rows, *map(str, value.shape[1:])])
+    return f"{str(value.dtype).removeprefix('torch.')} [{sizes}]"

@@ -1,0 +1,42 @@
+"""What `unionsnn info` tells."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from unionsnn.data.inventory import KINDS
+from unionsnn.data.sources.download import data_root
+from unionsnn.config.compose import config_folder
+from unionsnn.base.environment import environment
+
+
+def information() -> dict[str, Any]:
+    """Versions, devices, folders and the size of the cache, as plain types."""
+    root = data_root()
+    allowed = getattr(os, "sched_getaffinity", None)
+    cores = len(allowed(0)) if allowed else os.cpu_count()
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return {
+        **environment(),
+        "devices": {
+            "cpu": f"{cores} cores",
+            "gpu": gpus,
+            "mps": torch.backends.mps.is_available(),
+        },
+        "paths": {
+            "data": str(root),
+            "mirror": os.environ.get("UNIONSNN_MIRROR"),
+            "configuration": str(config_folder()),
+            "output": str(Path("runs").absolute()),
+        },
+        "bytes_on_disk": {name: folder_size(root / name) for name in KINDS},
+    }
+
+
+def folder_size(folder: Path) -> int:
+    """Bytes of all files below a folder; 0 if there is none."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

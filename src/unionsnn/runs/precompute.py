@@ -1,0 +1,107 @@
+"""Coefficients and encodings of a data set, put into the cache before any training."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from unionsnn.data.datamodules import GraphDataModule, Progress
+from unionsnn.data.datasets import disjoint_union
+from unionsnn.coefficients import QUANTITIES, CoefficientSpec, SimpleGraph
+from unionsnn.coefficients.entries import DamagedEntryError, read_intact
+from unionsnn.coefficients.summary import column_summary
+from unionsnn.training.build import build_data
+from unionsnn.base.errors import RequestError
+
+
+def precompute(config: Mapping[str, Any], progress: Progress | None = None) -> dict[str, Any]:
+    """Compute coefficients and encodings that a configuration asks for, or find them in the cache.
+
+    Args:
+        config: A checked configuration. Without a gate it is the coefficient of the model's own
+            layers; where they read none, the columns of the default are taken.
+        progress: Called during long work.
+
+    Returns:
+        Counts, seconds, minimum, mean and maximum of each column, the entry, and the same of each
+        encoding that the model reads, as plain types.
+
+    Raises:
+        DataError: The data set cannot be had or is not what it should be.
+    """
+    data = build_data(config, progress)
+    spec = data.spec or data.layer_spec or default_spec(config)
+    edges, nodes = disjoint_union(data.arrays), data.arrays.num_nodes
+    path = data.coefficient_cache.path(edges, nodes, spec)
+    there = _is_intact(path)
+    begin = time.perf_counter()
+    values = data.coefficients(spec)
+    seconds = time.perf_counter() - begin
+    encodings = [_encoding(data, name, size) for name, size in data.encodings.wanted().items()]
+    return {
+        "data": data.name,
+        "dataset": data.dataset_id,
+        "graphs": data.num_graphs,
+        "nodes": nodes,
+        "edges": int(edges.shape[1]),
+        "spec": spec.to_dict(),
+        "columns": column_summary(spec.columns, values),
+        "computed": not there,
+        "seconds": seconds,
+        "entry": str(path),
+        "encodings": encodings,
+    }
+
+
+def _encoding(data: GraphDataModule, name: str, size: int) -> dict[str, Any]:
+    """Compute an encoding, or find it in the cache."""
+    arrays = data.arrays
+    path = data.encoding_cache.path(name, size, disjoint_union(arrays), arrays.node_slices)
+    there = _is_intact(path)
+    begin = time.perf_counter()
+    rows = len(data.encoding(name, size))
+    seconds = time.perf_counter() - begin
+    return {
+        "encoding": name,
+        "size": size,
+        "rows": rows,
+        "computed": not there,
+        "seconds": seconds,
+        "entry": str(path),
+    }
+
+
+def simple_graph(config: Mapping[str, Any], progress: Progress | None = None) -> SimpleGraph:
+    """Return the graphs of a data set as one graph.
+
+    Raises:
+        DataError: The data set cannot be had or is not what it should be.
+    """
+    arrays = build_data(config, progress).arrays
+    return SimpleGraph.from_edge_index(disjoint_union(arrays), arrays.num_nodes)
+
+
+def default_spec(config: Mapping[str, Any]) -> CoefficientSpec:
+    """Return all columns that the configured choices provide.
+
+    Raises:
+        RequestError: The choices do not go together.
+    """
+    section = config["coefficient"]
+    choices = {key: section[key] for key in CoefficientSpec.__dataclass_fields__ if key in section}
+    try:
+        tree = CoefficientSpec(**choices).has_tree_value
+        quantities = tuple(q for q in QUANTITIES if tree or q != "a_tree")
+        return CoefficientSpec(**{**choices, "quantities": quantities})
+    except ValueError as error:
+        raise RequestError(str(error).splitlines()) from error
+
+
+def _is_intact(path: Path) -> bool:
+    try:
+        read_intact(path)
+    except (OSError, DamagedEntryError):
+        return False
+    return True

@@ -1,0 +1,287 @@
+"""Trained networks applied to graphs that they have not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from unionsnn.base.errors import DataError
+from unionsnn.data.batching import BatchLoader
+from unionsnn.data.datamodules import Progress
+from unionsnn.data.encodings.definitions import Encodings
+from unionsnn.data.new_graphs import NewGraphs, check_format
+from unionsnn.data.sources.download import data_root
+from unionsnn.training.build import coefficient_spec, layer_spec
+from unionsnn.training.checkpoints import network_of, read_checkpoint
+from unionsnn.base.errors import RequestError
+from unionsnn.config.compose import config_hash
+from unionsnn.training.memory import require_batches
+from unionsnn.training.tasks import output_of
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the networks of a run say of each graph, or of each node.
+
+    Attributes:
+        task: Name of the task.
+        names: Name of each item's graph.
+        nodes: Name of each node; None where graphs are predicted.
+        outputs: Names of the columns: classes, or targets of a regression.
+        repetitions: Numbers of the repetitions.
+        each: Probabilities, or values of a regression, of each repetition.
+        labels: The label of each graph from the folder's table; None where there is none.
+        notes: What a reader of the numbers must know.
+
+    Shapes:
+        names, nodes and labels [I]; each [R, I, C].
+    """
+
+    task: str
+    names: Sequence[str]
+    nodes: Sequence[Any] | None
+    outputs: Sequence[str]
+    repetitions: Sequence[int]
+    each: FloatArray
+    labels: Sequence[str] | None
+    notes: Sequence[str]
+
+    @property
+    def classifies(self) -> bool:
+        """Whether the columns are probabilities of classes."""
+        return not self.task.endswith("regression")
+
+    @property
+    def mean(self) -> FloatArray:
+        """Mean over the repetitions, [I, C]."""
+        found: FloatArray = self.each.mean(axis=0)
+        return found
+
+    @property
+    def spread(self) -> FloatArray | None:
+        """Unbiased standard deviation over the repetitions, [I, C]; None for a single one."""
+        return self.each.std(axis=0, ddof=1) if len(self.each) > 1 else None
+
+    @property
+    def predicted(self) -> list[str]:
+        """Name of the class that is most probable, of each item."""
+        return [self.outputs[i] for i in self.mean.argmax(axis=1)]
+
+
+def predict(
+    run: Path,
+    file: Path,
+    *,
+    form: str | None = None,
+    symmetrize: bool = False,
+    progress: Progress | None = None,
+) -> Prediction:
+    """Apply all repetitions of a run, or one checkpoint, to graphs of a user's.
+
+    Args:
+        run: A run folder, or one of its checkpoints.
+        file: A graph file, or a folder of them.
+        form: Format of the file; by default its ending decides.
+        symmetrize: Whether edges that are given in one direction only count both ways.
+        progress: Called during long work.
+
+    Raises:
+        RequestError: if the run has no weights, or none that new graphs can be given to.
+        DataError: if the graphs are not such as the run was trained on.
+    """
+    try:
+        check_format(file, form)
+    except DataError as error:
+        raise RequestError([str(error)]) from error
+    paths = checkpoint_paths(run)
+    contents = [read_checkpoint(path) for path in paths]
+    refuse_mixed(run, contents)
+    config = contents[0]["config"]
+    refuse_control(run, config)
+    data = new_graphs(contents[0], file, form=form, symmetrize=symmetrize, progress=progress)
+    outputs = np.stack([apply(network_of(content), data, config) for content in contents])
+    per_node = config["data"]["task"].startswith("node")
+    sizes = np.diff(data.arrays.node_slices)
+    return Prediction(
+        task=config["data"]["task"],
+        names=np.repeat(data.names, sizes).tolist() if per_node else data.names,
+        nodes=data.node_names.tolist() if per_node else None,
+        outputs=output_names(contents[0], outputs.shape[2]),
+        repetitions=[_number(path, i) for i, path in enumerate(paths)],
+        each=outputs,
+        labels=data.labels,
+        notes=_notes(config, paths),
+    )
+
+
+def checkpoint_paths(run: Path) -> list[Path]:
+    """Checkpoints of a run folder, or the one that is named.
+
+    Raises:
+        RequestError: if there is none.
+    """
+    if run.is_file():
+        return [run]
+    if not run.is_dir():
+        raise RequestError([f"{run} is not there; name a run folder or one of its checkpoints."])
+    paths = sorted((run / "checkpoints").glob("*.ckpt"))
+    if not paths:
+        inner = sorted(p.parent.parent for p in run.rglob("checkpoints/*.ckpt"))
+        near = f" Did you mean {inner[0]}?" if inner else ""
+        raise RequestError(
+            [
+                f"{run} holds no checkpoints/NN.ckpt: it is no run folder, nothing is finished in "
+                f"it yet, or it was trained with trainer.keep_checkpoints=false.{near}"
+            ]
+        )
+    return paths
+
+
+def refuse_mixed(run: Path, contents: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse checkpoints of several experiments in one folder."""
+    hashes = {config_hash(content["config"]) for content in contents}
+    if len(hashes) > 1:
+        raise RequestError(
+            [f"{run} holds checkpoints of {len(hashes)} experiments; name one of them."]
+        )
+
+
+def refuse_control(run: Path, config: Mapping[str, Any]) -> None:
+    """Refuse networks that were trained on the rows of a control."""
+    control = config["coefficient"]["control"]
+    if control != "none":
+        raise RequestError(
+            [
+                f"{run} was trained with coefficient.control={control}: its coefficients were made "
+                "from those of its own data set, and new graphs have none of that kind. Train "
+                "with coefficient.control=none to predict."
+            ]
+        )
+
+
+def new_graphs(
+    content: Mapping[str, Any],
+    file: Path,
+    *,
+    form: str | None = None,
+    symmetrize: bool = False,
+    progress: Progress | None = None,
+) -> NewGraphs:
+    """Read graphs with the features, coefficients and encodings of a checkpoint."""
+    config = content["config"]
+    section, encodings = config["data"], config["model"].get("encodings")
+    given = content["num_features"]
+    return NewGraphs(
+        path=file,
+        features=section["features"],
+        widths=trained_widths(content),
+        in_channels=given if isinstance(given, int) else None,
+        level=section["task"].partition("_")[0],
+        form=form,
+        symmetrize=symmetrize,
+        normalize_features=content.get(
+            "normalize_features", section.get("normalize_features", False)
+        ),
+        root=data_root(),
+        batch_size=section["batch_size"],
+        max_pairs=section.get("max_pairs"),
+        spec=coefficient_spec(config),
+        layer_spec=layer_spec(config),
+        progress=progress,
+        **({} if encodings is None else {"encodings": Encodings(**encodings)}),
+    )
+
+
+def trained_widths(content: Mapping[str, Any]) -> Sequence[int] | None:
+    """How many values each categorical node feature could take; None where there is none.
+
+    Raises:
+        RequestError: if a checkpoint of an earlier version does not tell.
+    """
+    features, given = content["config"]["data"]["features"], content["num_features"]
+    if not isinstance(given, int):
+        return tuple(given)
+    if features not in ("labels", "degree", "both"):
+        return None
+    if content.get("feature_widths") is not None:
+        return tuple(content["feature_widths"])
+    if features == "both":
+        raise RequestError(
+            [
+                "The checkpoint is of an earlier version, which did not record how many of its "
+                "columns are labels; train again (force=true) to predict."
+            ]
+        )
+    return (given,)
+
+
+@torch.no_grad()
+def apply(model: nn.Module, data: NewGraphs, config: Mapping[str, Any]) -> FloatArray:
+    """Probabilities, or values of a regression, of all items in their order, [I, C]."""
+    # The bound is one of training; a larger graph has a batch of its own.
+    largest = int(data.store.num_nodes.max()) ** 2
+    pairs = None if data.max_pairs is None else max(data.max_pairs, largest)
+    loader = BatchLoader(
+        data.store, range(data.num_graphs), batch_size=data.batch_size, max_pairs=pairs
+    )
+    require_batches(model, loader.extents, "this machine can predict for smaller graphs only")
+    task, found = config["data"]["task"], None
+    for batch in loader:
+        values = probabilities(output_of(model, batch).numpy().astype(np.float64), task)
+        if found is None:
+            found = np.empty((data.num_items, values.shape[1]))
+        found[batch.y.numpy()] = values
+    assert found is not None
+    return found
+
+
+def probabilities(output: FloatArray, task: str) -> FloatArray:
+    """Turn outputs of a network into probabilities; those of a regression stay.
+
+    Shapes:
+        output [I, C], of a binary score [I, 1] -> [I, C], of a binary score [I, 2].
+    """
+    if task.endswith("regression"):
+        return output
+    if task == "graph_binary_classification":
+        # The softmax of 0 and the score is the score's sigmoid.
+        output = np.concatenate([np.zeros_like(output), output], axis=1)
+    shifted = np.exp(output - output.max(axis=1, keepdims=True))
+    found: FloatArray = shifted / shifted.sum(axis=1, keepdims=True)
+    return found
+
+
+def output_names(content: Mapping[str, Any], count: int) -> list[str]:
+    """Names of the classes, or of the targets."""
+    names = content.get("class_names") or []
+    if content["config"]["data"]["task"].endswith("regression"):
+        return ["value"] if count == 1 else [f"value_{i}" for i in range(count)]
+    return [str(name) for name in names] if len(names) == count else [str(i) for i in range(count)]
+
+
+def _number(path: Path, place: int) -> int:
+    return int(path.stem) if path.stem.isdigit() else place
+
+
+def _notes(config: Mapping[str, Any], paths: Sequence[Path]) -> list[str]:
+    notes = []
+    if config["protocol"]["name"] == "cross_validation_paper":
+        notes.append(
+            "the weights are those of each fold's last epoch: cross_validation_paper chooses an "
+            "epoch for its number, not weights"
+        )
+    if config["gate"]["preset"] == "authors-code" or config["gate"].get("normalization") == "batch":
+        notes.append("a prediction depends on the other graphs of its batch (softmax over it)")
+    wanted = config["protocol"].get("folds") or config["protocol"].get("seeds")
+    if wanted and 1 < len(paths) < wanted:
+        notes.append(f"{len(paths)} of {wanted} repetitions have weights on disk")
+    return notes

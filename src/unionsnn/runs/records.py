@@ -1,0 +1,261 @@
+"""Records: one JSON file a repetition, their merge, and the folder that holds them."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from unionsnn.base.version import __version__
+from unionsnn.base.files import NO_PLACE, atomic_write
+from unionsnn.base.errors import RequestError
+from unionsnn.config.compose import config_hash, differing_keys
+from unionsnn.base.files import set_aside, write_json, read_mapping
+from unionsnn.base.environment import environment, git_revision
+
+
+
+# What a repetition contributes to the merged record as it is; what must be equal in all.
+PER_REPETITION = (
+    "index",
+    "seed",
+    "split_hash",
+    "sizes",
+    "metrics",
+    "best_epoch",
+    "epochs",
+    "device",
+    "seconds",
+)
+# What only some networks have: test metrics with other draws, of those that draw in evaluation.
+OPTIONAL = ("other_evaluations", "grid")
+SHARED = (
+    "dataset",
+    "coefficient",
+    "layer_coefficient",
+    "parameters",
+    "hidden_channels",
+    "versions",
+    "git_revision",
+)
+# Without these a file is damaged; what else it lacks, the version that wrote it did not know.
+NEEDED = ("curves", "dataset", "versions")
+
+
+class RunFolderError(RuntimeError):
+    """A run folder that cannot be used: in use by another process, damaged, or not writable."""
+
+
+class FolderInUseError(RunFolderError):
+    """A run folder that another process holds."""
+
+
+
+
+
+
+
+
+
+
+class RunFolder:
+    """The folder of one experiment.
+
+    Args:
+        path: Its path; made when it is locked.
+        config: The experiment's configuration.
+    """
+
+    def __init__(self, path: Path, config: Mapping[str, Any]) -> None:
+        self.path = path
+        self.config = config
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> RunFolder:
+        """Return the folder that a configuration names, or its own below ``paths.output``."""
+        if config["run_dir"] is not None:
+            return cls(Path(config["run_dir"]).expanduser(), config)
+        name = f"{config['protocol']['name']}-{config_hash(config)}"
+        output = Path(config["paths"]["output"]).expanduser()
+        return cls(output / config["data"]["name"] / config["model"]["name"] / name, config)
+
+    @contextmanager
+    def locked(self) -> Iterator[RunFolder]:
+        """Hold the folder against other processes.
+
+        With ``force`` a folder that is there is renamed to ``NAME.old-N`` and a fresh one takes its
+        name, so that the plain request reads the newest results.
+
+        Raises:
+            RunFolderError: if another process holds it (named by its pid), it is damaged, or it
+                cannot be written, at first or while it is held.
+            RequestError: if the folder belongs to another configuration.
+        """
+        holder = self.path / "holder.json"
+        with ExitStack() as stack:
+            try:
+                self._refuse_a_parent()
+                if self.config.get("force") and (self.path / "config.json").exists():
+                    # Held to the end: who opened the lock before the folder moved waits in vain.
+                    stack.enter_context(self._lock())
+                    self._refuse_another(read_mapping(self.path / "config.json"))
+                    self._move_away()
+                self.path.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(self._lock())
+                # Before the lock is released: then it may be another's.
+                stack.callback(holder.unlink, missing_ok=True)
+                now = time.strftime("%Y-%m-%dT%H:%M:%S")
+                write_json(holder, {"pid": os.getpid(), "since": now})
+                self._claim()
+                self._set_damaged_aside()
+                yield self
+            except Timeout:
+                raise FolderInUseError(
+                    f"{self.path} is in use by process {_pid(holder)}. Wait for it, stop it, or "
+                    "give run_dir=<another folder>."
+                ) from None
+            except OSError as error:
+                if error.errno not in NO_PLACE:
+                    raise
+                raise RunFolderError(
+                    f"{error.filename or self.path} cannot be written ({error.strerror}). Give "
+                    "paths.output=<a folder of yours> or run_dir=<folder>, or free the place; "
+                    "finished repetitions are kept."
+                ) from error
+
+    def _lock(self) -> FileLock:
+        return FileLock(self.path / ".lock", timeout=0)
+
+    def _refuse_a_parent(self) -> None:
+        """Raise RequestError for a folder of run folders: it is nobody's own."""
+        if (self.path / "config.json").exists():
+            return
+        depths = ("*", "*/*", "*/*/*")
+        inside = [found for depth in depths for found in self.path.glob(f"{depth}/config.json")]
+        if inside:
+            raise RequestError(
+                [
+                    f"run_dir is {self.path}, which holds other runs, such as {inside[0].parent}; "
+                    "give a folder of its own, or leave run_dir out."
+                ]
+            )
+
+    def _refuse_another(self, held: Mapping[str, Any] | None) -> None:
+        """Raise RequestError if the folder is that of another experiment."""
+        if held is None or not self.config.keys() <= held.keys():
+            return
+        if config_hash(held) != config_hash(self.config):
+            keys = ", ".join(differing_keys(held, self.config))
+            raise RequestError(
+                [
+                    f"{self.path} holds another experiment; it differs in {keys}. Give another "
+                    "run_dir, or leave it out."
+                ]
+            )
+
+    def _move_away(self) -> None:
+        path, number = self.path.absolute(), 1
+        while (old := path.with_name(f"{path.name}.old-{number}")).exists():
+            number += 1
+        path.rename(old)
+
+    def _claim(self) -> None:
+        """Write the configuration, or check that the folder holds the same one."""
+        path = self.path / "config.json"
+        parts = ("unfinished/*.ckpt", "cells/*/*.json")
+        started = self._record_paths() or [p for part in parts for p in self.path.glob(part)]
+        if not (path.exists() and started):
+            if path.exists():
+                # A request that failed before its first result does not keep the folder.
+                (self.path / "splits.json").unlink(missing_ok=True)
+                for left in ("failed", "cells"):
+                    shutil.rmtree(self.path / left, ignore_errors=True)
+            self.config = {**self.config, "force": False}
+            write_json(path, self.config)
+            return
+        held = read_mapping(path)
+        if held is None or not self.config.keys() <= held.keys():
+            raise RunFolderError(
+                f"{path} is damaged: what the results beside it belong to is not known. Type "
+                "force=true to train in a fresh folder; this one is kept under another name."
+            )
+        self._refuse_another(held)
+        # Results are the folder's: a second request may differ in what does not matter.
+        self.config = held
+
+    def _record_paths(self) -> list[Path]:
+        return sorted((self.path / "repetitions").glob("[0-9]*.json"))
+
+    def _records(self) -> dict[Path, dict[str, Any] | None]:
+        """Content of each file of a repetition; None for a damaged one."""
+        return {path: _read_repetition(path) for path in self._record_paths()}
+
+    def _set_damaged_aside(self) -> None:
+        damaged = [path for path, record in self._records().items() if record is None]
+        for path in damaged:
+            set_aside(path)
+        if damaged:
+            names = ", ".join(str(path) for path in damaged)
+            warnings.warn(
+                f"Damaged and set aside as *.damaged, to be trained again: {names}", stacklevel=4
+            )
+
+    def repetition_path(self, index: int) -> Path:
+        """File of a repetition's record."""
+        return self.path / "repetitions" / f"{index:02d}.json"
+
+    def finished(self) -> dict[int, dict[str, Any]]:
+        """Records of the finished repetitions, by index; damaged ones do not count."""
+        return {int(path.stem): r for path, r in self._records().items() if r is not None}
+
+    def save_repetition(self, index: int, record: Mapping[str, Any]) -> None:
+        """Write a finished repetition, once; what was kept of its way there goes."""
+        write_json(self.repetition_path(index), record)
+        self._failure_path(index).unlink(missing_ok=True)
+        shutil.rmtree(self.path / "cells" / f"{index:02d}", ignore_errors=True)
+
+    def _failure_path(self, index: int) -> Path:
+        return self.path / "failed" / f"{index:02d}.json"
+
+    def save_failure(self, index: int, kind: str, reason: str) -> None:
+        """Write how a repetition failed; the file goes when the repetition is finished."""
+        content = {"index": index, "kind": kind, "reason": reason, **environment()}
+        write_json(self._failure_path(index), content)
+
+    def failures(self, indices: Iterable[int]) -> list[dict[str, Any]]:
+        """How some repetitions failed; a damaged file says no more than that there was one."""
+        paths = {index: self._failure_path(index) for index in indices}
+        held = {i: read_mapping(path) or {} for i, path in paths.items() if path.exists()}
+        keys = ("kind", "reason")
+        return [
+            {"index": i, **{k: str(h.get(k, "unknown")) for k in keys}} for i, h in held.items()
+        ]
+
+    @property
+    def results_path(self) -> Path:
+        """File of the merged record."""
+        return self.path / "results.json"
+
+
+def _pid(holder: Path) -> str:
+    return str((read_mapping(holder) or {}).get("pid", "unknown"))
+
+
+def _read_repetition(path: Path) -> dict[str, Any] | None:
+    record = read_mapping(path)
+    whole = record is not None and {*PER_REPETITION, *NEEDED} <= record.keys()
+    return record if whole else None
+
+

@@ -1,0 +1,85 @@
+"""The record of an experiment: all finished repetitions, merged."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from unionsnn.data.splits import load_splits, split_hash
+from unionsnn.config.compose import config_hash
+from unionsnn.training.protocols import make_protocol
+from unionsnn.runs.records import OPTIONAL, PER_REPETITION, SHARED, RunFolder
+from unionsnn.base.environment import environment
+
+
+def merge(folder: RunFolder) -> dict[str, Any]:
+    """Merge the repetitions of a folder into one record.
+
+    Its state is ``finished``, or ``incomplete`` with the repetitions that are missing, and those
+    of them that failed with their reasons; the result is None while there is no repetition.
+    """
+    config = folder.config
+    protocol = make_protocol(config["protocol"])
+    finished = folder.finished()
+    chosen = [finished[i] for i in range(protocol.num_repetitions) if i in finished]
+    missing = [i for i in range(protocol.num_repetitions) if i not in finished]
+    only = sorted(finished) if missing else None
+    splits = folder.path / "splits.json"
+    return {
+        "format": 1,
+        "state": "incomplete" if missing else "finished",
+        "missing": missing,
+        "failed": folder.failures(missing),
+        "data": config["data"]["name"],
+        "task": config["data"]["task"],
+        "model": config["model"]["name"],
+        "gate": config["gate"]["preset"],
+        "control": config["coefficient"]["control"],
+        "protocol": {
+            "name": protocol.name,
+            "repetitions": protocol.num_repetitions,
+            "selection": protocol.selection,
+            "select_on": protocol.select_on,
+            "stop_on": protocol.stop_on,
+            "report": protocol.report,
+            "seed": config["seed"],
+            "split_hash": split_hash(load_splits(splits)) if splits.exists() else None,
+        },
+        "result": protocol.summarize(chosen).to_dict() if chosen else None,
+        "seconds": round(sum(r["seconds"] for r in chosen), 3),
+        **{key: _shared(chosen, key) for key in SHARED},
+        "repetitions": [_row(r) for r in chosen],
+        # What is merged, not what the folder's first request asked for.
+        "config": {**config, "protocol": {**config["protocol"], "only": only}},
+        "config_hash": config_hash(config),
+    }
+
+
+def _row(record: dict[str, Any]) -> dict[str, Any]:
+    return {key: record[key] for key in (*PER_REPETITION, *OPTIONAL) if key in record}
+
+
+def _shared(records: list[dict[str, Any]], key: str) -> Any:
+    """Value of a key that all repetitions have in common; a list of all values otherwise."""
+    values: list[Any] = []
+    for record in records:
+        if record.get(key) not in values:
+            values.append(record.get(key))
+    return values[0] if len(values) == 1 else values or None
+
+
+def warn_of_other_versions(folder: Path, finished: Mapping[int, Mapping[str, Any]]) -> None:
+    """Warn once if finished repetitions were trained with other package versions."""
+    current = environment()["versions"]
+    for record in finished.values():
+        held = record["versions"]
+        changed = [f"{k} {held.get(k)} -> {v}" for k, v in current.items() if held.get(k) != v]
+        if changed:
+            warnings.warn(
+                f"{folder} has repetitions of other versions ({', '.join(changed)}); both are "
+                "recorded.",
+                stacklevel=2,
+            )
+            return

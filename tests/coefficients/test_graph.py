@@ -1,0 +1,96 @@
+"""The input rules."""
+
+import numpy as np
+import pytest
+
+from unionsnn.coefficients import SimpleGraph
+
+BOTH_WAYS = np.array([[0, 1, 1, 2], [1, 0, 2, 1]])
+
+
+def test_rows_are_sorted_and_edges_ascend():
+    edge_index = np.array([[3, 0, 2, 0, 1, 0], [0, 3, 0, 2, 0, 1]])
+    graph = SimpleGraph.from_edge_index(edge_index, 5)
+    assert graph.indptr.tolist() == [0, 3, 4, 5, 6, 6]
+    assert graph.indices.tolist() == [1, 2, 3, 0, 0, 0]
+    assert graph.edges.tolist() == [[0, 0, 0], [1, 2, 3]]
+    assert graph.edge_to_undirected.tolist() == [2, 2, 1, 1, 0, 0]
+
+
+def test_loops_are_dropped_and_duplicates_count_once():
+    edge_index = np.array([[2, 0, 1, 0, 1, 1], [2, 1, 0, 1, 1, 0]])
+    graph = SimpleGraph.from_edge_index(edge_index, 3)
+    assert graph.edges.tolist() == [[0], [1]]
+    assert graph.edge_to_undirected.tolist() == [-1, 0, 0, 0, -1, 0]
+
+
+def test_symmetrize_adds_the_missing_direction():
+    graph = SimpleGraph.from_edge_index([[2, 0, 0], [1, 1, 0]], 3, symmetrize=True)
+    assert graph.edges.tolist() == [[0, 1], [1, 2]]
+    assert graph.edge_to_undirected.tolist() == [1, 0, -1]
+
+
+@pytest.mark.parametrize(
+    "edge_index",
+    [
+        BOTH_WAYS.astype(np.int32),
+        BOTH_WAYS.astype(np.uint64),
+        np.asfortranarray(BOTH_WAYS),
+        np.repeat(BOTH_WAYS, 2, axis=1)[:, ::2],
+        BOTH_WAYS.tolist(),
+    ],
+    ids=["int32", "uint64", "fortran", "strided", "list"],
+)
+def test_whatever_holds_the_integers(edge_index):
+    graph = SimpleGraph.from_edge_index(edge_index, np.int64(3))
+    assert graph.edges.tolist() == [[0, 1], [1, 2]]
+
+
+def test_tensors():
+    torch = pytest.importorskip("torch")
+    graph = SimpleGraph.from_edge_index(torch.tensor(BOTH_WAYS), 3)
+    assert graph.edges.tolist() == [[0, 1], [1, 2]]
+
+
+@pytest.mark.parametrize("num_nodes", [0, 1, 7])
+@pytest.mark.parametrize(
+    "edge_index", [np.empty((2, 0), np.int64), [[], []]], ids=["array", "list"]
+)
+def test_graphs_without_edges(edge_index, num_nodes):
+    graph = SimpleGraph.from_edge_index(edge_index, num_nodes)
+    assert graph.num_undirected_edges == 0
+    assert graph.indptr.tolist() == [0] * (num_nodes + 1)
+
+
+@pytest.mark.parametrize(
+    ("edge_index", "num_nodes", "error", "message"),
+    [
+        (
+            [[0, 1, 5], [1, 0, 0]],
+            3,
+            ValueError,
+            r"node id 5 in column 2, but num_nodes=3 \(allowed ids: 0\.\.2\)\. "
+            r"Pass num_nodes=6 or more, or renumber the nodes\.",
+        ),
+        ([[0, 1], [1, -2]], 3, ValueError, r"node id -2 in column 1.*never negative"),
+        ([[0], [0]], 0, ValueError, r"node id 0 in column 0.*the graph has no nodes"),
+        (
+            [[0, 1, 2, 2], [1, 0, 1, 0]],
+            3,
+            ValueError,
+            r"2 of its 4 distinct edges lack their reverse, for example 2 -> 0 without 0 -> 2\."
+            r".*pass symmetrize=True",
+        ),
+        ([[0, 1], [1, 2], [2, 0]], 3, ValueError, r"got \[3, 2\]\. Transpose it\."),
+        ([0, 1], 3, ValueError, r"must have shape \[2, num_edges\], got \[2\]\.$"),
+        ([[0.0], [1.0]], 3, TypeError, r"got dtype float64\. Convert it first"),
+        ([[True], [False]], 3, TypeError, r"got dtype bool"),
+        (np.full((2, 1), 2**64 - 1, np.uint64), 3, ValueError, "18446744073709551615"),
+        (BOTH_WAYS, -1, ValueError, r"num_nodes must lie in 0\.\.2147483647, got -1"),
+        (BOTH_WAYS, 3.0, TypeError, r"num_nodes must be an integer, got 3\.0 \(float\)"),
+        (BOTH_WAYS, True, TypeError, r"num_nodes must be an integer, got True"),
+    ],
+)
+def test_errors_say_what_and_how(edge_index, num_nodes, error, message):
+    with pytest.raises(error, match=message):
+        SimpleGraph.from_edge_index(edge_index, num_nodes)

@@ -1,0 +1,317 @@
+"""Networks trained on pairs: what they and their controls tell apart; a harness that can fail."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import pytest
+import torch
+from torch import Tensor, nn
+
+from unionsnn.base.errors import RequestError
+from unionsnn.config.compose import config_folder
+from unionsnn.expressivity import contrastive, pair_workers
+from unionsnn.expressivity.bench import Family
+from unionsnn.expressivity.pairs import golden_pairs
+from unionsnn.expressivity.trained import (
+    PROTOCOL,
+    RECORD,
+    Pair,
+    compare_pairs,
+    content_hash,
+    pairs_of,
+    sample_of,
+    trained_config,
+)
+from unionsnn.reports.views.trained_expressivity import estimate, label, sheet
+from unionsnn.runs.records import RunFolder
+from unionsnn.training import memory
+
+SMALL = {**PROTOCOL, "copies": 12, "channels": 4}
+WIDTH = ("model.hidden_channels=8", "model.num_layers=3", "trainer.max_epochs=2")
+HARD = ("C6 / 2 C3", "Rook / Shrikhande", "decalin / bicyclopentyl")
+UNION = sorted(path.stem for path in (config_folder() / "model").glob("union*.yaml"))
+
+
+@pytest.fixture(scope="module")
+def golden() -> list[Pair]:
+    return pairs_of(golden_pairs())
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Any:
+    def call(
+        pairs: Sequence[Pair], *overrides: str, wanted: Sequence[int] | None = None, **more: Any
+    ) -> dict[str, Any]:
+        words = [*WIDTH, f"paths.output={tmp_path}", *overrides]
+        protocol = more.pop("protocol", SMALL)
+        config = trained_config(words, "own", pairs, protocol=protocol)
+        return compare_pairs(config, pairs, wanted, **more)
+
+    return call
+
+
+def told(record: dict[str, Any]) -> set[str]:
+    return {outcome["name"] for outcome in record["pairs"] if outcome["told"]}
+
+
+def test_networks_see_what_their_coefficient_shows(golden: list[Pair], run: Any) -> None:
+    """The same verdicts as refinement with the raw coefficient, with the networks' own copies."""
+    degrees = {"K1,2 / K1,3", "C4 / K5"}
+    plain = run(golden, "model=gin")
+    assert told(plain) == degrees
+    assert plain["summary"]["bar"] == plain["summary"]["told"] == 2
+    assert plain["summary"]["unresolved"] < 1e-12
+    gated = run(golden, "model=union_gin")
+    assert told(gated) == degrees | set(HARD)
+    assert gated["summary"]["bar"] is None
+    assert gated["summary"]["resolved"] > 1e-6
+    normalized = run(golden, "model=union_gin", "gate=paper")
+    assert told(normalized) == degrees
+    for record in (plain, gated, normalized):
+        assert record["state"] == "finished"
+        assert record["summary"]["unreliable"] == 0
+        assert all(outcome["spread"] < 1e-9 for outcome in record["pairs"])
+
+
+@pytest.mark.parametrize("model", ["ppgn", "mewispool", "graphormer", "gatedgcn_lspe"])
+def test_a_network_beyond_1_wl_is_no_control(model: str, golden: list[Pair], run: Any) -> None:
+    """Without a gate and the coefficient's controls, what it tells apart is its own."""
+    words = ["model.heads=2"] if model == "graphormer" else []
+    record = run(golden, f"model={model}", *words, wanted=[0])
+    assert record["summary"]["bar"] is None
+    assert "FAULT" not in " ".join(sheet([record]).notes)
+
+
+def test_structure_beside_the_gate_is_not_laid_to_the_noise(golden: list[Pair], run: Any) -> None:
+    words = ("model=union_nested_gin", "coefficient.control=random", "trainer.max_epochs=1")
+    record = run(golden, *words, wanted=[0])
+    assert record["summary"]["bar"] is None
+    assert "noise itself" not in " ".join(sheet([record]).notes)
+
+
+def test_what_does_not_fit_is_refused_before_it_is_tried(
+    golden: list[Pair], run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "free_memory", lambda device: 10_000)
+    with pytest.raises(RequestError, match=r"GB free: type a smaller data\.batch_size"):
+        run(golden, "model=ppgn", wanted=[0])
+
+
+@pytest.mark.parametrize("model", UNION)
+def test_a_constant_coefficient_shows_nothing(model: str, golden: list[Pair], run: Any) -> None:
+    pairs = [pair for pair in golden if pair.name in HARD]
+    words = ["model.heads=2"] if model in ("unionormer", "union_gps", "union_ugformer") else []
+    record = run(pairs, f"model={model}", *words, "coefficient.control=constant")
+    bar = record["summary"]["bar"]
+    # DropGIN draws in each copy anew: chance can fail the check.
+    assert record["summary"]["unreliable"] == 0 or model == "union_drop_gin"
+    if bar is None:
+        # It sees structure beside the gate: distances, walks, subgraphs, or a coefficient.
+        others = {"union_nested_gin", "union_drop_gin", "union_gatedgcn_lspe"}
+        assert model in {"unionormer", "union_gps", "union_graphsnn", *others}
+    else:
+        assert record["summary"]["told"] == bar == 0
+
+
+def random_pairs(number: int) -> list[Pair]:
+    graphs = [nx.random_regular_graph(3, 8, seed=seed).to_directed() for seed in range(2 * number)]
+    found = [(nx_edges(graph), 8) for graph in graphs]
+    families = [Family("regular", str(i), (found[2 * i], found[2 * i + 1])) for i in range(number)]
+    return pairs_of(families)
+
+
+def nx_edges(graph: nx.DiGraph) -> Any:
+    return torch.tensor(list(graph.edges)).T.numpy()
+
+
+def test_noise_of_a_control_stays_below_its_bar(run: Any) -> None:
+    pairs = random_pairs(30)
+    record = run(pairs, "model=union_gin", "coefficient.control=random", "trainer.max_epochs=1")
+    summary = record["summary"]
+    assert 0 < summary["bar"] < len(pairs) / 4
+    assert summary["unreliable"] <= summary["unreliable_bound"]
+    assert min(outcome["spread"] for outcome in record["pairs"]) > 1e-3
+
+
+class Noise(nn.Module):
+    """A network that returns noise, of a mean that drifts from call to call."""
+
+    def __init__(self, channels: int, drift: float) -> None:
+        super().__init__()
+        self.shift = nn.Parameter(torch.zeros(channels))
+        self.drift = drift
+        self.calls = count()
+
+    def forward(self, x: Tensor, edge_index: Tensor, *, num_graphs: int, **rest: Any) -> Tensor:
+        rows = torch.randn(num_graphs, len(self.shift), dtype=x.dtype)
+        return rows + self.shift + self.drift * next(self.calls)
+
+
+def test_a_model_that_returns_noise_is_caught(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = random_pairs(40)
+    records = {}
+    for drift in (0.0, 10.0):
+        monkeypatch.setattr(
+            contrastive, "build_model", lambda config, _, width, drift=drift: Noise(width, drift)
+        )
+        records[drift] = run(pairs, "model=gin", f"seed={int(drift)}")
+    pure, drifting = records[0.0]["summary"], records[10.0]["summary"]
+    assert pure["unreliable"] <= pure["unreliable_bound"]
+    assert pure["told"] <= pure["bar"] + pure["unreliable_bound"]
+    # It tells every pair apart, and every graph from itself: none of it counts.
+    assert all(o["statistic"] > records[10.0]["threshold"] for o in records[10.0]["pairs"])
+    assert drifting["told"] == 0
+    assert drifting["unreliable"] == len(pairs) > drifting["unreliable_bound"]
+    notes = " ".join(sheet([records[10.0]]).notes)
+    assert "FAULT: gin tells copies of one and the same graph apart in 40 pairs" in notes
+
+
+def test_a_control_over_its_bar_is_a_fault(golden: list[Pair], run: Any) -> None:
+    record = run(golden, "model=gin", wanted=[0])
+    record["summary"] |= {"bar": 0}
+    assert "FAULT: gin is a control, and tells 1 pairs apart" in " ".join(sheet([record]).notes)
+
+
+# -- records -------------------------------------------------------------------------------
+
+
+def content(record: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{k: v for k, v in outcome.items() if k != "seconds"} for outcome in record["pairs"]]
+
+
+def test_a_stopped_run_goes_on(
+    golden: list[Pair], run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    whole = run(golden, "model=union_gin", f"run_dir={tmp_path / 'whole'}")
+    compared: list[int] = []
+    real = pair_workers.compare_pair
+
+    def stopping(config: Any, graphs: Any, index: int) -> dict[str, Any]:
+        if len(compared) == 3:
+            raise KeyboardInterrupt
+        compared.append(index)
+        return real(config, graphs, index)
+
+    monkeypatch.setattr(pair_workers, "compare_pair", stopping)
+    own = f"run_dir={tmp_path / 'own'}"
+    with pytest.raises(KeyboardInterrupt):
+        run(golden, "model=union_gin", own)
+    held = json.loads((tmp_path / "own" / RECORD).read_text())
+    assert held["state"] == "incomplete"
+    compared.clear()
+    resumed = run(golden, "model=union_gin", own)
+    assert compared == [3, 4]
+    assert content(resumed) == content(whole)
+    compared.clear()
+    again = run(golden, "model=union_gin", own)
+    assert not compared
+    assert again["pairs"] == resumed["pairs"]
+
+
+def test_a_pair_depends_on_nothing_else(golden: list[Pair], run: Any, tmp_path: Path) -> None:
+    alone = run(golden, "model=gin", f"run_dir={tmp_path / 'alone'}", wanted=[3])
+    assert alone["state"] == "incomplete"
+    workers = run(golden, "model=gin", "protocol.workers=2")
+    assert content(alone)[0] == content(workers)[3]
+    assert [outcome["index"] for outcome in workers["pairs"]] == list(range(5))
+
+
+def test_damaged_and_foreign_records(golden: list[Pair], run: Any, tmp_path: Path) -> None:
+    own = f"run_dir={tmp_path / 'own'}"
+    run(golden, "model=gin", own, wanted=[0])
+    with pytest.raises(RequestError, match="holds another experiment"):
+        run(golden, "model=gin", "seed=1", own, wanted=[0])
+    path = tmp_path / "own" / RECORD
+    path.write_text(path.read_text()[:100])
+    with pytest.warns(UserWarning, match="damaged and set aside"):
+        record = run(golden, "model=gin", own, wanted=[0])
+    assert len(record["pairs"]) == 1
+    assert (tmp_path / "own" / f"{RECORD}.damaged").exists()
+    whole = json.loads(path.read_text())
+    lost = {**whole, "pairs": [{"index": 0}]}
+    for content in ({**whole, "pairs": None}, {**whole, "pairs": 3}, lost, [], 3):
+        path.write_text(json.dumps(content))
+        with pytest.warns(UserWarning, match="damaged and set aside"):
+            assert len(run(golden, "model=gin", own, wanted=[0])["pairs"]) == 1
+
+
+def test_force_starts_anew(golden: list[Pair], run: Any, tmp_path: Path) -> None:
+    own = f"run_dir={tmp_path / 'own'}"
+    run(golden, "model=gin", own, wanted=[0])
+    run(golden, "model=gin", own, "force=true", wanted=[1])
+    (record,) = tmp_path.glob(f"own.old-1/{RECORD}")
+    assert [o["index"] for o in json.loads(record.read_text())["pairs"]] == [0]
+
+
+def test_every_choice_is_another_run(golden: list[Pair], tmp_path: Path) -> None:
+    choices = [
+        ["model=gin"],
+        ["model=union_gin"],
+        ["model=union_gin", "coefficient.control=constant"],
+        ["model=union_gin", "optimizer.lr=0.01"],
+        ["model=union_gin", "trainer.max_epochs=3"],
+        ["model=union_gin", "data.batch_size=8"],
+        ["model=union_gin", "seed=1"],
+    ]
+    configs = [trained_config(words, "own", golden) for words in choices]
+    configs.append(trained_config(choices[0], "own", golden[:2]))
+    configs.append(trained_config(choices[0], "own", golden, protocol=SMALL))
+    assert len({RunFolder.of(config).path for config in configs}) == len(configs)
+    same = trained_config(["model=gin", "protocol.workers=2", "trainer.threads=2"], "own", golden)
+    assert RunFolder.of(same).path == RunFolder.of(configs[0]).path
+
+
+def test_wrong_requests_name_every_fault(golden: list[Pair]) -> None:
+    with pytest.raises(RequestError) as refused:
+        trained_config(["data=mutag", "optimizer.schedule=cosine", "model=gin"], "own", golden)
+    assert [fault.split()[0] for fault in refused.value.faults] == ["data", "optimizer.schedule"]
+    with pytest.raises(RequestError, match="at least 2"):
+        trained_config(["data.batch_size=1"], "own", golden)
+    with pytest.raises(RequestError, match="model=gni is unknown"):
+        trained_config(["model=gni"], "own", golden)
+
+
+def test_divergence_is_an_error(golden: list[Pair], run: Any) -> None:
+    with pytest.raises((RuntimeError, FloatingPointError), match=r"optimizer\.lr|NaN"):
+        run(golden, "model=gin", "model.norm=none", "optimizer.lr=1e30", wanted=[0])
+
+
+# -- samples and tables --------------------------------------------------------------------
+
+
+def test_samples_are_fixed_and_by_category() -> None:
+    graph = golden_pairs()[0].graphs[0]
+    sizes = {"few": 3, "many": 100, "some": 20}
+    pairs = [
+        Pair(category, str(i), (graph, graph))
+        for category, size in sizes.items()
+        for i in range(size)
+    ]
+    chosen = sample_of(pairs, 0.15)
+    assert chosen == sample_of(pairs, 0.15) == sorted(set(chosen))
+    counts = {category: sum(pairs[i].category == category for i in chosen) for category in sizes}
+    assert counts == {"few": 1, "many": 15, "some": 3}
+    assert sample_of(pairs, 1.0) == list(range(len(pairs)))
+
+
+def test_families_become_pairs() -> None:
+    graph = golden_pairs()[0].graphs[0]
+    pairs = pairs_of([Family("c", "three", (graph,) * 3), Family("c", "two", (graph,) * 2)])
+    assert [pair.name for pair in pairs] == ["three 0, 1", "three 0, 2", "three 1, 2", "two"]
+    assert content_hash(pairs) != content_hash(pairs[:3])
+
+
+def test_table_of_a_part(golden: list[Pair], run: Any) -> None:
+    record = run(golden, "model=union_gin", "coefficient.control=constant", wanted=[0, 1])
+    made = sheet([record])
+    (row,) = made.rows
+    assert row[:3] == ["union_gin, constant", "1", "0"]
+    assert row[6:8] == ["1/2", "1"]
+    assert label(record) == "union_gin, constant"
+    assert estimate(record) == pytest.approx(sum(o["seconds"] for o in record["pairs"]))

@@ -1,0 +1,342 @@
+"""Experiments: records, resume, determinism, refusals."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fabricated import write_folder
+from unionsnn.reports.tables import provenance
+from unionsnn.training import repetition
+from unionsnn.runs import experiment
+from unionsnn.training.build import build_model, count_parameters
+from unionsnn.training.callbacks import NonFiniteLossError, PlainProgress
+from unionsnn.training.checkpoints import load_checkpoint
+from unionsnn.base.errors import RequestError
+from unionsnn.runs.dry_run import describe
+from unionsnn.runs.experiment import run_experiment
+from unionsnn.runs.records import RunFolder, RunFolderError
+
+Maker = Callable[..., dict[str, Any]]
+
+
+def without_time(record: dict[str, Any]) -> dict[str, Any]:
+    """Drop what may differ between two equal runs."""
+    plain = json.loads(json.dumps(record))
+    plain.pop("seconds")
+    plain["config"].pop("paths")
+    plain["config"].pop("run_dir")
+    for row in plain["repetitions"]:
+        row.pop("seconds")
+    return plain
+
+
+def test_the_same_request_gives_the_same_record_bit_for_bit(tiny: Maker) -> None:
+    first = run_experiment(tiny(run_dir="one"))
+    second = run_experiment(tiny(run_dir="two"))
+    assert without_time(first) == without_time(second)
+    other = run_experiment(tiny("seed=1"))
+    assert other["repetitions"][0]["metrics"] != first["repetitions"][0]["metrics"]
+
+
+def test_record_says_what_the_number_rests_on(tiny: Maker) -> None:
+    config = tiny()
+    record = run_experiment(config)
+    on_disk = json.loads(RunFolder.of(config).results_path.read_text())
+    assert on_disk == json.loads(json.dumps(record))
+    assert record["state"] == "finished"
+    assert record["protocol"]["name"] == "holdout"
+    assert "test touched once" in record["protocol"]["selection"]
+    assert record["protocol"]["split_hash"]
+    assert record["repetitions"][0]["seed"] == [0, 0]
+    assert record["repetitions"][0]["sizes"] == {"train": 48, "validation": 16, "test": 16}
+    assert record["coefficient"]["quantities"] == ["a", "a_tree", "nodes", "edges"]
+    assert record["parameters"] > 0
+    assert {"python", "unionsnn", "torch", "torch-geometric"} <= set(record["versions"])
+    assert record["repetitions"][0]["device"].startswith("cpu")
+    value = record["repetitions"][0]["metrics"]["test_accuracy"]
+    assert record["result"]["mean"] == value
+
+
+def test_a_finished_folder_is_read_not_trained(
+    tiny: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny()
+    record = run_experiment(config)
+
+    def fail(*args: object) -> None:
+        raise AssertionError("a finished repetition was trained again")
+
+    monkeypatch.setattr(experiment, "train_repetition", fail)
+    assert run_experiment(config) == record
+
+
+def test_a_parameter_budget_is_recorded_with_the_width_that_it_led_to(tiny: Maker) -> None:
+    config = tiny("model=union_gin", "model.parameter_budget=5000")
+    record = run_experiment(config)
+    assert record["config"]["model"]["parameter_budget"] == 5000
+    width = record["hidden_channels"]
+    wider = {**config["model"], "hidden_channels": width + 1, "parameter_budget": None}
+    over = count_parameters(build_model({**config, "model": wider}, 1, 2))
+    assert record["parameters"] <= 5000 < over
+    assert f"{record['parameters']:,} parameters of a budget of 5,000, hidden {width}" in (
+        provenance(record)
+    )
+    plan = describe(config)
+    assert (plan["hidden_channels"], plan["parameters"]) == (width, record["parameters"])
+
+
+def test_own_data_that_changed_are_not_answered_with_the_finished_run(
+    tiny: Maker, tmp_path: Path
+) -> None:
+    own = write_folder(tmp_path / "own", 20)
+    config = tiny("data=folder", f"data.path={own}", "data.features=degree")
+    record = run_experiment(config)
+    assert run_experiment(config) == record
+    (own / "0.csv").write_text("0,1\n1,0\n")
+    with pytest.raises(RequestError, match=r"repetitions of the data .* type force=true"):
+        run_experiment(config)
+
+
+def test_a_model_that_cannot_be_made_is_refused_before_the_data_are(
+    tiny: Maker, tmp_path: Path
+) -> None:
+    config = tiny("gate=none")
+    for act in (run_experiment, describe):
+        with pytest.raises(RequestError, match="UnionSNN"):
+            act(config)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_force_starts_in_a_fresh_folder_keeps_the_old_and_becomes_the_newest(tiny: Maker) -> None:
+    config = tiny()
+    run_experiment(config)
+    path = RunFolder.of(config).path
+    before = (path / "results.json").read_bytes()
+    for number in (1, 2):
+        forced = run_experiment(tiny("force=true"))
+        kept = path.with_name(f"{path.name}.old-{number}") / "results.json"
+        assert kept.read_bytes() == before
+        before = (path / "results.json").read_bytes()
+        assert run_experiment(config) == forced
+    assert sorted(p.name for p in path.parent.iterdir()) == [
+        path.name,
+        f"{path.name}.old-1",
+        f"{path.name}.old-2",
+    ]
+
+
+def test_force_is_no_leave_to_take_the_folder_of_another_experiment(tiny: Maker) -> None:
+    config = tiny()
+    whole = run_experiment(config)
+    path = RunFolder.of(config).path
+    with pytest.raises(RequestError, match="holds another experiment; it differs in seed"):
+        run_experiment(tiny("force=true", "seed=7", f"run_dir={path}"))
+    assert not path.with_name(f"{path.name}.old-1").exists()
+    assert run_experiment(config) == whole
+
+
+@pytest.mark.parametrize("force", ["true", "false"])
+def test_a_folder_of_run_folders_is_refused(tiny: Maker, force: str) -> None:
+    config = tiny()
+    run_experiment(config)
+    path = RunFolder.of(config).path
+    before = sorted(path.parents[2].rglob("*"))
+    for folder in path.parents[:3]:
+        with pytest.raises(RequestError, match="which holds other runs, such as"):
+            run_experiment(tiny(f"run_dir={folder}", f"force={force}"))
+    assert sorted(path.parents[2].rglob("*")) == before
+
+
+def test_force_leaves_a_folder_in_use_alone(tiny: Maker) -> None:
+    with RunFolder.of(tiny()).locked() as folder:
+        with pytest.raises(RunFolderError, match=f"in use by process {os.getpid()}"):
+            run_experiment(tiny("force=true"))
+        assert [p.name for p in folder.path.parent.iterdir()] == [folder.path.name]
+
+
+@pytest.mark.parametrize("damage", [b"", b'{"index": 0', b"[]", b"{}", b"\xff\xfe"])
+def test_a_damaged_repetition_is_set_aside_with_one_warning_and_trained_again(
+    tiny: Maker, damage: bytes
+) -> None:
+    config = tiny("protocol=repeated_seeds", "protocol.seeds=2")
+    expected = run_experiment(config)
+    folder = RunFolder.of(config)
+    path, other = (folder.repetition_path(i) for i in (1, 0))
+    kept = other.stat().st_mtime_ns
+    path.write_bytes(damage)
+    with pytest.warns(UserWarning, match=r"01\.json") as caught:
+        record = run_experiment(config)
+    assert len(caught) == 1
+    assert record["result"] == expected["result"]
+    assert path.with_name("01.json.damaged").read_bytes() == damage
+    assert other.stat().st_mtime_ns == kept
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", "{}"])
+def test_a_damaged_configuration_names_its_file_and_the_way_on(tiny: Maker, damage: str) -> None:
+    config = tiny()
+    expected = run_experiment(config)
+    path = RunFolder.of(config).path / "config.json"
+    path.write_text(damage)
+    with pytest.raises(RunFolderError, match=r"force=true") as refusal:
+        run_experiment(config)
+    assert str(path) in str(refusal.value)
+    assert run_experiment(tiny("force=true"))["result"] == expected["result"]
+
+
+def test_the_merged_record_says_which_repetitions_it_holds(tiny: Maker) -> None:
+    many = ["protocol=repeated_seeds", "protocol.seeds=3"]
+    held = [
+        run_experiment(tiny(*many, f"protocol.only={only}"))["config"]["protocol"]["only"]
+        for only in ("[1]", "[0]", "[2]")
+    ]
+    assert held == [[1], [0, 1], None]
+
+
+def test_selected_weights_are_the_best_epoch_s(tiny: Maker) -> None:
+    record = run_experiment(tiny("trainer.max_epochs=6", "optimizer.lr=0.05"))
+    row = record["repetitions"][0]
+    folder = RunFolder(Path(record["config"]["paths"]["output"]), record["config"])
+    path = RunFolder.of(record["config"]).repetition_path(0)
+    curves = json.loads(path.read_text())["curves"]
+    losses = [epoch["val_loss"] for epoch in curves]
+    assert row["best_epoch"] == losses.index(min(losses))
+    assert row["metrics"]["val_loss"] == pytest.approx(min(losses), abs=1e-6)
+    assert folder.finished() == {}
+
+
+def test_early_stopping_waits_for_its_patience(tiny: Maker) -> None:
+    record = run_experiment(
+        tiny("trainer.max_epochs=40", "protocol.patience=2", "optimizer.lr=0.1")
+    )
+    row = record["repetitions"][0]
+    assert row["epochs"] < 40
+    assert row["epochs"] == row["best_epoch"] + 1 + 2
+
+
+def test_a_checkpoint_loads_in_a_new_process_without_a_warning(tiny: Maker) -> None:
+    config = tiny()
+    run_experiment(config)
+    path = RunFolder.of(config).path / "checkpoints" / "00.ckpt"
+    model = load_checkpoint(path)
+    assert not model.training
+    code = (
+        "import sys, torch, warnings\n"
+        "warnings.simplefilter('error')\n"
+        "content = torch.load(sys.argv[1], weights_only=True)\n"
+        "print(sum(t.double().sum().item() for t in content['state_dict'].values()))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    total = sum(t.double().sum().item() for t in model.state_dict().values())
+    assert float(done.stdout) == pytest.approx(total)
+
+
+def test_nan_in_training_stops_with_epoch_and_key(
+    tiny: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "unionsnn.training.tasks.GraphClassification.loss",
+        lambda self, output, target: output.sum() * float("nan"),
+    )
+    config = tiny()
+    with pytest.raises(NonFiniteLossError, match=r"loss is nan in epoch 0\. Lower optimizer\.lr"):
+        run_experiment(config)
+    assert RunFolder.of(config).finished() == {}
+
+
+def test_a_gpu_that_is_not_there_is_refused(tiny: Maker) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(RequestError, match=r"finds none; type trainer\.accelerator=cpu"):
+        run_experiment(tiny("trainer.accelerator=gpu"))
+
+
+def test_a_folder_of_another_experiment_is_refused(tiny: Maker) -> None:
+    run_experiment(tiny(run_dir="shared"))
+    with pytest.raises(RequestError, match=r"it differs in .*optimizer\.lr"):
+        run_experiment(tiny("optimizer.lr=0.5", run_dir="shared"))
+
+
+def test_a_folder_in_use_names_its_holder(tiny: Maker) -> None:
+    config = tiny()
+    code = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from unionsnn.runs.records import RunFolder\n"
+        "with RunFolder(Path(sys.argv[1]), {'data': {}, 'protocol': {}, 'trainer': {}}).locked():\n"
+        "    print('held', flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    path = RunFolder.of(config).path
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(RunFolderError, match=f"in use by process {holder.pid}"):
+            run_experiment(config)
+        holder.kill()
+
+
+def test_repetitions_of_other_data_are_never_mixed(
+    tiny: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny("protocol=repeated_seeds", "protocol.seeds=2", run_dir="mixed")
+    run_experiment({**config, "protocol": {**config["protocol"], "only": [0]}})
+    monkeypatch.setattr("unionsnn.data.datamodules.GraphDataModule.dataset_id", "other-123")
+    with pytest.raises(RequestError, match=r"the data are now other-123; type force=true"):
+        run_experiment(config)
+
+
+def test_a_request_that_failed_does_not_keep_the_folder(
+    tiny: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "unionsnn.training.tasks.GraphClassification.loss",
+            lambda self, output, target: output.sum() * float("nan"),
+        )
+        with pytest.raises(NonFiniteLossError):
+            run_experiment(tiny(run_dir="taken"))
+    record = run_experiment(tiny("optimizer.lr=0.0005", run_dir="taken"))
+    assert record["config"]["optimizer"]["lr"] == 0.0005
+
+
+def test_ctrl_c_in_an_epoch_is_an_interrupt(tiny: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("unionsnn.training.tasks.Task.training_step", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(tiny())
+
+
+def test_plain_progress_ends_with_the_last_epoch(
+    tiny: Maker, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    progress = PlainProgress("label", interval=0.0)
+    shown = progress.on_train_epoch_end
+
+    def first_only(*arguments: Any) -> None:
+        shown(*arguments)
+        progress.interval = math.inf
+
+    monkeypatch.setattr(progress, "on_train_epoch_end", first_only)
+    monkeypatch.setattr(repetition, "progress_callbacks", lambda *_: [progress])
+    run_experiment(tiny("trainer.max_epochs=3"))
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("label")]
+    assert [line.split()[2] for line in lines] == ["1/3", "3/3"]
+    assert lines[-1].endswith("; done")

@@ -1,0 +1,258 @@
+"""Trained networks applied to graphs that they have not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from unionsnn.base.errors import DataError
+from unionsnn.data.arrays import GraphArrays
+from unionsnn.data.splits import load_splits
+from unionsnn.training import memory
+from unionsnn.training.build import build_data
+from unionsnn.base.errors import RequestError
+from unionsnn.config.compose import config_hash
+from unionsnn.runs.experiment import run_experiment
+from unionsnn.runs.prediction import predict, probabilities
+from unionsnn.runs.records import RunFolder
+
+Maker = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def _own_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNIONSNN_DATA", str(tmp_path / "data"))
+
+
+def write_graphs(arrays: GraphArrays, chosen: np.ndarray, folder: Path) -> Path:
+    """Write graphs as npz files that sort in the order of `chosen`."""
+    folder.mkdir()
+    for place, graph in enumerate(chosen.tolist()):
+        first, end = arrays.node_slices[graph : graph + 2]
+        edges = arrays.edge_index[:, slice(*arrays.edge_slices[graph : graph + 2])]
+        carried = {
+            name: getattr(arrays, name)[first:end]
+            for name in ("node_labels", "node_attributes")
+            if getattr(arrays, name) is not None
+        }
+        path = folder / f"{place:04d}.npz"
+        np.savez(path, edge_index=edges, num_nodes=end - first, **carried)
+    return folder
+
+
+def own_graphs(folder: Path, task: str = "class") -> Path:
+    """Make a folder of small random graphs with labels and attributes of nodes."""
+    generator = np.random.default_rng(0)
+    folder.mkdir()
+    lines = ["file,label"]
+    for i in range(24):
+        nodes = int(generator.integers(4, 9))
+        ring = np.stack([np.arange(nodes), (np.arange(nodes) + 1) % nodes])
+        chord = np.array([[0], [2]])
+        edges = np.concatenate([ring, chord] if i % 2 else [ring], axis=1)
+        np.savez(
+            folder / f"{i}.npz",
+            edge_index=np.concatenate([edges, edges[::-1]], axis=1),
+            num_nodes=nodes,
+            node_labels=generator.integers(0, (3, 2), (nodes, 2)),
+            node_attributes=generator.random((nodes, 3)),
+        )
+        label = "ring" if i % 2 == 0 else "chord"
+        lines.append(f"{i}.npz,{label if task == 'class' else i / 7}")
+    (folder / "labels.csv").write_text("\n".join(lines))
+    return folder
+
+
+def trained(config: dict[str, Any]) -> tuple[Path, GraphArrays]:
+    run_experiment(config)
+    return RunFolder.of(config).path, build_data(config).arrays
+
+
+def stored(run: Path, index: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    with np.load(run / "predictions" / f"{index:02d}.npz") as content:
+        output = content["output"].astype(np.float64)
+    test = load_splits(run / "splits.json")[index].test
+    return output, test
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["model=gin"],
+        ["model=unionsnn"],
+        ["model=graphsnn", "data.features=degree"],
+        ["model=unionormer", "data.max_pairs=3000"],
+        ["model=union_gps", "model.heads=2"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_the_test_part_of_a_run_gets_the_predictions_that_it_stored(
+    tiny: Maker, tmp_path: Path, overrides: list[str]
+) -> None:
+    config = tiny(*overrides)
+    run, arrays = trained(config)
+    output, test = stored(run)
+    if "data.max_pairs=3000" in overrides:
+        # Its batches are by size: the stored rows are in another order.
+        output = output[np.lexsort(output.T)]
+    found = predict(run, write_graphs(arrays, test, tmp_path / "new"))
+    wanted = probabilities(output, config["data"]["task"])
+    values = found.each[0]
+    if "data.max_pairs=3000" in overrides:
+        values = values[np.lexsort(values.T)]
+        wanted = wanted[np.lexsort(wanted.T)]
+    np.testing.assert_allclose(values, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("features", ["labels", "categorical", "attributes", "both", "degree"])
+def test_nodes_get_the_features_of_training(tiny: Maker, tmp_path: Path, features: str) -> None:
+    folder = own_graphs(tmp_path / "own")
+    config = tiny("data=folder", f"data.path={folder}", f"data.features={features}", "model=gin")
+    run, arrays = trained(config)
+    output, test = stored(run)
+    # One graph alone has fewer labels and degrees than the set has.
+    for place, graph in enumerate(test[:2].tolist()):
+        new = write_graphs(arrays, np.array([graph]), tmp_path / f"new{place}")
+        found = predict(run, new / "0000.npz")
+        np.testing.assert_allclose(
+            found.each[0], probabilities(output[[place]], "graph_classification"), atol=1e-5
+        )
+    assert found.outputs == ["chord", "ring"]
+
+
+def test_a_prediction_does_not_depend_on_the_other_graphs(tiny: Maker, tmp_path: Path) -> None:
+    run, arrays = trained(tiny("model=unionsnn"))
+    many = predict(run, write_graphs(arrays, np.arange(12), tmp_path / "many"))
+    for graph in (0, 5, 11):
+        one = predict(run, tmp_path / "many" / f"{graph:04d}.npz")
+        np.testing.assert_allclose(one.each[:, 0], many.each[:, graph], atol=1e-6)
+    assert list(many.names) == [f"{i:04d}.npz" for i in range(12)]
+
+
+def test_repetitions_are_averaged_and_one_checkpoint_stands_alone(
+    tiny: Maker, tmp_path: Path
+) -> None:
+    run, arrays = trained(tiny("model=gin", "protocol=repeated_seeds", "protocol.seeds=3"))
+    new = write_graphs(arrays, np.arange(4), tmp_path / "new")
+    found = predict(run, new)
+    assert found.repetitions == [0, 1, 2]
+    single = [predict(run / "checkpoints" / f"0{i}.ckpt", new) for i in range(3)]
+    np.testing.assert_array_equal(found.each, np.concatenate([p.each for p in single]))
+    np.testing.assert_allclose(found.mean, np.mean([p.mean for p in single], axis=0))
+    np.testing.assert_allclose(found.spread, np.std([p.mean for p in single], axis=0, ddof=1))
+    assert single[0].spread is None
+    np.testing.assert_allclose(found.mean.sum(axis=1), 1)
+
+
+def test_a_regression_predicts_values(tiny: Maker, tmp_path: Path) -> None:
+    folder = own_graphs(tmp_path / "own", "number")
+    config = tiny(
+        *("data=folder", f"data.path={folder}", "model=gin"),
+        *("data.task=graph_regression", "data.metric=mae"),
+    )
+    run, arrays = trained(config)
+    output, test = stored(run)
+    found = predict(run, write_graphs(arrays, test, tmp_path / "new"))
+    np.testing.assert_allclose(found.each[0], output, atol=1e-5)
+    assert found.outputs == ["value"]
+    assert not found.classifies
+    # Beside their table, graphs are read in its order and keep their labels.
+    labelled = predict(run, folder)
+    assert labelled.labels is not None
+    assert float(labelled.labels[7]) == 1.0
+
+
+def test_nodes_are_predicted_in_the_order_of_their_names(tiny: Maker, tmp_path: Path) -> None:
+    config = tiny(
+        *("data=pyg_nodes", "data.dataset=own_datasets.Nodes", "model=gin", "data.name=mine")
+    )
+    run, arrays = trained(config)
+    found = predict(run, write_graphs(arrays, np.array([0]), tmp_path / "new") / "0000.npz")
+    output, test = stored(run)
+    assert found.nodes == list(range(arrays.num_nodes))
+    np.testing.assert_allclose(
+        found.each[0][np.sort(test)], probabilities(output, "node_classification"), atol=1e-5
+    )
+
+
+def test_what_cannot_be_predicted_is_refused(tiny: Maker, tmp_path: Path) -> None:
+    folder = own_graphs(tmp_path / "own")
+    own = ["data=folder", f"data.path={folder}", "model=gin"]
+    run, _ = trained(tiny(*own, "data.features=labels", run_dir="labels"))
+    edges = np.array([[0, 1], [1, 0]])
+
+    def message(run: Path, **arrays: Any) -> str:
+        np.savez(tmp_path / "one.npz", edge_index=edges, **arrays)
+        with pytest.raises((DataError, RequestError)) as caught:
+            predict(run, tmp_path / "one.npz")
+        return str(caught.value)
+
+    assert "has no node_labels" in message(run)
+    assert "value 3; allowed are 0..2" in message(run, node_labels=[[3, 0], [0, 0]])
+    assert "there are 1 columns; needed are 2" in message(run, node_labels=[0, 1])
+    run, _ = trained(tiny(*own, "data.features=attributes", run_dir="attributes"))
+    assert "2 columns of node features; the network was trained on 3" in message(
+        run, node_attributes=[[0.5, 1], [1, 1]]
+    )
+    run, _ = trained(tiny(*own, "data.features=degree", run_dir="degree"))
+    edges = np.array([[0, 0, 0, 0, 1, 2, 3, 4], [1, 2, 3, 4, 0, 0, 0, 0]])
+    assert "degrees of nodes: column 0 has the value 4; allowed are 0..3" in message(run)
+    edges = np.array([[0], [1]])
+    assert "--symmetrize" in message(run)
+    assert predict(run, tmp_path / "one.npz", symmetrize=True).each.shape == (1, 1, 2)
+    with pytest.raises(RequestError, match="ending"):
+        predict(run, run / "results.json")
+    with pytest.raises(RequestError, match=r"holds no checkpoints/NN\.ckpt.*Did you mean"):
+        predict(tmp_path, folder)
+
+
+def test_a_control_is_refused(tiny: Maker, tmp_path: Path) -> None:
+    run, arrays = trained(tiny("model=unionsnn", "coefficient.control=shuffled"))
+    new = write_graphs(arrays, np.arange(2), tmp_path / "new")
+    with pytest.raises(RequestError, match=r"control=shuffled.*new graphs have none of that kind"):
+        predict(run, new)
+
+
+def test_checkpoints_can_be_left_out_and_belong_to_the_same_run(tiny: Maker) -> None:
+    config = tiny("model=gin", "trainer.keep_checkpoints=false")
+    assert config_hash(config) == config_hash(tiny("model=gin"))
+    run, _ = trained(config)
+    assert not (run / "checkpoints").exists()
+    with pytest.raises(RequestError, match="keep_checkpoints"):
+        predict(run, run)
+
+
+def test_damaged_and_foreign_checkpoints_are_told_apart(tiny: Maker, tmp_path: Path) -> None:
+    run, _ = trained(tiny("model=gin"))
+    whole = (run / "checkpoints" / "00.ckpt").read_bytes()
+    np.savez(tmp_path / "one.npz", edge_index=np.zeros((2, 0), dtype=int), num_nodes=1)
+    for content in (whole[: len(whole) // 2], b"", b"nothing of the kind"):
+        (tmp_path / "x.ckpt").write_bytes(content)
+        with pytest.raises(DataError, match="no checkpoint, or damaged"):
+            predict(tmp_path / "x.ckpt", tmp_path / "one.npz")
+    torch.save({"state_dict": {}}, tmp_path / "x.ckpt")
+    with pytest.raises(DataError, match="no checkpoint of this package"):
+        predict(tmp_path / "x.ckpt", tmp_path / "one.npz")
+
+
+def test_probabilities_of_a_score_are_its_sigmoid() -> None:
+    score = np.array([[-800.0], [0.0], [2.0]])
+    found = probabilities(score, "graph_binary_classification")
+    np.testing.assert_allclose(found[:, 1], [0, 0.5, 1 / (1 + np.exp(-2))])
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+
+
+def test_graphs_that_do_not_fit_are_refused(
+    tiny: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = own_graphs(tmp_path / "own")
+    own = ["data=folder", f"data.path={folder}", "model=ppgn", "data.features=constant"]
+    run, _ = trained(tiny(*own))
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 1000)
+    with pytest.raises(RequestError, match=r"graphs? of up to .* GB free: this machine can"):
+        predict(run, folder)

@@ -1,0 +1,212 @@
+"""Killed runs: nothing finished is lost, and the end is that of an uninterrupted run."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import functools
+import json
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from unionsnn.training import callbacks, repetition
+from unionsnn.training.callbacks import ResumePoint
+from unionsnn.runs.experiment import run_experiment
+from unionsnn.runs.records import RunFolder
+
+Maker = Callable[..., dict[str, Any]]
+FOLDS = ["protocol=cross_validation", "protocol.folds=5"]
+
+
+def killed_when(config: dict[str, Any], condition: Callable[[], bool]) -> None:
+    """Run in a forked process and kill it as soon as the condition holds."""
+    child = multiprocessing.get_context("fork").Process(target=run_experiment, args=(config,))
+    child.start()
+    limit = time.monotonic() + 120
+    while not condition() and child.is_alive() and time.monotonic() < limit:
+        time.sleep(0.002)
+    child.kill()
+    child.join()
+
+
+def repetitions(config: dict[str, Any]) -> list[Path]:
+    return sorted((RunFolder.of(config).path / "repetitions").glob("[0-9]*.json"))
+
+
+def comparable(record: dict[str, Any]) -> tuple[Any, ...]:
+    rows = [(r["index"], r["metrics"], r["best_epoch"], r["epochs"]) for r in record["repetitions"]]
+    return record["result"], rows, record["state"]
+
+
+def test_a_killed_run_keeps_its_folds_and_ends_like_an_uninterrupted_one(tiny: Maker) -> None:
+    expected = run_experiment(tiny(*FOLDS, run_dir="whole"))
+    config = tiny(*FOLDS, run_dir="killed")
+    killed_when(config, lambda: len(repetitions(config)) >= 2)
+    kept = {path: path.stat().st_mtime_ns for path in repetitions(config)}
+    assert 2 <= len(kept) < 5
+    record = run_experiment(config)
+    assert comparable(record) == comparable(expected)
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+
+
+def test_twenty_kills_at_random_moments_lose_nothing(tiny: Maker) -> None:
+    many = ["protocol=cross_validation", "protocol.folds=10", "trainer.max_epochs=4"]
+    expected = run_experiment(tiny(*many, run_dir="whole"))
+    config = tiny(*many, run_dir="killed")
+    generator = np.random.default_rng(0)
+    seen: dict[Path, int] = {}
+    for _ in range(20):
+        end = time.monotonic() + generator.uniform(0.0, 0.6)
+        killed_when(config, lambda end=end: time.monotonic() > end)
+        now = {path: path.stat().st_mtime_ns for path in repetitions(config)}
+        assert seen.items() <= now.items()
+        for path in now:
+            json.loads(path.read_text())
+        seen = now
+    assert len(seen) > 0
+    assert comparable(run_experiment(config)) == comparable(expected)
+
+
+def every_epoch(patch: pytest.MonkeyPatch) -> None:
+    """Let each epoch end with a resume point."""
+    point = functools.partial(ResumePoint, interval=0.0, costs=0.0)
+    patch.setattr(repetition, "ResumePoint", point)
+
+
+class StopHereError(Exception):
+    """Raised in mid-training."""
+
+
+def test_a_long_repetition_goes_on_from_its_last_checkpoint_bit_for_bit(
+    tiny: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ["trainer.max_epochs=6", "model.dropout=0.5", "protocol.patience=3"]
+    expected = run_experiment(tiny(*settings, run_dir="whole"))
+    config = tiny(*settings, run_dir="stopped")
+    every_epoch(monkeypatch)
+    original = callbacks.Curves.on_train_epoch_end
+
+    def stop(self: Any, trainer: Any, module: Any) -> None:
+        if trainer.current_epoch == 3:
+            raise StopHereError
+        original(self, trainer, module)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(callbacks.Curves, "on_train_epoch_end", stop)
+        with pytest.raises(StopHereError):
+            run_experiment(config)
+    unfinished = RunFolder.of(config).path / "unfinished"
+    assert [path.name for path in unfinished.iterdir()] == ["00.ckpt"]
+    trained: list[int] = []
+
+    def note(self: Any, trainer: Any, module: Any) -> None:
+        trained.append(trainer.current_epoch)
+        original(self, trainer, module)
+
+    monkeypatch.setattr(callbacks.Curves, "on_train_epoch_end", note)
+    record = run_experiment(config)
+    assert trained[0] == 3
+    assert comparable(record) == comparable(expected)
+    folders = [RunFolder.of(c) for c in (config, expected["config"])]
+    curves = [folder.finished()[0]["curves"] for folder in folders]
+    assert curves[0] == curves[1]
+    tables = [(folder.path / "logs" / "00" / "metrics.csv").read_text() for folder in folders]
+    assert tables[0] == tables[1]
+    rows = list(csv.DictReader(tables[0].splitlines()))
+    assert [int(row["epoch"]) for row in rows] == list(range(len(curves[0])))
+    assert [float(row["val_loss"]) for row in rows] == [epoch["val_loss"] for epoch in curves[0]]
+    assert list(unfinished.iterdir()) == []
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "other"])
+def test_a_damaged_checkpoint_is_set_aside_and_its_repetition_starts_anew(
+    tiny: Maker, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    config = tiny()
+    expected = run_experiment(config)
+    path = RunFolder.of(config).path / "unfinished" / "00.ckpt"
+    content = (path.parents[1] / "checkpoints" / "00.ckpt").read_bytes()
+    middle = len(content) // 2
+    damaged = {
+        "cut": content[:middle],
+        "flipped": content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :],
+        "empty": b"",
+        # A sound file, but of selected weights, from which no training can go on.
+        "other": content,
+    }[damage]
+    RunFolder.of(config).repetition_path(0).unlink()
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(damaged)
+    with pytest.warns(UserWarning, match=r"00\.ckpt is damaged .* starts anew") as caught:
+        record = run_experiment(config)
+    assert len(caught) == 1
+    assert comparable(record) == comparable(expected)
+    assert path.with_name("00.ckpt.damaged").read_bytes() == damaged
+    assert not path.exists()
+
+
+def test_a_resume_point_that_cannot_be_written_does_not_stop_the_training(
+    tiny: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every_epoch(monkeypatch)
+
+    def full(self: Any, path: Path) -> None:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("pytorch_lightning.Trainer.save_checkpoint", full)
+    config = tiny("trainer.max_epochs=3")
+    with pytest.warns(UserWarning, match="No space left") as caught:
+        record = run_experiment(config)
+    assert len(caught) == 1
+    assert record["state"] == "finished"
+    assert list((RunFolder.of(config).path / "unfinished").iterdir()) == []
+
+
+def test_other_versions_on_resume_give_one_warning_and_are_both_recorded(tiny: Maker) -> None:
+    config = tiny(*FOLDS)
+    run_experiment({**config, "protocol": {**config["protocol"], "only": [0]}})
+    (path,) = repetitions(config)
+    held = json.loads(path.read_text())
+    held["versions"]["torch"] = "1.0.0"
+    path.write_text(json.dumps(held))
+    with pytest.warns(UserWarning, match=r"torch 1\.0\.0 -> ") as caught:
+        record = run_experiment(config)
+    assert len(caught) == 1
+    assert {v["torch"] for v in record["versions"]} >= {"1.0.0"}
+    assert len(record["versions"]) == 2
+
+
+def test_a_killed_worker_loses_its_own_repetition_only(tiny: Maker) -> None:
+    config = tiny(*FOLDS, "protocol.workers=2")
+    expected = run_experiment(tiny(*FOLDS, run_dir="whole"))
+
+    def kill_a_child() -> None:
+        while not repetitions(config):
+            time.sleep(0.002)
+        for child in multiprocessing.active_children()[:1]:
+            child.kill()
+
+    def run() -> None:
+        threading.Thread(target=kill_a_child, daemon=True).start()
+        record = run_experiment(config)
+        reasons = [row["reason"] for row in record["failed"]]
+        told = all("worker process was killed" in reason for reason in reasons)
+        whole = len(record["repetitions"]) + len(reasons) == 5
+        os._exit(0 if told and whole and len(reasons) <= 1 else 8)
+
+    child = multiprocessing.get_context("fork").Process(target=run)
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+    assert len(repetitions(config)) >= 4
+    assert comparable(run_experiment(config)) == comparable(expected)
