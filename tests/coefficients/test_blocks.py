@@ -13,8 +13,9 @@ import warnings
 import numpy as np
 import pytest
 
+from unionsnn.base.errors import DamagedBlocksError
 from unionsnn.coefficients import CoefficientCache, CoefficientSpec
-from unionsnn.coefficients.blocks import BlockFile, DamagedBlocksError, survey_blocks
+from unionsnn.coefficients.blocks import BlockFile, survey_blocks
 
 ABOUT = {"label": "toy", "spec": {"radius": [1]}, "engine_version": 1}
 fork = multiprocessing.get_context("fork")

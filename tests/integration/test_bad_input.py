@@ -19,12 +19,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tu_files import write_tu
-from unionsnn.base.errors import DataError
+from unionsnn.base.errors import DataError, RunFolderError
 from unionsnn.cli.app import command_line
 from unionsnn.coefficients import cache
 from unionsnn.config.compose import compose_config
 from unionsnn.data.sources import download as sources
-from unionsnn.runs.records import RunFolder, RunFolderError
+from unionsnn.runs.records import RunFolder
 from unionsnn.training.build import build_data
 
 SMALL = [

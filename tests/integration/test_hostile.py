@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from data_files import write_ogb
+from unionsnn.base.errors import UndefinedMetricError
 from unionsnn.cli import app as cli
 from unionsnn.config.compose import compose_config
 from unionsnn.data.splits import Split
@@ -26,7 +27,7 @@ from unionsnn.runs import experiment
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.records import RunFolder
 from unionsnn.training import callbacks
-from unionsnn.training.undefined import UndefinedMetricError, require_metric
+from unionsnn.training.undefined import require_metric
 
 SMALL = [
     "data.num_train=48",

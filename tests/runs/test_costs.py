@@ -11,7 +11,7 @@ import pytest
 from unionsnn.training import memory
 from unionsnn.runs import costs
 from unionsnn.runs.costs import timed_training
-from unionsnn.training.memory import TooLargeError
+from unionsnn.base.errors import TooLargeError
 
 Maker = Callable[..., dict[str, Any]]
 

@@ -23,7 +23,7 @@ from unionsnn.training.checkpoints import load_checkpoint
 from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import compose_config, config_hash
 from unionsnn.training.devices import check_accelerator, uses_all_parameters
-from unionsnn.runs.distributed import RankDiedError
+from unionsnn.base.errors import RankDiedError
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.training.protocols import make_protocol
 from unionsnn.runs.records import RunFolder

@@ -16,14 +16,8 @@ from unionsnn.models.network import gates
 from unionsnn.training.build import build_model
 from unionsnn.config.compose import compose_config, config_folder
 from unionsnn.runs.experiment import run_experiment
-from unionsnn.runs.export import (
-    TOLERANCE,
-    ExportError,
-    difference,
-    example,
-    export_checkpoint,
-    traced,
-)
+from unionsnn.runs.export import TOLERANCE, difference, example, export_checkpoint, traced
+from unionsnn.base.errors import ExportError
 from unionsnn.runs.records import RunFolder
 
 Maker = Callable[..., dict[str, Any]]

@@ -13,17 +13,13 @@ from click.testing import CliRunner
 
 from unionsnn.cli.app import command_line
 from unionsnn.runs import experiment
-from unionsnn.training.callbacks import NonFiniteLossError
-from unionsnn.runs.comparison import Candidate, ComparisonFailedError, run_comparison
+from unionsnn.base.errors import NonFiniteLossError
+from unionsnn.runs.comparison import Candidate, run_comparison
+from unionsnn.base.errors import ComparisonFailedError
 from unionsnn.base.errors import RequestError
 from unionsnn.runs.experiment import run_experiment
-from unionsnn.runs.failures import (
-    Failure,
-    RepetitionFailedError,
-    SameAgain,
-    attempt,
-    failed_now,
-)
+from unionsnn.runs.failures import Failure, SameAgain, attempt, failed_now
+from unionsnn.base.errors import RepetitionFailedError
 from unionsnn.runs.records import RunFolder
 
 Maker = Callable[..., dict[str, Any]]
@@ -100,7 +96,7 @@ def test_failures_that_differ_or_come_after_a_success_end_nothing(
     assert calls.begun == [0, 1, 2]
 
 
-@pytest.mark.parametrize("error", [RequestError(["wrong"]), KeyboardInterrupt(), SystemExit(143)])
+@pytest.mark.parametrize("error", [RequestError("wrong"), KeyboardInterrupt(), SystemExit(143)])
 def test_a_wrong_request_and_a_signal_end_all_at_once(
     tiny: Maker, failing: Any, error: BaseException
 ) -> None:
@@ -172,7 +168,7 @@ def test_a_fault_in_all_workers_is_told_once(tiny: Maker) -> None:
 
 
 def test_faults_of_a_request_come_whole_from_another_process() -> None:
-    assert pickle.loads(pickle.dumps(RequestError(["one", "two"]))).faults == ["one", "two"]
+    assert pickle.loads(pickle.dumps(RequestError("one", "two"))).faults == ["one", "two"]
 
 
 def test_a_failure_holds_on_to_nothing_that_was_in_its_frames() -> None:

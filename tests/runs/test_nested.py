@@ -14,7 +14,7 @@ from test_resume import comparable, killed_when
 
 from unionsnn.reports.tables import selected_lines, summary_line
 from unionsnn.runs import nested
-from unionsnn.training.callbacks import NonFiniteLossError
+from unionsnn.base.errors import NonFiniteLossError
 from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import compose_config, config_hash
 from unionsnn.runs.dry_run import describe

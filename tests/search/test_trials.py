@@ -11,16 +11,14 @@ import optuna
 import pytest
 
 from small_studies import TINY, formula, made_record, points
-from unionsnn.base.errors import RequestError
+from unionsnn.base.errors import MemoryRanOutError, MissingObjectiveError, RequestError
 from unionsnn.search import trials
 from unionsnn.search.driver import RunOptions, run_study
 from unionsnn.search.ledger import Cell, best_cell, open_study, pareto_front, read_cells
 from unionsnn.search.methods import SeededSampler
 from unionsnn.search.space import parse_space
 from unionsnn.search.study import Study, StudyOptions
-from unionsnn.search.trials import MissingObjectiveError
 from unionsnn.search.workers import work
-from unionsnn.training.memory import MemoryRanOutError
 
 Make = Callable[..., Study]
 Calls = list[tuple[float, float, int]]

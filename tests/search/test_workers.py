@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from killed_workers import GRID, Book, check_whole, child, kill_one_of, results
+from unionsnn.base.errors import WorkersDiedError
 from unionsnn.search import trials
 from unionsnn.search.driver import RunOptions, run_study
 from unionsnn.search.ledger import Cell, open_study
 from unionsnn.search.study import Study, StudyOptions
-from unionsnn.search.workers import WorkersDiedError, work, work_in_processes
+from unionsnn.search.workers import work, work_in_processes
 
 Make = Callable[..., Study]
 

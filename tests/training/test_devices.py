@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from unionsnn.base.errors import RequestError
+from unionsnn.base.errors import NotDeterministicError, RequestError
 from unionsnn.config.compose import config_hash
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.records import RunFolder
 from unionsnn.training.checkpoints import load_checkpoint
-from unionsnn.training.devices import NotDeterministicError, check_accelerator, deterministic
+from unionsnn.training.devices import check_accelerator, deterministic
 from unionsnn.training.tasks import Task
 
 Maker = Callable[..., dict[str, Any]]

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from data_files import write_planetoid
 from unionsnn.base import memory as data_memory
-from unionsnn.base.errors import RequestError
+from unionsnn.base.errors import MemoryRanOutError, RequestError
 from unionsnn.base.memory import free_bytes
 from unionsnn.cli.app import command_line
 from unionsnn.data import catalog
@@ -22,13 +22,7 @@ from unionsnn.runs.dry_run import describe
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.training import memory
 from unionsnn.training.build import build_data, build_model
-from unionsnn.training.memory import (
-    MemoryRanOutError,
-    batch_memory,
-    memory_errors,
-    require_memory,
-    training_device,
-)
+from unionsnn.training.memory import batch_memory, memory_errors, require_memory, training_device
 
 Maker = Callable[..., dict[str, Any]]
 MODEL = [

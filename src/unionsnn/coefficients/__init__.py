@@ -1,7 +1,6 @@
 """Structural coefficients of edges: graph theory on numpy arrays, without torch."""
 
 from unionsnn.coefficients.cache import CoefficientCache
-from unionsnn.coefficients.entries import DamagedEntryError
 from unionsnn.coefficients.graph import SimpleGraph
 from unionsnn.coefficients.spec import ENGINE_VERSION, QUANTITIES, CoefficientSpec
 from unionsnn.coefficients.structural import structural_coefficients
@@ -11,7 +10,6 @@ __all__ = [
     "QUANTITIES",
     "CoefficientCache",
     "CoefficientSpec",
-    "DamagedEntryError",
     "SimpleGraph",
     "structural_coefficients",
 ]

@@ -15,6 +15,8 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 import numpy.typing as npt
 
+from unionsnn.base.errors import DamagedBlocksError
+
 FloatArray = npt.NDArray[np.float64]
 Block = tuple[int, int, FloatArray]
 """First edge, end of the edges and their values."""
@@ -22,10 +24,6 @@ Block = tuple[int, int, FloatArray]
 _MAGIC = b"unionsnn-blocks-1\n"
 _LENGTH = struct.Struct("<I")
 _RECORD = struct.Struct("<qqqq32s")
-
-
-class DamagedBlocksError(ValueError):
-    """A file of blocks whose beginning is not what was written."""
 
 
 class BlockFile:

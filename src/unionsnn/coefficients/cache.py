@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from unionsnn.base.errors import DamagedEntryError
 from unionsnn.coefficients.blocks import BlockFile
 from unionsnn.coefficients.engine import Progress
-from unionsnn.coefficients.entries import ArrayCache, DamagedEntryError, read_array, write_array
+from unionsnn.coefficients.entries import ArrayCache, read_array, write_array
 from unionsnn.coefficients.graph import IntArray, as_edge_index, check_num_nodes
 from unionsnn.coefficients.spec import ENGINE_VERSION, CoefficientSpec
 

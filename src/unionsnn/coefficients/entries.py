@@ -18,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 from filelock import FileLock
 
+from unionsnn.base.errors import DamagedEntryError
+
 Array = npt.NDArray[Any]
 
 _FORMAT = 1
@@ -30,10 +32,6 @@ _LOCK_OPTIONS: dict[str, Any] = (
     else {}
 )
 _STALE_SECONDS = 24 * 3600.0
-
-
-class DamagedEntryError(ValueError):
-    """An entry of the cache is there but is not what was written."""
 
 
 class ArrayCache:

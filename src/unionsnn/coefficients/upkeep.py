@@ -10,15 +10,9 @@ from typing import Any, Literal
 
 from filelock import Timeout
 
-from unionsnn.coefficients.blocks import DamagedBlocksError, survey_blocks
-from unionsnn.coefficients.entries import (
-    ArrayCache,
-    DamagedEntryError,
-    lock_path,
-    new_lock,
-    read_header,
-    read_intact,
-)
+from unionsnn.base.errors import DamagedBlocksError, DamagedEntryError
+from unionsnn.coefficients.blocks import survey_blocks
+from unionsnn.coefficients.entries import ArrayCache, lock_path, new_lock, read_header, read_intact
 from unionsnn.coefficients.spec import ENGINE_VERSION
 
 State = Literal["complete", "old engine", "damaged", "unfinished", "in work", "leftover"]

@@ -69,7 +69,7 @@ def compose_config(
         RequestError: with every fault that was found.
     """
     if config_dir is not None and not Path(config_dir).is_dir():
-        raise RequestError([f"--config-dir is {str(config_dir)!r}; there is no such folder."])
+        raise RequestError(f"--config-dir is {str(config_dir)!r}; there is no such folder.")
     search = _search_path(config_dir)
     with initialize_config_dir(str(config_folder()), version_base="1.3"):
         loader = GlobalHydra.instance().config_loader()
@@ -77,11 +77,11 @@ def compose_config(
         groups = [o for o in parsed if _is_group(o, loader)]
         faults = [f for o in groups if (f := _group_fault(o, loader, config_dir))]
         if faults:
-            raise RequestError(faults)
+            raise RequestError(*faults)
         base = _compose([*search, *(str(o.input_line) for o in groups)])
         faults = [f for o in parsed if o not in groups and (f := _value_fault(o, base, loader))]
         if faults:
-            raise RequestError(faults)
+            raise RequestError(*faults)
         config = _compose([*search, *overrides])
     return _validated(config, {o.key_or_group for o in parsed})
 
@@ -93,7 +93,7 @@ def _search_path(config_dir: str | Path | None) -> list[str]:
     path = str(Path(config_dir).resolve())
     if "${" in path:
         raise RequestError(
-            [f"--config-dir is {path!r}; Hydra reads ${{ as a reference: rename the folder."]
+            f"--config-dir is {path!r}; Hydra reads ${{ as a reference: rename the folder."
         )
     quoted = QuotedString(f"file://{path}", Quote.double).with_quotes()
     return [f"hydra.searchpath=[{quoted}]"]
@@ -167,7 +167,7 @@ def _parse(overrides: Sequence[str]) -> list[Override]:
         elif override.is_sweep_override():
             faults.append(f"{words}: several values at once belong to a sweep.")
     if faults:
-        raise RequestError(faults)
+        raise RequestError(*faults)
     return parsed
 
 
@@ -264,22 +264,22 @@ def _compose(overrides: Sequence[str]) -> DictConfig:
         return compose("train", overrides=list(overrides))
     except (HydraException, OmegaConfBaseException) as error:
         cause = error.__cause__ or error
-        raise RequestError([" ".join(str(cause).split())]) from None
+        raise RequestError(" ".join(str(cause).split())) from None
 
 
 def _validated(config: DictConfig, given: set[str]) -> dict[str, Any]:
     unresolved = dict(flatten(OmegaConf.to_container(config)))
     missing = sorted(key for key, value in unresolved.items() if value == "???")
     if missing:
-        raise RequestError([f"{key} must be given: type {key}=..." for key in missing])
+        raise RequestError(*([f"{key} must be given: type {key}=..." for key in missing]))
     try:
         plain: Any = OmegaConf.to_container(config, resolve=True)
     except OmegaConfBaseException as error:
-        raise RequestError([" ".join(str(error).split())]) from None
+        raise RequestError(" ".join(str(error).split())) from None
     grid = plain["protocol"].pop("grid", None) if isinstance(plain.get("protocol"), dict) else None
     checked, faults = _checked(plain, given)
     if checked is None:
-        raise RequestError(faults)
+        raise RequestError(*faults)
     if grid is not None:
         plain["protocol"]["grid"] = grid
 
@@ -287,7 +287,7 @@ def _validated(config: DictConfig, given: set[str]) -> dict[str, Any]:
             return _checked(cell, given | keys)
 
         if faults := grid_faults(plain, checked, _type_fault, check):
-            raise RequestError(faults)
+            raise RequestError(*faults)
         checked["protocol"]["grid"] = grid
     return checked
 

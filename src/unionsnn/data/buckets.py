@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from unionsnn.base.errors import DataError
+from unionsnn.base.errors import MaxPairsError
 
 # Matrices of graphs in one bucket differ by this factor at most, unless the bucket would not fill
 # a batch.
@@ -75,10 +75,6 @@ def size_buckets(sizes: Tensor, *, batch_size: int, max_pairs: int) -> list[Buck
         Bucket(order[begin:end], math.ceil((end - begin) / capacity), int(descending[begin]))
         for begin, end, capacity in limits
     ]
-
-
-class MaxPairsError(DataError):
-    """A bound of pairs that a single graph exceeds."""
 
 
 def refuse_single(sizes: Tensor, max_pairs: int, others: Tensor | None = None) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data, InMemoryDataset
 
-from unionsnn.base.errors import DataError
+from unionsnn.base.errors import DataError, WidthError
 from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.encodings.definitions import pair_slices
 from unionsnn.data.encodings.subgraph_data import SubgraphData, Subgraphs
@@ -124,10 +124,6 @@ def _one_hot(columns: IntArray, widths: Sequence[int] | None) -> Tensor:
         ],
         dim=1,
     ).to(torch.get_default_dtype())
-
-
-class WidthError(DataError):
-    """Categorical node features that are not those that a network was made for."""
 
 
 def check_widths(columns: IntArray, widths: Sequence[int]) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unionsnn.base.errors import DataError
+from unionsnn.base.errors import DataError, WidthError
 from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.datamodules import GraphDataModule
-from unionsnn.data.datasets import GraphDataset, WidthError
+from unionsnn.data.datasets import GraphDataset
 from unionsnn.data.edges import both_ways, slices
 from unionsnn.data.own import NODE_ARRAYS, assembled, joined, labelled_files, npz_features
 from unionsnn.data.sources.graph_files import FORMATS, format_of, read_graph_file

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch_geometric.data import Batch
 
+from unionsnn.base.errors import NonFiniteLossError
 from unionsnn.data.batching import GraphStore
 from unionsnn.data.encodings.definitions import Encodings
 from unionsnn.expressivity.bench import Bench, Family
@@ -20,7 +21,6 @@ from unionsnn.expressivity.copies import Graph, PairCopies
 from unionsnn.expressivity.hotelling import paired_t2, t2_threshold
 from unionsnn.models.network import fit_to_training
 from unionsnn.training.build import build_model, coefficient_spec, layer_spec
-from unionsnn.training.callbacks import NonFiniteLossError
 from unionsnn.training.memory import require_batches
 from unionsnn.training.tasks import output_of
 

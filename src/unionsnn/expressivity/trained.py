@@ -125,17 +125,19 @@ def trained_config(
     foreign = [key for key in keys if not any(_within(key, allowed) for allowed in _ALLOWED)]
     if foreign:
         raise RequestError(
-            [
-                f"{key} has no effect on this test; allowed are {', '.join(_ALLOWED)} and keys "
-                "inside them."
-                for key in foreign
-            ]
+            *(
+                [
+                    f"{key} has no effect on this test; allowed are {', '.join(_ALLOWED)} and keys "
+                    "inside them."
+                    for key in foreign
+                ]
+            )
         )
     composed = compose_config([*DEFAULTS, *overrides], config_dir)
     trainer, data = composed["trainer"], composed["data"]
     if data["batch_size"] < 2:
         raise RequestError(
-            [f"data.batch_size is {data['batch_size']}; a batch holds pairs: at least 2."]
+            f"data.batch_size is {data['batch_size']}; a batch holds pairs: at least 2."
         )
     return {
         "data": {
@@ -221,7 +223,7 @@ def _begun(folder: RunFolder, config: Mapping[str, Any], pairs: Sequence[Pair]) 
     if held is not None:
         if held["config_hash"] != config_hash(config):
             raise RequestError(
-                [f"{folder.path} holds another experiment; give another run_dir, or leave it out."]
+                f"{folder.path} holds another experiment; give another run_dir, or leave it out."
             )
         return held
     sizes: dict[str, int] = {}

@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from unionsnn.base.errors import RequestError
+from unionsnn.base.errors import DataUnavailableError, RequestError
 from unionsnn.base.words import nearest
 from unionsnn.config.compose import compose_config, config_folder, config_hash, differing_keys
 from unionsnn.config.grid import flatten
-from unionsnn.data.sources.download import DataUnavailableError
 from unionsnn.reports.paper import COST_TABLES, PaperValue, paper_names, table_values
 from unionsnn.runs.records import RunFolder
 
@@ -106,7 +105,7 @@ def plan_table(
             # What holds for all is said once.
             faults += [fault for fault in error.faults if fault not in faults]
     if faults:
-        raise RequestError(faults)
+        raise RequestError(*faults)
     return cells
 
 
@@ -125,7 +124,7 @@ def grid_words(table: str, common: Sequence[str]) -> list[str]:
         having = [t for t, e in tables.items() if (config_folder() / "grid" / f"{e}.yaml").exists()]
         having = [t for t in having if t not in COST_TABLES]
         raise RequestError(
-            [f"--grid: the paper has no grid for {table}; it has one for {', '.join(having)}."]
+            f"--grid: the paper has no grid for {table}; it has one for {', '.join(having)}."
         )
     chosen = any(word.startswith("protocol=") for word in common)
     nested = [] if name != "tu" or chosen else ["protocol=cross_validation"]
@@ -151,17 +150,15 @@ def _chosen(table: str, datasets: Sequence[str], models: Sequence[str]) -> list[
     tables = paper_names().tables
     if table not in tables:
         raise RequestError(
-            [
-                f"TABLE is {table!r}; allowed are {', '.join(tables)}, as the paper numbers them."
-                f"{nearest(table, tables)}"
-            ]
+            f"TABLE is {table!r}; allowed are {', '.join(tables)}, as the paper numbers them."
+            f"{nearest(table, tables)}"
         )
     values = table_values(table)
     faults: list[str] = []
     kept_sets = _matching("--datasets", datasets, {v.dataset: _our_set(v) for v in values}, faults)
     kept_rows = _matching("--models", models, {v.model: _our_row(v) for v in values}, faults)
     if faults:
-        raise RequestError([f"{fault} (of {table})" for fault in faults])
+        raise RequestError(*([f"{fault} (of {table})" for fault in faults]))
     return [v for v in values if v.dataset in kept_sets and v.model in kept_rows]
 
 
@@ -246,7 +243,7 @@ def run_cells(
         run: `unionsnn.runs.experiment.run_experiment`, or another that takes its place.
         progress: Called during long work on data.
     """
-    from unionsnn.training.memory import TooLargeError
+    from unionsnn.base.errors import TooLargeError
 
     held: dict[str, Outcome] = {}
     for number, cell in enumerate(cells, 1):

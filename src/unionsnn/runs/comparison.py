@@ -28,6 +28,7 @@ from unionsnn.training.statistics import (
     compare_seeds,
     ratio_test_to_train,
 )
+from unionsnn.base.errors import ComparisonFailedError
 
 if TYPE_CHECKING:
     from unionsnn.data.datamodules import Progress
@@ -44,8 +45,6 @@ _NOT_COMPARED = (
 )
 
 
-class ComparisonFailedError(RuntimeError):
-    """Repetitions of runs that are to be compared failed; names each with its reason."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ def read_candidates(
     if idle and not faults and all(candidate.record for candidate in found):
         faults.append(f"{' '.join(idle)}: overrides change nothing in runs that are on disk.")
     if faults:
-        raise RequestError(faults)
+        raise RequestError(*faults)
     return found
 
 
@@ -120,12 +119,12 @@ def _candidate(word: str, common: Sequence[str], config_dir: str | Path | None) 
         return Candidate(_label(word), record["config"], folder, record)
     if word.strip() and "=" not in word:
         raise RequestError(
-            ["there is no such run folder, and overrides are written key=value: model=gin"]
+            "there is no such run folder, and overrides are written key=value: model=gin"
         )
     try:
         overrides = shlex.split(word)
     except ValueError as error:
-        raise RequestError([f"{error}."]) from None
+        raise RequestError(f"{error}.") from None
     config = compose_config([*common, *overrides], config_dir)
     return Candidate(_label(word), config, RunFolder.of(config).path)
 
@@ -136,10 +135,10 @@ def _record(folder: Path) -> dict[str, Any]:
         if record["result"] is not None:
             return record
     except FileNotFoundError:
-        raise RequestError(["there is no results.json in it, so it is no run folder."]) from None
+        raise RequestError("there is no results.json in it, so it is no run folder.") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RequestError([f"results.json cannot be read ({error!r})."]) from None
-    raise RequestError(["none of its repetitions is finished."])
+        raise RequestError(f"results.json cannot be read ({error!r}).") from None
+    raise RequestError("none of its repetitions is finished.")
 
 
 def refuse_incomparable(candidates: Sequence[Candidate]) -> None:
@@ -172,7 +171,7 @@ def refuse_incomparable(candidates: Sequence[Candidate]) -> None:
     if not faults:
         faults = _record_faults([c for c in candidates if c.record is not None])
     if faults:
-        raise RequestError(faults)
+        raise RequestError(*faults)
 
 
 def _must_agree(key: str) -> bool:
@@ -256,7 +255,7 @@ def run_comparison(
         raise ComparisonFailedError("\n".join([*failures, _NOT_COMPARED]))
     faults = _record_faults(done)
     if faults:
-        raise RequestError(faults)
+        raise RequestError(*faults)
     comparison = compare_records(done)
     identity = json.dumps([[config_hash(c.config), c.path.name] for c in done])
     name = hashlib.sha256(identity.encode()).hexdigest()[:8]
@@ -293,7 +292,7 @@ def _refuse_other_splits(candidates: Sequence[Candidate], progress: Progress | N
             if then[what] != now[what]
         ]
     if faults:
-        raise RequestError(faults)
+        raise RequestError(*faults)
 
 
 def compare_records(candidates: Sequence[Candidate]) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from unionsnn.base.errors import RequestError
 from unionsnn.base.processes import end_with_parent, started_by_torchrun
 from unionsnn.training.protocols import make_protocol
 from unionsnn.training.repetition import train_repetition
+from unionsnn.base.errors import RankDiedError
 
 TIMEOUT = timedelta(minutes=30)
 """How long a process waits for another one that lives but does not answer."""
@@ -40,8 +41,6 @@ GRACE = 30.0
 """Seconds in which process 0 must notice by itself that another one has died."""
 
 
-class RankDiedError(RuntimeError):
-    """One of the processes that train together ended before the others."""
 
 
 @dataclass(frozen=True)
@@ -159,22 +158,20 @@ def joined_by_torchrun(config: Mapping[str, Any]) -> Iterator[None]:
     if started is None:
         if nodes > 1:
             raise RequestError(
-                [
+                
                     f"trainer.num_nodes is {nodes}: start the command on each machine by torchrun "
                     f"--nnodes={nodes} --nproc-per-node={trainer['devices']} --rdzv-backend=c10d "
                     "--rdzv-endpoint=HOST:PORT --no-python unionsnn train ..."
-                ]
             )
         yield
         return
     if started.processes != num_processes(config) or started.on_machine != trainer["devices"]:
         raise RequestError(
-            [
+            
                 f"torchrun started {started.processes} processes, {started.on_machine} on this "
                 f"machine, but trainer.devices is {trainer['devices']} and trainer.num_nodes "
                 f"{nodes}: type trainer.devices={started.on_machine} "
                 f"trainer.num_nodes={started.processes // started.on_machine}."
-            ]
         )
     with group(config):
         yield

@@ -25,13 +25,8 @@ from unionsnn.runs.distributed import (
     num_processes,
     together,
 )
-from unionsnn.runs.failures import (
-    Failure,
-    Outcome,
-    RepetitionFailedError,
-    SameAgain,
-    attempt,
-)
+from unionsnn.runs.failures import Failure, Outcome, SameAgain, attempt
+from unionsnn.base.errors import RepetitionFailedError
 from unionsnn.runs.nested import select_in_fold
 from unionsnn.training.protocols import Protocol, make_protocol
 from unionsnn.runs.records import RunFolder
@@ -169,10 +164,9 @@ def refuse_other_data(
     held = {record["dataset"] for record in finished.values()} - {data.dataset_id}
     if held:
         raise RequestError(
-            [
+            
                 f"{folder.path} holds repetitions of the data {', '.join(sorted(held))}, the data "
                 f"are now {data.dataset_id}; type force=true for a fresh folder."
-            ]
         )
 
 

@@ -23,6 +23,7 @@ from unionsnn.training.build import coefficient_spec, layer_spec
 from unionsnn.training.checkpoints import network_of, read_checkpoint
 from unionsnn.runs.prediction import checkpoint_paths
 from unionsnn.training.tasks import ATTRIBUTES
+from unionsnn.base.errors import ExportError
 
 TOLERANCE = 1e-5
 """Largest difference to the network itself, relative to its outputs, that is let pass."""
@@ -33,8 +34,6 @@ _TRACED, *_CHECKED = ((9, 14), (5, 6), (16, 40))
 Inputs = dict[str, Tensor]
 
 
-class ExportError(RuntimeError):
-    """A network that torch.export cannot make a program of."""
 
 
 class OneGraph(nn.Module):

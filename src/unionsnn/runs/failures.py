@@ -14,8 +14,6 @@ from unionsnn.base.errors import RequestError
 logger = logging.getLogger(__name__)
 
 
-class RepetitionFailedError(RuntimeError):
-    """All repetitions that were begun failed, and none is finished."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.splits import Split
 from unionsnn.training.build import build_data, coefficient_spec, layer_spec
-from unionsnn.training.callbacks import NonFiniteLossError
+from unionsnn.base.errors import NonFiniteLossError
 from unionsnn.config.grid import Cell, cell_text, cells_of, with_cell
 from unionsnn.training.protocols import Protocol
 from unionsnn.base.files import read_mapping, write_json

@@ -10,7 +10,8 @@ from typing import Any
 from unionsnn.data.datamodules import GraphDataModule, Progress
 from unionsnn.data.datasets import disjoint_union
 from unionsnn.coefficients import QUANTITIES, CoefficientSpec, SimpleGraph
-from unionsnn.coefficients.entries import DamagedEntryError, read_intact
+from unionsnn.base.errors import DamagedEntryError
+from unionsnn.coefficients.entries import read_intact
 from unionsnn.coefficients.summary import column_summary
 from unionsnn.training.build import build_data
 from unionsnn.base.errors import RequestError
@@ -96,7 +97,7 @@ def default_spec(config: Mapping[str, Any]) -> CoefficientSpec:
         quantities = tuple(q for q in QUANTITIES if tree or q != "a_tree")
         return CoefficientSpec(**{**choices, "quantities": quantities})
     except ValueError as error:
-        raise RequestError(str(error).splitlines()) from error
+        raise RequestError(*str(error).splitlines()) from error
 
 
 def _is_intact(path: Path) -> bool:

@@ -101,7 +101,7 @@ def predict(
     try:
         check_format(file, form)
     except DataError as error:
-        raise RequestError([str(error)]) from error
+        raise RequestError(str(error)) from error
     paths = checkpoint_paths(run)
     contents = [read_checkpoint(path) for path in paths]
     refuse_mixed(run, contents)
@@ -132,16 +132,15 @@ def checkpoint_paths(run: Path) -> list[Path]:
     if run.is_file():
         return [run]
     if not run.is_dir():
-        raise RequestError([f"{run} is not there; name a run folder or one of its checkpoints."])
+        raise RequestError(f"{run} is not there; name a run folder or one of its checkpoints.")
     paths = sorted((run / "checkpoints").glob("*.ckpt"))
     if not paths:
         inner = sorted(p.parent.parent for p in run.rglob("checkpoints/*.ckpt"))
         near = f" Did you mean {inner[0]}?" if inner else ""
         raise RequestError(
-            [
+            
                 f"{run} holds no checkpoints/NN.ckpt: it is no run folder, nothing is finished in "
                 f"it yet, or it was trained with trainer.keep_checkpoints=false.{near}"
-            ]
         )
     return paths
 
@@ -151,7 +150,7 @@ def refuse_mixed(run: Path, contents: Sequence[Mapping[str, Any]]) -> None:
     hashes = {config_hash(content["config"]) for content in contents}
     if len(hashes) > 1:
         raise RequestError(
-            [f"{run} holds checkpoints of {len(hashes)} experiments; name one of them."]
+            f"{run} holds checkpoints of {len(hashes)} experiments; name one of them."
         )
 
 
@@ -160,11 +159,10 @@ def refuse_control(run: Path, config: Mapping[str, Any]) -> None:
     control = config["coefficient"]["control"]
     if control != "none":
         raise RequestError(
-            [
+            
                 f"{run} was trained with coefficient.control={control}: its coefficients were made "
                 "from those of its own data set, and new graphs have none of that kind. Train "
                 "with coefficient.control=none to predict."
-            ]
         )
 
 
@@ -216,10 +214,9 @@ def trained_widths(content: Mapping[str, Any]) -> Sequence[int] | None:
         return tuple(content["feature_widths"])
     if features == "both":
         raise RequestError(
-            [
+            
                 "The checkpoint is of an earlier version, which did not record how many of its "
                 "columns are labels; train again (force=true) to predict."
-            ]
         )
     return (given,)
 

@@ -24,6 +24,8 @@ from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import config_hash, differing_keys
 from unionsnn.base.files import set_aside, write_json, read_mapping
 from unionsnn.base.environment import environment, git_revision
+from unionsnn.base.errors import RunFolderError
+from unionsnn.base.errors import FolderInUseError
 
 
 
@@ -54,12 +56,8 @@ SHARED = (
 NEEDED = ("curves", "dataset", "versions")
 
 
-class RunFolderError(RuntimeError):
-    """A run folder that cannot be used: in use by another process, damaged, or not writable."""
 
 
-class FolderInUseError(RunFolderError):
-    """A run folder that another process holds."""
 
 
 
@@ -146,10 +144,9 @@ class RunFolder:
         inside = [found for depth in depths for found in self.path.glob(f"{depth}/config.json")]
         if inside:
             raise RequestError(
-                [
+                
                     f"run_dir is {self.path}, which holds other runs, such as {inside[0].parent}; "
                     "give a folder of its own, or leave run_dir out."
-                ]
             )
 
     def _refuse_another(self, held: Mapping[str, Any] | None) -> None:
@@ -159,10 +156,9 @@ class RunFolder:
         if config_hash(held) != config_hash(self.config):
             keys = ", ".join(differing_keys(held, self.config))
             raise RequestError(
-                [
+                
                     f"{self.path} holds another experiment; it differs in {keys}. Give another "
                     "run_dir, or leave it out."
-                ]
             )
 
     def _move_away(self) -> None:

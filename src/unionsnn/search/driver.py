@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from unionsnn.base.errors import RequestError
+from unionsnn.base.errors import FolderInUseError, RequestError
 from unionsnn.base.files import write_json
 from unionsnn.data.datamodules import Progress
 from unionsnn.runs.dry_run import describe
-from unionsnn.runs.records import FolderInUseError
 from unionsnn.search.final import rule, selection, train_best, write_best
 from unionsnn.search.ledger import Cell, best_cell, open_study, pareto_front, read_cells
 from unionsnn.search.methods import quiet_optuna
@@ -53,7 +52,7 @@ def run_study(
     """
     faults = [*nested_faults(study)] if options.nested else []
     if faults:
-        raise RequestError(faults)
+        raise RequestError(*faults)
     started = time.perf_counter()
     with quiet_optuna():
         held = open_study(study, extend=options.extend)

@@ -134,10 +134,8 @@ def write_best(study: Study, best: Cell) -> Path:
     again = compose_config(["experiment=best"], study.folder)
     if config_hash(again) != config_hash(config):
         raise RequestError(
-            [
-                f"{path} does not compose to the configuration of the best trial; it differs in "
-                f"{', '.join(differing_keys(again, config))}."
-            ]
+            f"{path} does not compose to the configuration of the best trial; it differs in "
+            f"{', '.join(differing_keys(again, config))}."
         )
     return path
 

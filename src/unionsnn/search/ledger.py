@@ -88,11 +88,9 @@ def open_study(study: Study, *, extend: bool = False) -> optuna.Study:
     differences = _differences(held.user_attrs["definition"], study.definition())
     if differences and not extend:
         raise RequestError(
-            [
-                f"The study {study.name!r} in its storage is another one:",
-                *differences,
-                "Type --extend to go on with it all the same, or --name NAME for another study.",
-            ]
+            f"The study {study.name!r} in its storage is another one:",
+            *differences,
+            "Type --extend to go on with it all the same, or --name NAME for another study.",
         )
     if differences:
         held = _extended(held, study, storage)

@@ -162,7 +162,7 @@ def parse_space(texts: Mapping[str, Any]) -> list[Parameter]:
         if count > 1:
             faults.append(f"space names {key} {count} times; leave out all but one.")
     if faults:
-        raise RequestError(faults)
+        raise RequestError(*faults)
     return found
 
 
@@ -236,7 +236,7 @@ def cells(space: Sequence[Parameter]) -> list[dict[str, Value]]:
         if values is None
     ]
     if faults:
-        raise RequestError(faults)
+        raise RequestError(*faults)
     keys = [parameter.key for parameter in space]
     combinations = itertools.product(*(values or [] for values in counted))
     return [dict(zip(keys, values, strict=True)) for values in combinations]

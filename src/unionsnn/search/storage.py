@@ -110,10 +110,8 @@ def open_storage(
             return PatientStorage(url, heartbeat, retries)
         except ImportError as error:
             raise RequestError(
-                [
-                    f"The storage {shown(url)} needs a package that is not installed: type "
-                    f"pip install 'unionsnn[postgresql]' ({error.__cause__ or error})."
-                ]
+                f"The storage {shown(url)} needs a package that is not installed: type "
+                f"pip install 'unionsnn[postgresql]' ({error.__cause__ or error})."
             ) from error
         except (
             sqlalchemy.exc.SQLAlchemyError,
@@ -129,10 +127,8 @@ def open_storage(
                 continue
             reason = str(error.__cause__ or error).splitlines()[0]
             raise RequestError(
-                [
-                    f"The storage {shown(url)} cannot be opened ({reason}). A file is written "
-                    "sqlite:///FILE, a server postgresql+psycopg://USER@HOST/DATABASE."
-                ]
+                f"The storage {shown(url)} cannot be opened ({reason}). A file is written "
+                "sqlite:///FILE, a server postgresql+psycopg://USER@HOST/DATABASE."
             ) from error
     raise AssertionError("the last try returns or raises")
 

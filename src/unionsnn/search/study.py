@@ -173,11 +173,11 @@ def make_study(
     )
     faults = [*section_faults(content.space, [*overrides, *content.overrides])]
     if faults:
-        raise RequestError(faults)
+        raise RequestError(*faults)
     texts, words = _replaced(content.space, overrides)
     space = parse_space(texts)
     if not space:
-        raise RequestError([f"No key of the space of {path} is left to be searched."])
+        raise RequestError(f"No key of the space of {path} is left to be searched.")
     experiment = [*content.overrides, *words]
     base = compose_config(experiment, options.config_dir)
     name = options.name
@@ -187,7 +187,7 @@ def make_study(
     for check in (request_faults, key_faults, space_faults):
         faults = [*check(study)]
         if faults:
-            raise RequestError(faults)
+            raise RequestError(*faults)
     return study
 
 

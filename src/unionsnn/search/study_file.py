@@ -131,14 +131,12 @@ def find_study(name_or_file: str) -> Path:
     if path.suffix in (".yaml", ".yml"):
         if path.is_file():
             return path
-        raise RequestError([f"There is no study file {name_or_file}."])
+        raise RequestError(f"There is no study file {name_or_file}.")
     names = list(shipped())
     if name_or_file not in names:
         raise RequestError(
-            [
-                f"The study {name_or_file!r} is unknown; shipped are {', '.join(names)}."
-                f"{nearest(name_or_file, names)} A file of your own is named with its ending .yaml."
-            ]
+            f"The study {name_or_file!r} is unknown; shipped are {', '.join(names)}."
+            f"{nearest(name_or_file, names)} A file of your own is named with its ending .yaml."
         )
     return sweeps_folder() / f"{name_or_file}.yaml"
 
@@ -152,16 +150,16 @@ def read_study(path: Path) -> StudySchema:
     try:
         content = yaml.safe_load(path.read_text())
     except yaml.YAMLError as error:
-        raise RequestError([f"{path} is no YAML: {' '.join(str(error).split())}"]) from None
+        raise RequestError(f"{path} is no YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
-        raise RequestError([f"{path} holds no study: it must be a mapping of keys."])
+        raise RequestError(f"{path} holds no study: it must be a mapping of keys.")
     try:
         study = StudySchema.model_validate(content)
     except ValidationError as error:
-        raise RequestError([_sentence(path, fault) for fault in error.errors()]) from None
+        raise RequestError(*([_sentence(path, fault) for fault in error.errors()])) from None
     faults = [f"{path}: {fault}" for fault in study.faults()]
     if faults:
-        raise RequestError(faults)
+        raise RequestError(*faults)
     return study
 
 

@@ -16,16 +16,20 @@ import torch
 from optuna.exceptions import StorageInternalError
 from pytorch_lightning.callbacks import Callback
 
+from unionsnn.base.errors import (
+    FolderInUseError,
+    MemoryRanOutError,
+    MissingObjectiveError,
+    NonFiniteLossError,
+)
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.runs.experiment import recorded_splits, refuse_other_data
-from unionsnn.runs.records import FolderInUseError, RunFolder
+from unionsnn.runs.records import RunFolder
 from unionsnn.search.storage import plan_again
 from unionsnn.search.study import Study
 from unionsnn.search.study_file import PARAMETERS
 from unionsnn.training.build import build_data, check_model
-from unionsnn.training.callbacks import NonFiniteLossError
 from unionsnn.training.devices import check_accelerator
-from unionsnn.training.memory import MemoryRanOutError
 from unionsnn.training.protocols import make_protocol
 from unionsnn.training.repetition import train_repetition
 from unionsnn.training.tracking.trackers import TRACKERS, GuardedRun, describe_run
@@ -33,10 +37,6 @@ from unionsnn.training.tracking.trackers import TRACKERS, GuardedRun, describe_r
 logger = logging.getLogger(__name__)
 
 Config = Mapping[str, Any]
-
-
-class MissingObjectiveError(RuntimeError):
-    """A record without the metric that the study is about."""
 
 
 class QueueEmptyError(Exception):

@@ -19,6 +19,7 @@ import optuna
 from optuna.exceptions import StorageInternalError, UpdateFinishedTrialError
 from optuna.trial import TrialState
 
+from unionsnn.base.errors import WorkersDiedError
 from unionsnn.search.ledger import Cell, attach, read_cells
 from unionsnn.search.methods import quiet_optuna
 from unionsnn.search.storage import release_stale
@@ -29,10 +30,6 @@ Watch = Callable[[list[Cell]], None]
 """Called now and then with the state of all planned trials."""
 
 _ERRORS_IN_A_ROW = 5
-
-
-class WorkersDiedError(RuntimeError):
-    """All workers of this command ended before the study did."""
 
 
 def work(study: Study, watch: Watch | None = None, poll: float = 1.0) -> None:

@@ -42,14 +42,12 @@ def locate(target: str, base: type, key: str) -> Any:
         found = getattr(import_module(module), name)
     except Exception as error:  # A user's own module may fail in any way.
         raise RequestError(
-            [
-                f"{key} is {target!r}, which cannot be imported ({type(error).__name__}: {error}). "
-                "For a module in this folder, type PYTHONPATH=. before the command."
-            ]
+            f"{key} is {target!r}, which cannot be imported ({type(error).__name__}: {error}). "
+            "For a module in this folder, type PYTHONPATH=. before the command."
         ) from error
     if not (isinstance(found, type) and issubclass(found, base)):
         raise RequestError(
-            [f"{key} is {target!r}; it must be a subclass of {base.__module__}.{base.__name__}."]
+            f"{key} is {target!r}; it must be a subclass of {base.__module__}.{base.__name__}."
         )
     return found
 
@@ -74,7 +72,7 @@ def build_data(config: Config, progress: Progress | None = None) -> GraphDataMod
             **({} if encodings is None else {"encodings": Encodings(**encodings)}),
         )
     except (TypeError, ValueError) as error:
-        raise RequestError([f"data {section['name']}: {error}"]) from error
+        raise RequestError(f"data {section['name']}: {error}") from error
     data.task = section["task"]
     return data
 
@@ -142,7 +140,7 @@ def build_model(config: Config, num_features: int | Sequence[int], num_outputs: 
     try:
         model: nn.Module = make(**arguments)
     except (TypeError, ValueError) as error:
-        raise RequestError([f"model {section['name']}: {error}"]) from error
+        raise RequestError(f"model {section['name']}: {error}") from error
     if make.keywords["gate"] is not None:
         spec = coefficient_spec(config)
         for gate in gates(model):
@@ -174,7 +172,7 @@ def widest(make: Callable[[int], nn.Module], budget: int, *, step: int = 1) -> i
 
     if size(1) > budget:
         raise RequestError(
-            [f"model.parameter_budget is {budget}; the smallest model has {size(1)} parameters."]
+            f"model.parameter_budget is {budget}; the smallest model has {size(1)} parameters."
         )
     low, high = 1, 2
     while size(high) <= budget:

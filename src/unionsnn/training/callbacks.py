@@ -15,12 +15,9 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback, ProgressBar, RichProgressBar, TQDMProgressBar
 
+from unionsnn.base.errors import NonFiniteLossError
 from unionsnn.config.schema import metric_mode
 from unionsnn.data.ranks import agreed, gathered, rank, world_size
-
-
-class NonFiniteLossError(RuntimeError):
-    """Training reached a loss that is NaN or infinite."""
 
 
 class StopOnNonFinite(Callback):

@@ -14,16 +14,12 @@ from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.strategies import DDPStrategy
 
-from unionsnn.base.errors import RequestError
+from unionsnn.base.errors import NotDeterministicError, RequestError
 from unionsnn.data.batching import GraphStore
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.ranks import rank
 from unionsnn.training.memory import training_device
 from unionsnn.training.tasks import Task
-
-
-class NotDeterministicError(RuntimeError):
-    """A network uses an operation that gives the same result twice by chance only."""
 
 
 def check_accelerator(config: Mapping[str, Any]) -> None:
@@ -37,10 +33,8 @@ def check_accelerator(config: Mapping[str, Any]) -> None:
     there = {"gpu": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not there.get(wanted, True):
         raise RequestError(
-            [
-                f"trainer.accelerator is {wanted!r}, but torch {torch.__version__} finds none; "
-                "type trainer.accelerator=cpu, or install a torch build for your device."
-            ]
+            f"trainer.accelerator is {wanted!r}, but torch {torch.__version__} finds none; "
+            "type trainer.accelerator=cpu, or install a torch build for your device."
         )
     kind = training_device(wanted).type
     faults = []
@@ -66,7 +60,7 @@ def check_accelerator(config: Mapping[str, Any]) -> None:
             "trainer.accelerator=cpu, or trainer.precision=32-true."
         )
     if faults:
-        raise RequestError(faults)
+        raise RequestError(*faults)
 
 
 class EqualBuffers(Callback):

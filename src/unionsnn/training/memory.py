@@ -11,10 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from unionsnn.base.errors import RequestError
+from unionsnn.base.errors import MaxPairsError, MemoryRanOutError, RequestError, TooLargeError
 from unionsnn.base.memory import format_gigabytes, free_bytes
 from unionsnn.data.batching import Extent
-from unionsnn.data.buckets import MaxPairsError
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.models.network import Network
 
@@ -23,14 +22,6 @@ BatchBytes = Callable[[int, int, int, Mapping[str, int]], int]
 
 Parts = Iterable[tuple[bool, Sequence[Extent]]]
 """Whether for training, and the bounds of the batches, of each part of some data."""
-
-
-class MemoryRanOutError(RuntimeError):
-    """A step of training or evaluation did not fit into memory."""
-
-
-class TooLargeError(RequestError):
-    """A batch would not fit into memory."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +90,7 @@ def require_batches(model: nn.Module, extents: Sequence[Extent], advice: str) ->
     """
     memory = _memory(model, [(model.training, extents)], torch.device("cpu"))
     if not memory.fits:
-        raise TooLargeError([f"The largest batch has {memory}: {advice}."])
+        raise TooLargeError(f"The largest batch has {memory}: {advice}.")
 
 
 def require_memory(model: nn.Module, data: GraphDataModule, device: torch.device) -> BatchMemory:
@@ -112,13 +103,13 @@ def require_memory(model: nn.Module, data: GraphDataModule, device: torch.device
     single = data if whole else _bounded(data, batch_size=1, max_pairs=None)
     alone = batch_memory(model, single, device)
     if not alone.fits:
-        raise TooLargeError([f"A batch of {alone} cannot be divided: choose {_smaller(model)}."])
+        raise TooLargeError(f"A batch of {alone} cannot be divided: choose {_smaller(model)}.")
     if whole:
         return alone
     memory = batch_memory(model, data, device)
     if not memory.fits:
         advice = _advice(model, data, memory.free or 0)
-        raise TooLargeError([f"The largest batch has {memory}: {advice}."])
+        raise TooLargeError(f"The largest batch has {memory}: {advice}.")
     return memory
 
 
@@ -133,7 +124,7 @@ def _extents(data: GraphDataModule) -> Iterator[tuple[bool, list[Extent]]]:
         yield False, data.val_dataloader().extents
         yield False, data.test_dataloader().extents
     except MaxPairsError as error:
-        raise RequestError([str(error)]) from error
+        raise RequestError(str(error)) from error
 
 
 def _largest(model: nn.Module, estimate: BatchBytes, parts: Parts) -> tuple[int, Extent]:

@@ -193,7 +193,7 @@ def _keep(split: Split, size: int, seed: int) -> Split:
     """Keep a sample of the training part; the same of the same part."""
     if size > len(split.train):
         raise RequestError(
-            [f"protocol.train_size is {size}; the training part has {len(split.train)} items."]
+            f"protocol.train_size is {size}; the training part has {len(split.train)} items."
         )
     generator = np.random.default_rng(np.random.SeedSequence(seed))
     return replace(split, train=np.sort(generator.choice(split.train, size, replace=False)))

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from unionsnn.base.errors import UndefinedMetricError
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.splits import Split
-
-
-class UndefinedMetricError(RuntimeError):
-    """The metric is undefined on a part of a split."""
 
 
 def require_metric(data: GraphDataModule, split: Split) -> None:

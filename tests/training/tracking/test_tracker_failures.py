@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from unionsnn.base.errors import RequestError
+from unionsnn.base.errors import NonFiniteLossError, RequestError
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.records import RunFolder
 from unionsnn.training import repetition
-from unionsnn.training.callbacks import Curves, NonFiniteLossError
+from unionsnn.training.callbacks import Curves
 from unionsnn.training.tracking import tracked_runs, trackers
 from wandb_files import wandb_runs
 

@@ -23,7 +23,7 @@ from urllib.request import url2pathname
 import pooch
 from filelock import FileLock
 
-from unionsnn.base.errors import DataError
+from unionsnn.base.errors import DataError, DataUnavailableError
 from unionsnn.base.files import atomic_write
 
 __all__ = [
@@ -231,10 +231,6 @@ def _get(
         "Name a folder or an address that has it with data.mirror=... or UNIONSNN_MIRROR, or put "
         f"the file at {target}"
     )
-
-
-class DataUnavailableError(DataError):
-    """No place has the file; the user can name another one."""
 
 
 class _UnavailableError(Exception):

@@ -125,14 +125,14 @@ def _checked(
         except DataError as error:
             faults.append(str(error))
     if faults:
-        raise RequestError(faults)
+        raise RequestError(*faults)
     return spec
 
 
 def _check_drawable(graphs: GraphFile, number: int) -> None:
     if number >= graphs.num_graphs:
         raise RequestError(
-            [f"--plot-graph is {number}, but the file holds graphs 0..{graphs.num_graphs - 1}."]
+            f"--plot-graph is {number}, but the file holds graphs 0..{graphs.num_graphs - 1}."
         )
     first, end = graphs.node_slices[number : number + 2]
     check_drawable(int(end - first))

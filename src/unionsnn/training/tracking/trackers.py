@@ -52,17 +52,13 @@ def check_tracker(config: Mapping[str, Any]) -> None:
     name = config["logger"]["name"]
     if name in TRACKERS and find_spec(name) is None:
         raise RequestError(
-            [
-                f"logger={name} needs the package {name}, which is not installed; type pip install "
-                f"'unionsnn[{name}]', or logger=csv."
-            ]
+            f"logger={name} needs the package {name}, which is not installed; type pip install "
+            f"'unionsnn[{name}]', or logger=csv."
         )
     if config["logger"].get("mode") == "online" and not _has_key():
         raise RequestError(
-            [
-                "logger.mode is 'online', but W&B has no key; type wandb login, set WANDB_API_KEY, "
-                "or leave logger.mode out: `wandb sync` uploads the runs later."
-            ]
+            "logger.mode is 'online', but W&B has no key; type wandb login, set WANDB_API_KEY, "
+            "or leave logger.mode out: `wandb sync` uploads the runs later."
         )
 
 
