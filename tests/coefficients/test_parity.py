@@ -3,6 +3,7 @@
 import networkx as nx
 import numpy as np
 import pytest
+
 from structure_reference import (
     directed,
     disjoint_union,
@@ -11,7 +12,6 @@ from structure_reference import (
     reference_row,
     tu_graphs,
 )
-
 from unionsnn.coefficients import QUANTITIES, structural_coefficients
 
 

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from structure_reference import random_graph
 
+from structure_reference import random_graph
 from unionsnn.coefficients import QUANTITIES, SimpleGraph, engine, structural_coefficients
 from unionsnn.coefficients.kernels.radius_one import compute_chunk, new_workspace
 from unionsnn.coefficients.planning import DIRECT, plan_chunks

@@ -7,6 +7,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from scipy.optimize import linprog
+
 from space_reference import (
     LOCAL_CHOICES,
     MATRIX_CHOICES,
@@ -19,7 +20,6 @@ from space_reference import (
     whole_value,
 )
 from structure_reference import directed, random_graph, simple_graph
-
 from unionsnn.coefficients import structural_coefficients
 from unionsnn.coefficients.kernels.curvature import as_ratio
 from unionsnn.coefficients.kernels.transport import transport

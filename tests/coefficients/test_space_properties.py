@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from space_reference import LOCAL_CHOICES, SUBSTRUCTURES, WHOLE_CHOICES
 from structure_reference import random_graph
-
 from unionsnn.coefficients import CoefficientSpec, structural_coefficients
 
 seeds = st.integers(0, 2**32 - 1).map(np.random.default_rng)

@@ -3,9 +3,14 @@
 import numpy as np
 import pytest
 
-from unionsnn.structure import SimpleGraph, any_radius, neighborhoods, quotients, space
-from unionsnn.structure.any_radius import Choice, compute_chunk, compute_whole_graph_chunk
-from unionsnn.structure.general import compute_general
+from unionsnn.coefficients import SimpleGraph, space
+from unionsnn.coefficients.general import compute_general
+from unionsnn.coefficients.kernels import any_radius, neighborhoods, quotients
+from unionsnn.coefficients.kernels.any_radius import (
+    Choice,
+    compute_chunk,
+    compute_whole_graph_chunk,
+)
 
 # Node 0 has so many neighbours that its edges leave the bit rows: the lists are built at radius 1.
 WHEEL = np.array([[0] * 70 + list(range(1, 70)), list(range(1, 71)) + list(range(2, 71))])

@@ -5,8 +5,8 @@ from fractions import Fraction
 import networkx as nx
 import numpy as np
 import pytest
-from structure_reference import directed
 
+from structure_reference import directed
 from unionsnn.coefficients import SimpleGraph
 from unionsnn.expressivity.determinants import (
     PRIME,

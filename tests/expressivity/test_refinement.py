@@ -3,8 +3,8 @@
 import networkx as nx
 import numpy as np
 import pytest
-from structure_reference import directed
 
+from structure_reference import directed
 from unionsnn.expressivity.color_refinement import (
     TOLERANCE,
     GraphUnion,

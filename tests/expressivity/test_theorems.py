@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from structure_reference import directed
 
+from structure_reference import directed
 from unionsnn.coefficients.graph import SimpleGraph
 from unionsnn.expressivity.bench import Bench, Family
 from unionsnn.expressivity.canonical import MAX_NODES, canonical_form, edge_form, substructure

@@ -15,12 +15,12 @@ import pytest
 from click.testing import CliRunner
 
 from fabricated import fabricate
-from unionsnn.cli import command_line
+from unionsnn.cli.app import command_line
+from unionsnn.config.compose import compose_config, config_folder, config_hash
 from unionsnn.data.splits import split_hash
 from unionsnn.search.study import make_study
 from unionsnn.search.study_file import shipped, sweeps_folder
 from unionsnn.training.build import build_data
-from unionsnn.training.config import compose_config, config_folder, config_hash
 from unionsnn.training.protocols import make_protocol
 
 WIDTH = 80

@@ -36,9 +36,9 @@ RTOL = 1e-9
 
 def product():
     """Everything that this test needs of the product."""
-    from unionsnn.data.cycles import generate_cycles
-    from unionsnn.data.pairs import circular_skip_links, golden_pairs
-    from unionsnn.structure import CoefficientSpec
+    from unionsnn.coefficients import CoefficientSpec
+    from unionsnn.data.sources.cycles import generate_cycles
+    from unionsnn.expressivity.pairs import circular_skip_links, golden_pairs
 
     return CoefficientSpec, generate_cycles, (golden_pairs, circular_skip_links)
 
