@@ -1,0 +1,1 @@
+"""Experiments: repetitions trained, recorded, resumed, compared."""
