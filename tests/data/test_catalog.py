@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from unionsnn.base.errors import DataError
+from unionsnn.base.errors import DataError, RequestError
 from unionsnn.config.compose import compose_config
 from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.catalog import CATALOG, check_statistics, find, tu_relative_path, tu_url
@@ -134,5 +134,6 @@ def test_every_wrong_count_is_named_with_the_remedy() -> None:
 
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:
     assert find("cora").name == "cora"
-    with pytest.raises(DataError, match=r"'crora' is not in the catalog.*Did you mean 'cora'\?"):
+    with pytest.raises(RequestError, match=r"Did you mean 'cora'\?") as caught:
         find("crora")
+    assert caught.value.codes == ["data.unknown"]

@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 from pyarrow import parquet
 
+from fault_codes import printed_codes
 from graphs import COLUMNS
 from tu_files import write_tu
 from unionsnn.cli.app import command_line
@@ -389,7 +390,7 @@ def test_prune_lists_asks_and_deletes(command: Command, entries: list[Path]) -> 
     assert entries[0].exists()
     result = command("cache", "prune")
     assert result.exit_code == 2
-    assert "type --yes" in result.stderr
+    assert printed_codes(result.stderr) == ["cache.no_answer"]
     assert entries[0].exists()
     result = command("cache", "prune", answer="y\n")
     assert "Deleted 1 files" in result.stdout

@@ -11,7 +11,7 @@ import pytest
 from pyarrow import parquet
 from rich.console import Console
 
-from unionsnn.base.errors import DataError
+from unionsnn.base.errors import RequestError
 from unionsnn.data.sources.graph_files import read_graph_file
 from unionsnn.reports.views import edge_table as tables
 
@@ -59,15 +59,18 @@ def test_a_table_is_written_whole_or_not_at_all(
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
-    [("t.xlsx", "must end in .csv or .parquet"), ("none/t.csv", "there is no folder"),
-     ("folder.csv", "which is a folder")],
-)  # fmt: skip
-def test_names_that_will_not_do_are_refused(tmp_path: Path, name: str, message: str) -> None:
+    ("name", "code"),
+    [
+        ("t.xlsx", "output.extension"),
+        ("none/t.csv", "output.no_folder"),
+        ("folder.csv", "output.is_a_folder"),
+    ],
+)
+def test_names_that_will_not_do_are_refused(tmp_path: Path, name: str, code: str) -> None:
     (tmp_path / "folder.csv").mkdir()
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(RequestError) as caught:
         tables.check_writable(tmp_path / name)
-    assert message in str(caught.value)
+    assert caught.value.codes == [code]
 
 
 def test_a_summary_without_edges_has_no_numbers() -> None:

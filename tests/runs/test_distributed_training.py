@@ -241,7 +241,7 @@ def test_several_machines_need_torchrun(tiny: Maker, monkeypatch: pytest.MonkeyP
 def test_torchrun_starts_no_other_command_and_a_multirun_is_refused() -> None:
     launched = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
     for arguments, variables, message in (
-        (["info"], launched, "type unionsnn info ... without it"),
+        (["info"], launched, "[torchrun.one_process]"),
         (["train", "-m", "trainer=ddp"], {}, "runs one experiment a command"),
     ):
         process = start(arguments, **variables)

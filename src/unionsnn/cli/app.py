@@ -11,10 +11,19 @@ from typing import Any, NoReturn
 
 import click
 
+from unionsnn.base.errors import MemoryRanOutError, RequestError, UnionsnnError
+from unionsnn.base.files import NO_PLACE
 from unionsnn.base.processes import started_by_torchrun
 from unionsnn.base.version import __version__
 from unionsnn.cli.coefficients import cache, case_study, coefficients, precompute
-from unionsnn.cli.common import OVERRIDE, REQUEST_WAS_WRONG, composed, failures, refuse
+from unionsnn.cli.common import (
+    OVERRIDE,
+    Options,
+    composed,
+    config_dir_option,
+    dry_run_option,
+    json_option,
+)
 from unionsnn.cli.compare import compare
 from unionsnn.cli.data import clean, datasets
 from unionsnn.cli.expressivity import expressivity
@@ -38,8 +47,6 @@ def main() -> NoReturn:
     try:
         status = command_line.main(standalone_mode=False)
         sys.exit(status if isinstance(status, int) else 0)
-    except click.exceptions.Exit as error:
-        sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()
         if isinstance(error, click.NoSuchOption) and error.option_name in ("-m", "--multirun"):
@@ -50,7 +57,7 @@ def main() -> NoReturn:
             )
         elif isinstance(error, click.NoSuchOption) and error.ctx and error.ctx.parent:
             _say_where_it_belongs(error.option_name, error.ctx)
-        sys.exit(REQUEST_WAS_WRONG)
+        sys.exit(RequestError.exit_status)
     except (KeyboardInterrupt, click.Abort):
         click.echo(f"Interrupted. {_KEPT}", err=True)
         sys.exit(INTERRUPTED)
@@ -68,7 +75,41 @@ def _terminate(signum: int, frame: Any) -> NoReturn:
     sys.exit(TERMINATED)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class CommandLine(click.Group):
+    """The group of all commands: the one place where an error becomes lines and an exit status."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; print each fault of an error with its code and end with its status."""
+        try:
+            return super().invoke(ctx)
+        except (click.exceptions.Exit, click.Abort, BrokenPipeError):
+            # click gives these a status itself; to Python they are RuntimeErrors and an OSError.
+            raise
+        except (UnionsnnError, RuntimeError, OSError, FloatingPointError, MemoryError) as error:
+            if ctx.params["verbose"] and not isinstance(error, RequestError):
+                raise
+            known = _known(error)
+            for fault in known.faults:
+                click.echo(f"error: {fault} [{fault.code}]", err=True)
+            ctx.exit(known.exit_status)
+
+
+def _known(error: Exception) -> UnionsnnError:
+    """Return an error as one of this package's, with what to do if that is known."""
+    if isinstance(error, UnionsnnError):
+        return error
+    if isinstance(error, OSError) and error.errno in NO_PLACE:
+        return UnionsnnError(
+            f"{error.filename or 'A file'} cannot be used ({error.strerror}). Free disk space, "
+            "or name another folder: paths.data=FOLDER, paths.output=FOLDER for runs.",
+            code="file.unusable",
+        )
+    if isinstance(error, MemoryError):
+        return MemoryRanOutError(f"Memory ran out. {error}")
+    return UnionsnnError(str(error))
+
+
+@click.group(cls=CommandLine, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="unionsnn")
 @click.option("-v", "--verbose", is_flag=True, help="Say more; errors come with a traceback.")
 @click.option("-q", "--quiet", is_flag=True, help="Only results and errors.")
@@ -77,13 +118,12 @@ def command_line(ctx: click.Context, verbose: bool, quiet: bool) -> None:
     """Graph neural networks that see union subgraphs."""
     launch = started_by_torchrun()
     if launch and ctx.invoked_subcommand != "train":
-        refuse(
-            [
-                f"torchrun starts {launch.processes} times what is to run once: type unionsnn "
-                f"{ctx.invoked_subcommand} ... without it."
-            ]
+        raise RequestError(
+            f"{ctx.invoked_subcommand} runs as one process, and torchrun started "
+            f"{launch.processes}: type unionsnn {ctx.invoked_subcommand} ... without torchrun.",
+            code="torchrun.one_process",
         )
-    ctx.obj = {"verbose": verbose, "quiet": quiet}
+    ctx.obj = Options(verbose, quiet)
     level = logging.DEBUG if verbose else logging.ERROR if quiet else logging.INFO
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logging.getLogger("unionsnn").setLevel(level)
@@ -91,12 +131,12 @@ def command_line(ctx: click.Context, verbose: bool, quiet: bool) -> None:
 
 @command_line.command()
 @click.argument("overrides", nargs=-1, type=OVERRIDE)
-@click.option("--config-dir", type=click.Path(), help="A folder of your own configuration.")
-@click.option("--dry-run", is_flag=True, help="Show what would be done, with an estimate of time.")
-@click.option("--json", "as_json", is_flag=True, help="Print the record as JSON.")
+@config_dir_option
+@dry_run_option("Show what would be done, with an estimate of time.")
+@json_option("Print the record as JSON.")
 @click.pass_obj
 def train(
-    options: dict[str, bool],
+    options: Options,
     overrides: tuple[str, ...],
     config_dir: str | None,
     dry_run: bool,
@@ -107,13 +147,7 @@ def train(
     OVERRIDES are written key=value, such as data=mutag model=gin seed=1. Without any, UnionSNN is
     trained on generated graphs, which needs no download.
     """
-    config = composed(overrides, config_dir, options)
-    if as_json:
-        config["trainer"]["progress"] = "none"
-    _run(config, options, dry_run=dry_run, as_json=as_json)
-
-
-def _run(config: dict[str, Any], options: dict[str, bool], *, dry_run: bool, as_json: bool) -> None:
+    config = composed(overrides, config_dir, quiet=options.quiet or as_json)
     from unionsnn.reports import tables
     from unionsnn.reports.progress import data_progress
     from unionsnn.runs.dry_run import describe
@@ -125,9 +159,8 @@ def _run(config: dict[str, Any], options: dict[str, bool], *, dry_run: bool, as_
     if dry_run and launch and launch.number > 0:
         return
     folder = RunFolder.of(config)
-    with failures(options):
-        before = {} if config["force"] or dry_run or as_json else folder.finished()
-    with failures(options), data_progress(config["trainer"]["progress"]) as progress:
+    before = {} if config["force"] or dry_run or as_json else folder.finished()
+    with data_progress(config["trainer"]["progress"]) as progress:
         record = describe(config, progress) if dry_run else run_experiment(config, progress)
     if not record:
         # One of the processes that torchrun started, and not the first.
@@ -144,7 +177,7 @@ def _run(config: dict[str, Any], options: dict[str, bool], *, dry_run: bool, as_
 
 
 @command_line.command()
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option()
 def info(as_json: bool) -> None:
     """Versions, devices, folders and the size of the cache."""
     from unionsnn.reports.tables import print_info

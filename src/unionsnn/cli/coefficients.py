@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from unionsnn.cli.common import OVERRIDE, composed, failures, refuse
+from unionsnn.base.errors import RequestError
+from unionsnn.cli.common import (
+    FILE,
+    OVERRIDE,
+    Options,
+    composed,
+    config_dir_option,
+    json_option,
+    out_option,
+)
 
 if TYPE_CHECKING:
     from unionsnn.coefficients.upkeep import CacheItem
@@ -18,24 +27,23 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("overrides", nargs=-1, type=OVERRIDE)
-@click.option("--config-dir", type=click.Path(), help="A folder of your own configuration.")
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+@config_dir_option
+@json_option("Print the summary as JSON.")
 @click.pass_obj
 def precompute(
-    options: dict[str, bool], overrides: tuple[str, ...], config_dir: str | None, as_json: bool
+    options: Options, overrides: tuple[str, ...], config_dir: str | None, as_json: bool
 ) -> None:
     """Compute coefficients and encodings of a data set into the cache, without training.
 
     OVERRIDES are those of train, such as data=mutag gate=paper. Training with the same data,
     coefficient, gate and model then finds them; for gate=none all columns are computed.
     """
-    config = composed(overrides, config_dir, options)
+    config = composed(overrides, config_dir, quiet=options.quiet or as_json)
     from unionsnn.reports.progress import data_progress
     from unionsnn.reports.views.edge_table import print_precomputed
     from unionsnn.runs.precompute import precompute as compute
 
-    kind = "none" if as_json else config["trainer"]["progress"]
-    with failures(options), data_progress(kind) as progress:
+    with data_progress(config["trainer"]["progress"]) as progress:
         result = compute(config, progress)
     if as_json:
         click.echo(json.dumps(result, indent=1))
@@ -51,12 +59,9 @@ def _listed(ctx: click.Context, parameter: click.Parameter, text: str | None) ->
     return [int(part) if part.lstrip("-").isdigit() else part for part in parts]
 
 
-_FILE = click.Path(path_type=Path)
-
-
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--out", type=_FILE, help="Table to write, .csv or .parquet; else CSV on stdout.")
+@out_option("Table to write, .csv or .parquet; else CSV on stdout.")
 @click.option("--format", "form", help="edgelist, graphml, graph6, npz or pt; else by the ending.")
 @click.option("--substructure", help="union, overlap or union_minus.")
 @click.option("--descriptor", help="path, laplacian, edge_betweenness, curvature, ...")
@@ -67,12 +72,12 @@ _FILE = click.Path(path_type=Path)
 @click.option("--exponent", type=float, help="Of the node/edge count.")
 @click.option("--symmetrize", is_flag=True, help="Take each edge of the file in both directions.")
 @click.option("--threads", type=click.IntRange(1), help="Threads; all cores unless given.")
-@click.option("--plot", type=_FILE, help="Draw the graph, edges coloured: .png, .svg or .pdf.")
+@click.option("--plot", type=FILE, help="Draw the graph, edges coloured: .png, .svg or .pdf.")
 @click.option("--plot-graph", type=click.IntRange(0), default=0, help="Which graph of the file.")
 @click.option("--no-cache", is_flag=True, help="Neither look values up on disk nor keep them.")
 @click.pass_obj
 def coefficients(
-    options: dict[str, bool],
+    options: Options,
     /,
     file: Path,
     out: Path | None,
@@ -92,19 +97,18 @@ def coefficients(
     """
     from unionsnn.reports.views.own_graphs import coefficients_of_file
 
-    with failures(options):
-        coefficients_of_file(
-            file,
-            {key: value for key, value in choices.items() if value is not None},
-            form=form,
-            out=out,
-            plot=plot,
-            plot_graph=plot_graph,
-            symmetrize=symmetrize,
-            threads=threads,
-            use_cache=not no_cache,
-            progress="none" if options["quiet"] else "auto",
-        )
+    coefficients_of_file(
+        file,
+        {key: value for key, value in choices.items() if value is not None},
+        form=form,
+        out=out,
+        plot=plot,
+        plot_graph=plot_graph,
+        symmetrize=symmetrize,
+        threads=threads,
+        use_cache=not no_cache,
+        progress=options.progress(as_json=False),
+    )
 
 
 @click.command("case-study")
@@ -113,11 +117,11 @@ def coefficients(
 @click.option("--max-nodes", type=click.IntRange(4, 200), default=24, help="Nodes, at the most.")
 @click.option("--seed", type=click.IntRange(0), default=0, help="Seed of all draws.")
 @click.option("--at-ends", is_flag=True, help="Delete the edges at v or u too.")
-@click.option("--plot", type=_FILE, help="Box plot of the changes: .png, .svg or .pdf.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was measured as JSON.")
+@click.option("--plot", type=FILE, help="Box plot of the changes: .png, .svg or .pdf.")
+@json_option("Print what was measured as JSON.")
 @click.pass_obj
 def case_study(
-    options: dict[str, bool],
+    options: Options,
     overrides: tuple[str, ...],
     graphs: int,
     max_nodes: int,
@@ -135,19 +139,16 @@ def case_study(
     from unionsnn.reports.figures.plots import check_plot
     from unionsnn.reports.views import case_study as report
 
-    with failures(options):
-        if plot is not None:
-            check_plot(plot)
+    if plot is not None:
+        check_plot(plot)
     graph, name = None, None
     if overrides:
-        config = composed(overrides, None, options)
+        config = composed(overrides, quiet=options.quiet)
         from unionsnn.runs.precompute import simple_graph
 
-        with failures(options):
-            graph, name = simple_graph(config), config["data"]["name"]
+        graph, name = simple_graph(config), config["data"]["name"]
     request = report.Request(name, graphs, max_nodes, seed, at_ends)
-    with failures(options):
-        report.run(request, graph, plot, as_json=as_json)
+    report.run(request, graph, plot, as_json=as_json)
 
 
 @click.group()
@@ -158,8 +159,8 @@ def cache() -> None:
     """
 
 
-def _cache_root(overrides: Sequence[str], options: Mapping[str, bool]) -> Path:
-    config = composed(overrides, None, options)
+def _cache_root(overrides: Sequence[str], options: Options) -> Path:
+    config = composed(overrides, quiet=options.quiet)
     from unionsnn.data.sources.download import data_root
 
     return data_root(config["paths"]["data"])
@@ -178,15 +179,14 @@ def _survey(root: Path, *, checksums: bool = False) -> list[CacheItem]:
 
 @cache.command("list")
 @click.argument("overrides", nargs=-1, type=OVERRIDE)
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option()
 @click.pass_obj
-def cache_list(options: dict[str, bool], overrides: tuple[str, ...], as_json: bool) -> None:
+def cache_list(options: Options, overrides: tuple[str, ...], as_json: bool) -> None:
     """List the entries: data, choices, size, age and state."""
     root = _cache_root(overrides, options)
     from unionsnn.reports.views import cache_table
 
-    with failures(options):
-        items = _survey(root)
+    items = _survey(root)
     if as_json:
         click.echo(json.dumps([cache_table.as_plain(item) for item in items], indent=1))
     else:
@@ -196,13 +196,12 @@ def cache_list(options: dict[str, bool], overrides: tuple[str, ...], as_json: bo
 @cache.command("verify")
 @click.argument("overrides", nargs=-1, type=OVERRIDE)
 @click.pass_obj
-def cache_verify(options: dict[str, bool], overrides: tuple[str, ...]) -> None:
+def cache_verify(options: Options, overrides: tuple[str, ...]) -> None:
     """Read every entry and check its checksum; status 1 if one is damaged."""
     root = _cache_root(overrides, options)
     from unionsnn.reports.views.cache_table import describe
 
-    with failures(options):
-        items = _survey(root, checksums=True)
+    items = _survey(root, checksums=True)
     damaged = [item for item in items if item.state == "damaged"]
     intact = sum(item.state in ("complete", "old engine") for item in items)
     for item in damaged:
@@ -222,16 +221,13 @@ def cache_verify(options: dict[str, bool], overrides: tuple[str, ...]) -> None:
 @click.option("--all", "everything", is_flag=True, help="Delete intact entries as well.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
-def cache_prune(
-    options: dict[str, bool], overrides: tuple[str, ...], everything: bool, yes: bool
-) -> None:
+def cache_prune(options: Options, overrides: tuple[str, ...], everything: bool, yes: bool) -> None:
     """Delete entries that are damaged or of another engine version, and leftovers."""
     root = _cache_root(overrides, options)
     from unionsnn.coefficients.upkeep import removable, remove
     from unionsnn.reports.views.cache_table import describe, format_bytes
 
-    with failures(options):
-        items = removable(_survey(root, checksums=True), everything=everything)
+    items = removable(_survey(root, checksums=True), everything=everything)
     if not items:
         click.echo(f"There is nothing to delete in {root}.")
         return
@@ -241,14 +237,13 @@ def cache_prune(
         try:
             agreed = click.confirm(f"Delete these {len(items)} files?")
         except click.Abort:
-            refuse(
-                ["nothing was deleted, for want of an answer; type --yes to give it beforehand."]
-            )
+            raise RequestError(
+                "nothing deleted: no answer given; pass --yes.", code="cache.no_answer"
+            ) from None
         if not agreed:
             click.echo("Nothing was deleted.")
             return
-    with failures(options):
-        kept = remove(items)
+    kept = remove(items)
     freed = sum(item.num_bytes for item in items if item not in kept)
     click.echo(f"Deleted {len(items) - len(kept)} files, {format_bytes(freed)}.")
     for item in kept:

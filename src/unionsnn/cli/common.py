@@ -1,16 +1,15 @@
-"""What the commands share: overrides, and messages with their exit status."""
+"""What the commands share: the options before the command, overrides, and words after ``--``."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import click
+from click.decorators import FC
 from click.shell_completion import CompletionItem
-
-REQUEST_WAS_WRONG = 2
 
 
 class Completed(click.types.StringParamType):
@@ -41,6 +40,30 @@ def _override_words() -> Iterable[str]:
 OVERRIDE = Completed("override", _override_words)
 """A Hydra override: group=option, or key=value."""
 
+FILE = click.Path(path_type=Path)
+
+config_dir_option = click.option(
+    "--config-dir", type=click.Path(), help="A folder of your own configuration."
+)
+common_option = click.option(
+    "--with", "common", multiple=True, metavar="KEY=VALUE", help="The same as KEY=VALUE after --."
+)
+
+
+def dry_run_option(text: str) -> Callable[[FC], FC]:
+    """Add ``--dry-run``, with what it shows."""
+    return click.option("--dry-run", is_flag=True, help=text)
+
+
+def json_option(text: str = "Print as JSON.") -> Callable[[FC], FC]:
+    """Add ``--json``, with what it prints."""
+    return click.option("--json", "as_json", is_flag=True, help=text)
+
+
+def out_option(text: str, *, required: bool = False) -> Callable[[FC], FC]:
+    """Add ``--out``, with the file names that it takes."""
+    return click.option("--out", type=FILE, required=required, help=text)
+
 
 class CommonAfterDashes(click.Command):
     """A command that reads what follows ``--`` as values of ``--with``."""
@@ -61,63 +84,30 @@ class CommonAfterDashes(click.Command):
         return super().parse_args(ctx, args)
 
 
-def refuse(faults: Sequence[str]) -> NoReturn:
-    """Say what is wrong with a request and end with its status."""
-    for fault in faults:
-        click.echo(f"error: {fault}", err=True)
-    sys.exit(REQUEST_WAS_WRONG)
+@dataclass(frozen=True)
+class Options:
+    """The options before the command, which hold for every command.
 
+    Args:
+        verbose: Whether more is said, and failures come with a traceback.
+        quiet: Whether only results and errors are printed.
+    """
 
-def fail(message: object) -> NoReturn:
-    """Say why the work failed and end with its status."""
-    click.echo(f"error: {message}", err=True)
-    sys.exit(1)
+    verbose: bool
+    quiet: bool
 
-
-@contextmanager
-def refusals() -> Iterator[None]:
-    """Turn what is found wrong before any work into a refusal, a line each."""
-    from unionsnn.base.errors import DataError
-
-    try:
-        yield
-    except DataError as error:
-        refuse(str(error).split("\n"))
-
-
-@contextmanager
-def failures(options: Mapping[str, bool]) -> Iterator[None]:
-    """Turn what a request or its data can be wrong about into one message and a status."""
-    from unionsnn.base.errors import DataError, RequestError
-    from unionsnn.base.files import NO_PLACE
-
-    try:
-        yield
-    except (click.exceptions.Exit, click.Abort):
-        raise
-    except RequestError as error:
-        refuse(error.faults)
-    except (DataError, RuntimeError, OSError, FloatingPointError, MemoryError) as error:
-        if options["verbose"]:
-            raise
-        if isinstance(error, OSError) and error.errno in NO_PLACE:
-            fail(
-                f"{error.filename or 'A file'} cannot be used ({error.strerror}). Free the place, "
-                "or name another folder: paths.data=FOLDER, paths.output=FOLDER for runs."
-            )
-        if isinstance(error, MemoryError):
-            fail(f"Memory ran out. {error}")
-        fail(error)
+    def progress(self, *, as_json: bool) -> str:
+        """Kind of progress of a command that has no configuration to name one."""
+        return "none" if self.quiet or as_json else "auto"
 
 
 def composed(
-    overrides: Sequence[str], config_dir: str | None, options: Mapping[str, bool]
+    overrides: Sequence[str], config_dir: str | None = None, *, quiet: bool
 ) -> dict[str, Any]:
-    """Compose a configuration, or refuse it."""
+    """Compose a configuration; without progress if it is to be quiet."""
     from unionsnn.config.compose import compose_config
 
-    with failures(options):
-        config = compose_config(overrides, config_dir)
-    if options["quiet"]:
+    config = compose_config(overrides, config_dir)
+    if quiet:
         config["trainer"]["progress"] = "none"
     return config

@@ -8,21 +8,27 @@ from typing import Any
 
 import click
 
-from unionsnn.cli.common import CommonAfterDashes, failures, refusals
+from unionsnn.cli.common import (
+    CommonAfterDashes,
+    Options,
+    common_option,
+    config_dir_option,
+    dry_run_option,
+    json_option,
+    out_option,
+)
 
 
 @click.command(cls=CommonAfterDashes)
 @click.argument("configurations", nargs=-1, metavar="A B ... [-- COMMON ...]")
-@click.option(
-    "--with", "common", multiple=True, metavar="KEY=VALUE", help="The same as KEY=VALUE after --."
-)
-@click.option("--config-dir", type=click.Path(), help="A folder of your own configuration.")
-@click.option("--dry-run", is_flag=True, help="Show what would be done, with an estimate of time.")
-@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
-@click.option("--out", type=click.Path(path_type=Path), help="Table to write: .md, .csv or .tex.")
+@common_option
+@config_dir_option
+@dry_run_option("Show what would be done, with an estimate of time.")
+@json_option("Print the comparison as JSON.")
+@out_option("Table to write: .md, .csv or .tex.")
 @click.pass_obj
 def compare(
-    options: dict[str, bool],
+    options: Options,
     configurations: tuple[str, ...],
     common: tuple[str, ...],
     config_dir: str | None,
@@ -42,23 +48,21 @@ def compare(
     from unionsnn.runs.comparison import read_candidates, refuse_incomparable, run_comparison
 
     if out is not None:
-        with refusals():
-            comparison_table.check_out(out)
-    with failures(options):
-        candidates = read_candidates(configurations, common, config_dir)
-        refuse_incomparable(candidates)
-        pending = [c.config for c in candidates if c.record is None]
-        paths = [word for word in common if word.startswith("paths.")]
-        config = pending[0] if pending else compose_config(paths)
-    if as_json or options["quiet"]:
+        comparison_table.check_out(out)
+    candidates = read_candidates(configurations, common, config_dir)
+    refuse_incomparable(candidates)
+    pending = [c.config for c in candidates if c.record is None]
+    paths = [word for word in common if word.startswith("paths.")]
+    config = pending[0] if pending else compose_config(paths)
+    if as_json or options.quiet:
         for each in [*pending, config]:
             each["trainer"]["progress"] = "none"
     if dry_run:
-        _dry_run(pending, config["trainer"]["progress"], options, as_json)
+        _dry_run(pending, config["trainer"]["progress"], as_json)
         return
     from unionsnn.reports.progress import data_progress
 
-    with failures(options), data_progress(config["trainer"]["progress"]) as progress:
+    with data_progress(config["trainer"]["progress"]) as progress:
         result = run_comparison(candidates, config["paths"]["output"], progress)
         if out is not None:
             comparison_table.write(result, out)
@@ -68,14 +72,12 @@ def compare(
         comparison_table.print_comparison(result)
 
 
-def _dry_run(
-    pending: list[dict[str, Any]], kind: str, options: dict[str, bool], as_json: bool
-) -> None:
+def _dry_run(pending: list[dict[str, Any]], kind: str, as_json: bool) -> None:
     from unionsnn.reports.progress import data_progress
     from unionsnn.reports.tables import print_dry_run
     from unionsnn.runs.dry_run import describe
 
-    with failures(options), data_progress(kind) as progress:
+    with data_progress(kind) as progress:
         plans = [describe(config, progress) for config in pending]
     if as_json:
         click.echo(json.dumps(plans, indent=1))

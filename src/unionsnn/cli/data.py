@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from unionsnn.cli.common import Completed, failures, refusals
+from unionsnn.cli.common import FILE, Completed, Options, json_option
 
 _ROOT = "paths.data="
 
@@ -32,12 +32,10 @@ def _root(words: Sequence[str]) -> tuple[Path, list[str]]:
 @click.argument(
     "words", nargs=-1, type=Completed("name", _names), metavar="[NAME] [paths.data=FOLDER]"
 )
-@click.option("--plot", type=click.Path(path_type=Path), help="Histograms: .png, .svg or .pdf.")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.option("--plot", type=FILE, help="Histograms: .png, .svg or .pdf.")
+@json_option()
 @click.pass_obj
-def datasets(
-    options: dict[str, bool], words: tuple[str, ...], plot: Path | None, as_json: bool
-) -> None:
+def datasets(options: Options, words: tuple[str, ...], plot: Path | None, as_json: bool) -> None:
     """List the data sets, or show one in detail.
 
     Counts, metric, licence, what of it is on disk, and where a figure differs from the paper's.
@@ -53,11 +51,9 @@ def datasets(
         raise click.UsageError(f"one NAME at a time, not {', '.join(names)}.")
     if plot is not None and not names:
         raise click.UsageError("--plot needs the NAME of a data set.")
-    with refusals():
-        entries = [find(name) for name in names] or list(CATALOG.values())
+    entries = [find(name) for name in names] or list(CATALOG.values())
     if plot is not None:
-        with failures(options):
-            _plot(entries[0].name, root, plot, "none" if options["quiet"] or as_json else "auto")
+        _plot(entries[0].name, root, plot, options.progress(as_json=as_json))
     disk = [on_disk(entry, root) for entry in entries]
     if as_json:
         plain = [report.as_plain(*pair) for pair in zip(entries, disk, strict=True)]
@@ -99,8 +95,7 @@ def _plot(name: str, root: Path, plot: Path, progress: Any) -> None:
     metavar="[raw] [processed] [coefficients] [encodings] [paths.data=FOLDER]",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.pass_obj
-def clean(options: dict[str, bool], words: tuple[str, ...], yes: bool) -> None:
+def clean(words: tuple[str, ...], yes: bool) -> None:
     """Delete downloaded, processed or computed data.
 
     Without words, all four kinds. What would go is listed first, and nothing is deleted without
@@ -122,6 +117,5 @@ def clean(options: dict[str, bool], words: tuple[str, ...], yes: bool) -> None:
     if not yes and not click.confirm(f"Delete these {total}?"):
         click.echo("Nothing is deleted.")
         return
-    with failures(options):
-        remove(found)
+    remove(found)
     click.echo(f"{total} deleted.")

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import click
 
-from unionsnn.cli.common import Completed, fail, failures, refusals, refuse
-
-_FILE = click.Path(path_type=Path)
-
+from unionsnn.base.errors import DataError, RequestError, UnionsnnError
+from unionsnn.cli.common import (
+    FILE,
+    Completed,
+    Options,
+    config_dir_option,
+    json_option,
+    out_option,
+)
 
 _INSTEAD = {"seed": " and type seed=N", "threads": " and type trainer.threads=N"}
 _SAMPLE = "For --trained: a share of each category, such as 0.15; always the same pairs."
@@ -33,7 +38,7 @@ def _words() -> Iterable[str]:
 )
 @click.option("--trained", is_flag=True, help="Train a network on each pair, as OVERRIDEs say.")
 @click.option("--sample", type=click.FloatRange(0, 1, min_open=True), help=_SAMPLE)
-@click.option("--config-dir", type=click.Path(), help="A folder of your own configuration.")
+@config_dir_option
 @click.option("--choices", help="Such as 1wl,a,a~@2,overlap@1+2,rooted@5, or all.")
 @click.option("--theorems", is_flag=True, help="Check the paper's theorems on all small graphs.")
 @click.option("--max-nodes", type=click.IntRange(3, 8), default=7, help="For --theorems.")
@@ -41,16 +46,16 @@ def _words() -> Iterable[str]:
 @click.option("--threads", type=click.IntRange(1), help="Threads; all cores unless given.")
 @click.option("--mirror", help="Folder or address with the data; else UNIONSNN_MIRROR.")
 @click.option("--offline", is_flag=True, help="Leave the network alone.")
-@click.option("--out", type=_FILE, help="Table to write, .md, .csv or .tex.")
+@out_option("Table to write, .md, .csv or .tex.")
 @click.option(
     "--plot",
-    type=_FILE,
+    type=FILE,
     help="Folder for pictures of the golden pairs, or with --theorems of counterexamples.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print what was measured as JSON.")
+@json_option("Print what was measured as JSON.")
 @click.pass_obj
 def expressivity(
-    options: dict[str, bool],
+    options: Options,
     /,
     words: tuple[str, ...],
     trained: bool,
@@ -80,50 +85,56 @@ def expressivity(
     sets = [word for word in words if "=" not in word or Path(word).exists()]
     overrides = [word for word in words if word not in sets]
     if theorems and (words or choices or out or trained):
-        refuse(["--theorems takes --max-nodes, --plot and --json only; leave out the rest."])
+        raise RequestError(
+            "--theorems takes --max-nodes, --plot and --json only; leave out the rest.",
+            code="expressivity.options",
+        )
     if theorems:
         from unionsnn.reports.views import theorems as theorem_report
 
-        with failures(options):
-            theorem_report.run(max_nodes, plot, as_json=as_json)
+        theorem_report.run(max_nodes, plot, as_json=as_json)
         return
     if out is not None:
         from unionsnn.reports.formats import ENDINGS, check_output
 
-        with refusals():
-            check_output("--out", out, ENDINGS)
+        check_output("--out", out, ENDINGS)
     where: dict[str, Any] = {"mirror": mirror, "offline": offline}
     if trained:
         _refuse_for_trained(sets, choices=choices, seed=seed, threads=threads, plot=plot)
         name = sets[0] if sets else "brec"
         record = _trained(options, name, overrides, config_dir, sample, where, quiet=as_json)
-        _show("trained_expressivity", record, out, as_json=as_json)
+        from unionsnn.reports.views import trained_expressivity
+
+        _show(trained_expressivity, record, out, as_json=as_json)
         return
     if overrides or sample is not None or config_dir is not None:
         named = ", ".join(overrides) or "--sample or --config-dir"
-        refuse([f"{named} belongs to --trained: type that too, or leave it out."])
+        raise RequestError(
+            f"{named} belongs to --trained: add that option, or leave it out.",
+            code="expressivity.options",
+        )
     result = _measured(
         options, sets, choices, where, seed=seed, threads=threads, plot=plot, quiet=as_json
     )
-    with failures(options):
-        _show("expressivity", result, out, as_json=as_json)
+    from unionsnn.reports.views import expressivity as untrained
+
+    _show(untrained, result, out, as_json=as_json)
 
 
-def _show(report: str, result: Any, out: Path | None, *, as_json: bool) -> None:
-    """Write and print what was measured, by a module of reports; fail if it is at fault."""
-    module = import_module(f"unionsnn.reports.{report}")
+def _show(view: ModuleType, result: Any, out: Path | None, *, as_json: bool) -> None:
+    """Write and print what was measured; fail if it is at fault."""
     if out is not None:
-        module.write(result, out)
+        view.write(result, out)
     if as_json:
         click.echo(json.dumps(result, indent=1))
     else:
-        module.print_result(result)
-    if faults := module.faults(result):
-        fail("\n".join(faults))
+        view.print_result(result)
+    if faults := view.faults(result):
+        raise UnionsnnError(*faults, code="expressivity.at_fault")
 
 
 def _measured(
-    options: dict[str, bool],
+    options: Options,
     sets: Sequence[str],
     choices: str | None,
     where: dict[str, Any],
@@ -139,12 +150,14 @@ def _measured(
     from unionsnn.reports.progress import data_progress
     from unionsnn.reports.views import expressivity as report
 
-    with refusals():
-        chosen = report.parse_choices(choices)
-        if plot is not None:
+    chosen = report.parse_choices(choices)
+    if plot is not None:
+        try:
             make_folder(plot)
-    kind = "none" if options["quiet"] or quiet else "auto"
-    with failures(options), data_progress(kind) as progress:
+        except DataError as error:
+            raise RequestError(*error.faults) from None
+    kind = "none" if options.quiet or quiet else "auto"
+    with data_progress(kind) as progress:
         result = report.measure(
             sets or _DEFAULT_SETS,
             chosen,
@@ -169,11 +182,11 @@ def _refuse_for_trained(sets: Sequence[str], **given: object) -> None:
     if len(sets) > 1:
         faults.append(f"--trained takes one set, given were {', '.join(sets)}.")
     if faults:
-        refuse(faults)
+        raise RequestError(*faults, code="expressivity.options")
 
 
 def _trained(
-    options: dict[str, bool],
+    options: Options,
     name: str,
     overrides: Sequence[str],
     config_dir: str | None,
@@ -188,8 +201,8 @@ def _trained(
     from unionsnn.expressivity.trained import compare_pairs, pairs_of, sample_of, trained_config
     from unionsnn.reports.progress import data_progress
 
-    kind = "none" if options["quiet"] or quiet else "auto"
-    with failures(options), data_progress(kind) as progress:
+    kind = "none" if options.quiet or quiet else "auto"
+    with data_progress(kind) as progress:
         pairs = pairs_of(load_set(name, root=data_root(), **where))
         # A file of that name is not the set.
         stem = Path(name).stem

@@ -7,22 +7,21 @@ from pathlib import Path
 
 import click
 
-from unionsnn.cli.common import failures, refusals
+from unionsnn.cli.common import Options, json_option, out_option
 
-_PATH = click.Path(path_type=Path)
 _THERE = click.Path(exists=True, path_type=Path)
 
 
 @click.command()
 @click.argument("run", metavar="RUN", type=_THERE)
 @click.argument("file", metavar="FILE", type=_THERE)
-@click.option("--out", type=_PATH, help="Table to write: .csv, .parquet or .json.")
+@out_option("Table to write: .csv, .parquet or .json.")
 @click.option("--format", "form", help="edgelist, graphml, graph6, npz or pt; else by the ending.")
 @click.option("--symmetrize", is_flag=True, help="Take each edge of a file in both directions.")
-@click.option("--json", "as_json", is_flag=True, help="Print all rows as JSON.")
+@json_option("Print all rows as JSON.")
 @click.pass_obj
 def predict(
-    options: dict[str, bool],
+    options: Options,
     run: Path,
     file: Path,
     out: Path | None,
@@ -42,10 +41,8 @@ def predict(
     from unionsnn.runs.prediction import predict as apply
 
     if out is not None:
-        with refusals():
-            prediction_table.check_writable(out)
-    kind = "none" if as_json or options["quiet"] else "auto"
-    with failures(options), data_progress(kind) as progress:
+        prediction_table.check_writable(out)
+    with data_progress(options.progress(as_json=as_json)) as progress:
         found = apply(run, file, form=form, symmetrize=symmetrize, progress=progress)
         if out is not None:
             prediction_table.write_predictions(found, out)
@@ -57,10 +54,9 @@ def predict(
 
 @click.command()
 @click.argument("run", metavar="RUN", type=_THERE)
-@click.option("--out", type=_PATH, required=True, help="Program to write: .pt2.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
-@click.pass_obj
-def export(options: dict[str, bool], run: Path, out: Path, as_json: bool) -> None:
+@out_option("Program to write: .pt2.", required=True)
+@json_option("Print what was written as JSON.")
+def export(run: Path, out: Path, as_json: bool) -> None:
     """Write a trained network as a program that runs without this package.
 
     RUN is a checkpoint, or a run folder with one. The program of torch.export takes one graph of
@@ -68,12 +64,10 @@ def export(options: dict[str, bool], run: Path, out: Path, as_json: bool) -> Non
     """
     from unionsnn.reports.formats import check_output
 
-    with refusals():
-        check_output("--out", out, (".pt2",))
+    check_output("--out", out, (".pt2",))
     from unionsnn.runs.export import export_checkpoint
 
-    with failures(options):
-        found = export_checkpoint(run, out)
+    found = export_checkpoint(run, out)
     if as_json:
         click.echo(json.dumps(found, indent=1))
         return

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unionsnn.cli.common import CommonAfterDashes, failures, refusals, refuse
+from unionsnn.base.errors import RequestError
+from unionsnn.cli.common import (
+    CommonAfterDashes,
+    Options,
+    common_option,
+    config_dir_option,
+    dry_run_option,
+    json_option,
+    out_option,
+)
 
 if TYPE_CHECKING:
     from unionsnn.reports.formats import Sheet
@@ -27,16 +36,14 @@ def _names(ctx: click.Context, param: click.Parameter, value: str | None) -> lis
 @click.option("--models", callback=_names, help="Only these rows: gin,union_gin,unionsnn")
 @click.option("--grid", is_flag=True, help="Select from the paper's grid inside each repetition.")
 @click.option("--available-only", is_flag=True, help="Rows that cannot be had are no failure.")
-@click.option(
-    "--with", "common", multiple=True, metavar="KEY=VALUE", help="The same as KEY=VALUE after --."
-)
-@click.option("--config-dir", type=click.Path(), help="A folder of your own configuration.")
-@click.option("--dry-run", is_flag=True, help="Show what is done and left, with an estimate.")
-@click.option("--json", "as_json", is_flag=True, help="Print the cells as JSON.")
-@click.option("--out", type=click.Path(path_type=Path), help="Table to write: .md, .csv or .tex.")
+@common_option
+@config_dir_option
+@dry_run_option("Show what is done and left, with an estimate.")
+@json_option("Print the cells as JSON.")
+@out_option("Table to write: .md, .csv or .tex.")
 @click.pass_obj
 def reproduce(
-    options: dict[str, bool],
+    options: Options,
     table: str,
     datasets: list[str],
     models: list[str],
@@ -62,30 +69,28 @@ def reproduce(
     from unionsnn.reports.views import reproduction_table
 
     _check_out(out, (".md", ".csv", ".tex"))
-    quiet = as_json or options["quiet"]
-    with failures(options):
-        cells = plan_table(
-            table,
-            datasets=datasets,
-            models=models,
-            common=common,
-            config_dir=config_dir,
-            grid=grid,
-        )
+    quiet = as_json or options.quiet
+    cells = plan_table(
+        table,
+        datasets=datasets,
+        models=models,
+        common=common,
+        config_dir=config_dir,
+        grid=grid,
+    )
     for cell in cells:
         if cell.config is not None and quiet:
             cell.config["trainer"]["progress"] = "none"
     # A grid takes long: what it takes is said before it begins.
     if dry_run or (grid and not quiet):
-        _plan(cells, as_json, options)
+        _plan(cells, as_json)
         if dry_run:
             sys.exit(0)
     elif not quiet and table not in COST_TABLES:
         print_sheets([reproduction_table.plan_sheet(cells)])
-    with failures(options):
-        sheets, rows, outcomes = _outcomes(table, cells)
-        if out is not None:
-            _write(out, sheets, rows)
+    sheets, rows, outcomes = _outcomes(table, cells)
+    if out is not None:
+        _write(out, sheets, rows)
     if as_json:
         click.echo(json.dumps(rows, indent=1))
     else:
@@ -98,8 +103,7 @@ def _check_out(out: Path | None, endings: Sequence[str]) -> None:
     from unionsnn.reports.formats import check_output
 
     if out is not None:
-        with refusals():
-            check_output("--out", out, endings)
+        check_output("--out", out, endings)
 
 
 def _write(out: Path, sheets: Sequence[Sheet], rows: Sequence[dict[str, Any]]) -> None:
@@ -131,7 +135,7 @@ def _outcomes(
     return reproduction_table.sheets(outcomes), reproduction_table.rows(outcomes), outcomes
 
 
-def _plan(cells: Sequence[Cell], as_json: bool, options: dict[str, bool]) -> None:
+def _plan(cells: Sequence[Cell], as_json: bool) -> None:
     """Print what is done and what is left; a few steps of what is left are timed."""
     from unionsnn.reports.formats import print_sheets
     from unionsnn.reports.progress import data_progress
@@ -139,7 +143,7 @@ def _plan(cells: Sequence[Cell], as_json: bool, options: dict[str, bool]) -> Non
     from unionsnn.reports.views.reproduction_table import plan_rows, plan_sheet
 
     costs = cells[0].paper.table == "table11"
-    with failures(options), data_progress(_progress_kind(cells)) as progress:
+    with data_progress(_progress_kind(cells)) as progress:
         seconds = {} if costs else estimates(cells, progress)
     if as_json:
         click.echo(json.dumps(plan_rows(cells, seconds), indent=1))
@@ -152,15 +156,9 @@ def _plan(cells: Sequence[Cell], as_json: bool, options: dict[str, bool]) -> Non
 @click.command()
 @click.argument("folders", nargs=-1, metavar="DIR...", type=click.Path(path_type=Path))
 @click.option("--claims", is_flag=True, help="The paper's claims: holds, fails or not run.")
-@click.option("--json", "as_json", is_flag=True, help="Print full numbers as JSON.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    help="File to write: .md, .csv, .tex, or .html for a page with figures.",
-)
-@click.pass_obj
+@json_option("Print full numbers as JSON.")
+@out_option("File to write: .md, .csv, .tex, or .html for a page with figures.")
 def report(
-    options: dict[str, bool],
     folders: tuple[Path, ...],
     claims: bool,
     as_json: bool,
@@ -177,10 +175,17 @@ def report(
     from unionsnn.reports.views import records_table
 
     if not folders and not claims:
-        refuse(["report was given no folder; type unionsnn report runs, or --claims."])
-    missing = [str(folder) for folder in folders if not folder.is_dir()]
+        raise RequestError(
+            "report was given no folder; type unionsnn report runs, or --claims.",
+            code="report.no_folder",
+        )
+    missing = [
+        f"{folder} is not a folder; name one with runs in it, such as runs."
+        for folder in folders
+        if not folder.is_dir()
+    ]
     if missing:
-        refuse([f"{name} is no folder; name one with runs in it, such as runs" for name in missing])
+        raise RequestError(*missing, code="report.not_a_folder")
     _check_out(out, (".md", ".csv", ".tex", ".html"))
     found, faults = collect(folders)
     for fault in faults:
@@ -192,13 +197,12 @@ def report(
     else:
         sheets, rows = records_table.sheets(found), records_table.rows(found)
     if out is not None:
-        with failures(options):
-            if out.suffix.lower() == ".html":
-                from unionsnn.reports.page import write_page
+        if out.suffix.lower() == ".html":
+            from unionsnn.reports.page import write_page
 
-                write_page(out, found, faults, sheets[0] if claims else None)
-            else:
-                _write(out, sheets, rows)
+            write_page(out, found, faults, sheets[0] if claims else None)
+        else:
+            _write(out, sheets, rows)
     if as_json:
         click.echo(json.dumps(rows, indent=1))
     else:

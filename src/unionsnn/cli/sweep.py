@@ -7,7 +7,14 @@ from collections.abc import Iterable
 
 import click
 
-from unionsnn.cli.common import OVERRIDE, Completed, failures
+from unionsnn.cli.common import (
+    OVERRIDE,
+    Completed,
+    Options,
+    config_dir_option,
+    dry_run_option,
+    json_option,
+)
 
 
 def _names() -> Iterable[str]:
@@ -26,12 +33,12 @@ def _names() -> Iterable[str]:
 @click.option("--extend", is_flag=True, help="Go on although the study has changed.")
 @click.option("--nested", is_flag=True, help="Choose a point for each outer fold.")
 @click.option("--trials-only", is_flag=True, help="No final run: another command makes it.")
-@click.option("--config-dir", type=click.Path(), help="A folder of your own configuration.")
-@click.option("--dry-run", is_flag=True, help="Space, number of trials and an estimate of time.")
-@click.option("--json", "as_json", is_flag=True, help="Print the study's record as JSON.")
+@config_dir_option
+@dry_run_option("Space, number of trials and an estimate of time.")
+@json_option("Print the study's record as JSON.")
 @click.pass_obj
 def sweep(
-    options: dict[str, bool],
+    options: Options,
     study: str,
     overrides: tuple[str, ...],
     workers: int,
@@ -54,10 +61,9 @@ def sweep(
     """
     from unionsnn.search.study import StudyOptions, make_study
 
-    with failures(options):
-        request = make_study(study, overrides, StudyOptions(name, trials, storage, config_dir))
+    request = make_study(study, overrides, StudyOptions(name, trials, storage, config_dir))
     kind = request.base["trainer"]["progress"]
-    if as_json or options["quiet"]:
+    if as_json or options.quiet:
         kind = "none"
     from unionsnn.reports.progress import data_progress
     from unionsnn.reports.views import study_table
@@ -65,7 +71,7 @@ def sweep(
     from unionsnn.search.driver import RunOptions, describe_study, run_study
 
     if dry_run:
-        with failures(options), data_progress(kind) as progress:
+        with data_progress(kind) as progress:
             plan = describe_study(request, progress)
         if as_json:
             click.echo(json.dumps(plan, indent=1))
@@ -75,7 +81,6 @@ def sweep(
     key, direction = request.file.objectives[0], request.directions[0]
     run_options = RunOptions(workers, extend, trials_only, nested)
     with (
-        failures(options),
         study_progress(kind, key, direction) as watch,
         data_progress(kind) as progress,
     ):
@@ -84,8 +89,7 @@ def sweep(
     from unionsnn.search.figures import plotly_script, study_figures
 
     page = request.folder / "report.html"
-    with failures(options):
-        write_study_page(page, record, study_figures(request), plotly_script())
+    write_study_page(page, record, study_figures(request), plotly_script())
     if as_json:
         click.echo(json.dumps(record, indent=1))
         return

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from unionsnn.base.errors import DataError
+from unionsnn.base.errors import DataError, RequestError
+from unionsnn.base.words import nearest
 from unionsnn.data.arrays import GraphArrays
 
 TU_URL = "https://www.chrsmrrs.com/graphkerneldatasets"
@@ -536,13 +536,15 @@ def find(name: str) -> CatalogEntry:
     """Look a set up by the name of its configuration.
 
     Raises:
-        DataError: There is none; names the nearest.
+        RequestError: There is none; names the nearest.
     """
     if name in CATALOG:
         return CATALOG[name]
-    near = difflib.get_close_matches(name.lower(), CATALOG, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise DataError(f"{name!r} is not in the catalog; there are {', '.join(CATALOG)}.{hint}")
+    raise RequestError(
+        f"{name!r} is not in the catalog; there are {', '.join(CATALOG)}."
+        f"{nearest(name.lower(), CATALOG)}",
+        code="data.unknown",
+    )
 
 
 def check_statistics(name: str, arrays: GraphArrays) -> None:

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from unionsnn.base.errors import DataError
+from unionsnn.base.errors import Fault, RequestError
 from unionsnn.base.files import atomic_write
 
 Mark = Literal["best", "second"]
@@ -196,20 +196,32 @@ def flat(numbers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_output(option: str, path: Path, endings: Sequence[str]) -> None:
-    """Check before any work that a file can be written under a name whose ending is its format.
+    """Check before any work that a file can be written under a name whose extension is its format.
 
     Raises:
-        DataError: The ending is another, there is no such folder, or a folder has the name.
+        RequestError: The extension is another, there is no such folder, or a folder has the name.
     """
+    if fault := output_fault(option, path, endings):
+        raise RequestError(fault)
+
+
+def output_fault(option: str, path: Path, endings: Sequence[str]) -> Fault | None:
+    """Say why no file can be written under a name whose extension is its format; None if it can."""
     if path.suffix.lower() not in endings:
         allowed = (" or " if len(endings) == 2 else ", ").join(endings)
-        raise DataError(
-            f"{option} is {str(path)!r}; the name must end in {allowed}, which decides the format."
+        return Fault(
+            f"{option} is {str(path)!r}; the name must end in {allowed}, which decides the format.",
+            "output.extension",
         )
     if path.is_dir():
-        raise DataError(f"{option} is {str(path)!r}, which is a folder; name a file.")
+        return Fault(
+            f"{option} is {str(path)!r}, which is a folder; name a file.", "output.is_a_folder"
+        )
     if not path.parent.is_dir():
-        raise DataError(f"{option} is {str(path)!r}, but there is no folder {path.parent}.")
+        return Fault(
+            f"{option} is {str(path)!r}, but there is no folder {path.parent}.", "output.no_folder"
+        )
+    return None
 
 
 def write_text(path: Path, text: str) -> None:

@@ -45,8 +45,6 @@ _NOT_COMPARED = (
 )
 
 
-
-
 @dataclass(frozen=True)
 class Candidate:
     """One of the configurations that are compared.

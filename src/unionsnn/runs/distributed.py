@@ -41,8 +41,6 @@ GRACE = 30.0
 """Seconds in which process 0 must notice by itself that another one has died."""
 
 
-
-
 @dataclass(frozen=True)
 class Repetition:
     """What the others are told to train."""
@@ -158,20 +156,18 @@ def joined_by_torchrun(config: Mapping[str, Any]) -> Iterator[None]:
     if started is None:
         if nodes > 1:
             raise RequestError(
-                
-                    f"trainer.num_nodes is {nodes}: start the command on each machine by torchrun "
-                    f"--nnodes={nodes} --nproc-per-node={trainer['devices']} --rdzv-backend=c10d "
-                    "--rdzv-endpoint=HOST:PORT --no-python unionsnn train ..."
+                f"trainer.num_nodes is {nodes}: start the command on each machine by torchrun "
+                f"--nnodes={nodes} --nproc-per-node={trainer['devices']} --rdzv-backend=c10d "
+                "--rdzv-endpoint=HOST:PORT --no-python unionsnn train ..."
             )
         yield
         return
     if started.processes != num_processes(config) or started.on_machine != trainer["devices"]:
         raise RequestError(
-            
-                f"torchrun started {started.processes} processes, {started.on_machine} on this "
-                f"machine, but trainer.devices is {trainer['devices']} and trainer.num_nodes "
-                f"{nodes}: type trainer.devices={started.on_machine} "
-                f"trainer.num_nodes={started.processes // started.on_machine}."
+            f"torchrun started {started.processes} processes, {started.on_machine} on this "
+            f"machine, but trainer.devices is {trainer['devices']} and trainer.num_nodes "
+            f"{nodes}: type trainer.devices={started.on_machine} "
+            f"trainer.num_nodes={started.processes // started.on_machine}."
         )
     with group(config):
         yield

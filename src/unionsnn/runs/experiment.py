@@ -164,9 +164,8 @@ def refuse_other_data(
     held = {record["dataset"] for record in finished.values()} - {data.dataset_id}
     if held:
         raise RequestError(
-            
-                f"{folder.path} holds repetitions of the data {', '.join(sorted(held))}, the data "
-                f"are now {data.dataset_id}; type force=true for a fresh folder."
+            f"{folder.path} holds repetitions of the data {', '.join(sorted(held))}, the data "
+            f"are now {data.dataset_id}; type force=true for a fresh folder."
         )
 
 

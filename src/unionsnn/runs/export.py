@@ -34,8 +34,6 @@ _TRACED, *_CHECKED = ((9, 14), (5, 6), (16, 40))
 Inputs = dict[str, Tensor]
 
 
-
-
 class OneGraph(nn.Module):
     """A network that is given one graph, by position."""
 

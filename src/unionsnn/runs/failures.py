@@ -14,8 +14,6 @@ from unionsnn.base.errors import RequestError
 logger = logging.getLogger(__name__)
 
 
-
-
 @dataclass(frozen=True)
 class Failure:
     """How a repetition ended that has no record.

@@ -138,9 +138,8 @@ def checkpoint_paths(run: Path) -> list[Path]:
         inner = sorted(p.parent.parent for p in run.rglob("checkpoints/*.ckpt"))
         near = f" Did you mean {inner[0]}?" if inner else ""
         raise RequestError(
-            
-                f"{run} holds no checkpoints/NN.ckpt: it is no run folder, nothing is finished in "
-                f"it yet, or it was trained with trainer.keep_checkpoints=false.{near}"
+            f"{run} holds no checkpoints/NN.ckpt: it is no run folder, nothing is finished in "
+            f"it yet, or it was trained with trainer.keep_checkpoints=false.{near}"
         )
     return paths
 
@@ -159,10 +158,9 @@ def refuse_control(run: Path, config: Mapping[str, Any]) -> None:
     control = config["coefficient"]["control"]
     if control != "none":
         raise RequestError(
-            
-                f"{run} was trained with coefficient.control={control}: its coefficients were made "
-                "from those of its own data set, and new graphs have none of that kind. Train "
-                "with coefficient.control=none to predict."
+            f"{run} was trained with coefficient.control={control}: its coefficients were made "
+            "from those of its own data set, and new graphs have none of that kind. Train "
+            "with coefficient.control=none to predict."
         )
 
 
@@ -214,9 +212,8 @@ def trained_widths(content: Mapping[str, Any]) -> Sequence[int] | None:
         return tuple(content["feature_widths"])
     if features == "both":
         raise RequestError(
-            
-                "The checkpoint is of an earlier version, which did not record how many of its "
-                "columns are labels; train again (force=true) to predict."
+            "The checkpoint is of an earlier version, which did not record how many of its "
+            "columns are labels; train again (force=true) to predict."
         )
     return (given,)
 

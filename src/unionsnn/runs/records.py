@@ -28,7 +28,6 @@ from unionsnn.base.errors import RunFolderError
 from unionsnn.base.errors import FolderInUseError
 
 
-
 # What a repetition contributes to the merged record as it is; what must be equal in all.
 PER_REPETITION = (
     "index",
@@ -54,18 +53,6 @@ SHARED = (
 )
 # Without these a file is damaged; what else it lacks, the version that wrote it did not know.
 NEEDED = ("curves", "dataset", "versions")
-
-
-
-
-
-
-
-
-
-
-
-
 
 
 class RunFolder:
@@ -144,9 +131,8 @@ class RunFolder:
         inside = [found for depth in depths for found in self.path.glob(f"{depth}/config.json")]
         if inside:
             raise RequestError(
-                
-                    f"run_dir is {self.path}, which holds other runs, such as {inside[0].parent}; "
-                    "give a folder of its own, or leave run_dir out."
+                f"run_dir is {self.path}, which holds other runs, such as {inside[0].parent}; "
+                "give a folder of its own, or leave run_dir out."
             )
 
     def _refuse_another(self, held: Mapping[str, Any] | None) -> None:
@@ -156,9 +142,8 @@ class RunFolder:
         if config_hash(held) != config_hash(self.config):
             keys = ", ".join(differing_keys(held, self.config))
             raise RequestError(
-                
-                    f"{self.path} holds another experiment; it differs in {keys}. Give another "
-                    "run_dir, or leave it out."
+                f"{self.path} holds another experiment; it differs in {keys}. Give another "
+                "run_dir, or leave it out."
             )
 
     def _move_away(self) -> None:
@@ -253,5 +238,3 @@ def _read_repetition(path: Path) -> dict[str, Any] | None:
     record = read_mapping(path)
     whole = record is not None and {*PER_REPETITION, *NEEDED} <= record.keys()
     return record if whole else None
-
-

@@ -59,7 +59,9 @@ def make_folder(folder: Path) -> None:
         DataError: A file has its name.
     """
     if folder.exists() and not folder.is_dir():
-        raise DataError(f"--plot is {str(folder)!r}, which is a file; name a folder")
+        raise DataError(
+            f"--plot is {str(folder)!r}, which is a file; name a folder.", code="output.is_a_file"
+        )
     folder.mkdir(parents=True, exist_ok=True)
 
 

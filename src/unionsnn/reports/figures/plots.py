@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from unionsnn.base.errors import DataError
 from unionsnn.base.files import atomic_write
-from unionsnn.reports.formats import check_output
+from unionsnn.reports.formats import output_fault
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,9 +31,10 @@ def check_plot(path: Path) -> None:
     """Check before any work that a figure can be written under a name.
 
     Raises:
-        DataError: The ending or the folder will not do.
+        DataError: The extension or the folder will not do.
     """
-    check_output("--plot", path, _ENDINGS)
+    if fault := output_fault("--plot", path, _ENDINGS):
+        raise DataError(fault)
 
 
 def check_drawable(num_nodes: int) -> None:
@@ -46,7 +47,8 @@ def check_drawable(num_nodes: int) -> None:
         raise DataError(
             f"A graph of {num_nodes:,} nodes is not drawn: beyond {MAX_NODES} the edges cannot be "
             "told apart. Leave out --plot and look at the table, or cut out the part of interest "
-            "into a file of its own."
+            "into a file of its own.",
+            code="plot.too_large",
         )
 
 

@@ -107,7 +107,7 @@ def check_out(path: Path) -> None:
     """Check before any work that a table can be written under a name.
 
     Raises:
-        DataError: The ending or the folder will not do.
+        RequestError: The extension or the folder will not do.
     """
     check_output("--out", path, tuple(WRITERS))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from unionsnn.base.errors import DataError
+from unionsnn.base.errors import RequestError
 from unionsnn.expressivity.bench import Bench, Family, Outcome
 from unionsnn.expressivity.choices import DEFAULT, Choice, every_choice
 from unionsnn.expressivity.pairs import load_set
@@ -35,7 +35,7 @@ def parse_choices(text: str | None) -> list[Choice]:
     """Read a list of choices with commas; none is the default, ``all`` is every one.
 
     Raises:
-        DataError: Names every choice that is not known.
+        RequestError: Names every choice that is not known.
     """
     if text == "all":
         return every_choice()
@@ -46,8 +46,10 @@ def parse_choices(text: str | None) -> list[Choice]:
             choices.append(Choice.parse(name))
         except ValueError as error:
             faults.append(str(error))
-    if faults or not choices:
-        raise DataError("\n".join(faults) or "--choices is empty; name one, such as a@2, or all")
+    if not names:
+        faults.append("--choices is empty; name one, such as a@2, or all")
+    if faults:
+        raise RequestError(*faults, code="expressivity.choices")
     return choices
 
 

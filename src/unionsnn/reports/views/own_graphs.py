@@ -122,8 +122,8 @@ def _checked(
     for check in checks:
         try:
             check()
-        except DataError as error:
-            faults.append(str(error))
+        except (DataError, RequestError) as error:
+            faults += error.faults
     if faults:
         raise RequestError(*faults)
     return spec

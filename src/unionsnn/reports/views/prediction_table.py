@@ -25,7 +25,7 @@ def check_writable(path: Path) -> None:
     """Check before any work that predictions can be written under a name.
 
     Raises:
-        DataError: The ending or the folder will not do.
+        RequestError: The extension or the folder will not do.
     """
     check_output("--out", path, ENDINGS)
 
