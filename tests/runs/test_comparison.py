@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from unionsnn.base.errors import RequestError
 from unionsnn.runs import experiment
 from unionsnn.runs.comparison import (
     Candidate,
@@ -20,7 +21,6 @@ from unionsnn.runs.comparison import (
     refuse_incomparable,
     run_comparison,
 )
-from unionsnn.base.errors import RequestError
 from unionsnn.runs.experiment import run_experiment
 
 SMALL = [

@@ -13,14 +13,14 @@ import torch
 from rich.console import Console
 
 from graphs import COLUMNS
+from unionsnn.config.compose import compose_config, config_hash
 from unionsnn.data.controls import CONTROLS
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.reports.tables import print_results
-from unionsnn.training.build import build_data
-from unionsnn.config.compose import compose_config, config_hash
 from unionsnn.runs.dry_run import describe
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.records import RunFolder
+from unionsnn.training.build import build_data
 
 Maker = Callable[..., dict[str, Any]]
 SEEDS = ["protocol=repeated_seeds", "protocol.seeds=2"]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from unionsnn.training import memory
+from unionsnn.base.errors import TooLargeError
 from unionsnn.runs import costs
 from unionsnn.runs.costs import timed_training
-from unionsnn.base.errors import TooLargeError
+from unionsnn.training import memory
 
 Maker = Callable[..., dict[str, Any]]
 

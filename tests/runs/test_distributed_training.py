@@ -18,15 +18,14 @@ from typing import Any
 import pytest
 import torch
 
+from unionsnn.base.errors import RankDiedError, RequestError
+from unionsnn.config.compose import compose_config, config_hash
+from unionsnn.runs.experiment import run_experiment
+from unionsnn.runs.records import RunFolder
 from unionsnn.training.build import build_data, build_task, fit_gates
 from unionsnn.training.checkpoints import load_checkpoint
-from unionsnn.base.errors import RequestError
-from unionsnn.config.compose import compose_config, config_hash
 from unionsnn.training.devices import check_accelerator, uses_all_parameters
-from unionsnn.base.errors import RankDiedError
-from unionsnn.runs.experiment import run_experiment
 from unionsnn.training.protocols import make_protocol
-from unionsnn.runs.records import RunFolder
 from unionsnn.training.tasks import Task
 
 Maker = Callable[..., dict[str, Any]]

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from data_files import write_planetoid
-from unionsnn.data import catalog
-from unionsnn.training.build import build_data, build_task
 from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import compose_config, config_hash
+from unionsnn.data import catalog
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.precompute import precompute
 from unionsnn.runs.records import RunFolder
+from unionsnn.training.build import build_data, build_task
 
 Maker = Callable[..., dict[str, Any]]
 MODEL = [

@@ -15,18 +15,16 @@ import pytest
 import torch
 
 from fabricated import write_folder
+from unionsnn.base.errors import NonFiniteLossError, RequestError, RunFolderError
 from unionsnn.reports.tables import provenance
-from unionsnn.training import repetition
 from unionsnn.runs import experiment
-from unionsnn.training.build import build_model, count_parameters
-from unionsnn.base.errors import NonFiniteLossError
-from unionsnn.training.callbacks import PlainProgress
-from unionsnn.training.checkpoints import load_checkpoint
-from unionsnn.base.errors import RequestError
 from unionsnn.runs.dry_run import describe
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.records import RunFolder
-from unionsnn.base.errors import RunFolderError
+from unionsnn.training import repetition
+from unionsnn.training.build import build_model, count_parameters
+from unionsnn.training.callbacks import PlainProgress
+from unionsnn.training.checkpoints import load_checkpoint
 
 Maker = Callable[..., dict[str, Any]]
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import torch
 
-from unionsnn.models.network import gates
-from unionsnn.training.build import build_model
+from unionsnn.base.errors import ExportError
 from unionsnn.config.compose import compose_config, config_folder
+from unionsnn.models.network import gates
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.export import TOLERANCE, difference, example, export_checkpoint, traced
-from unionsnn.base.errors import ExportError
 from unionsnn.runs.records import RunFolder
+from unionsnn.training.build import build_model
 
 Maker = Callable[..., dict[str, Any]]
 PAGE = Path(__file__).parents[2] / "docs" / "predict.md"

@@ -11,15 +11,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from unionsnn.base.errors import (
+    ComparisonFailedError,
+    NonFiniteLossError,
+    RepetitionFailedError,
+    RequestError,
+)
 from unionsnn.cli.app import command_line
 from unionsnn.runs import experiment
-from unionsnn.base.errors import NonFiniteLossError
 from unionsnn.runs.comparison import Candidate, run_comparison
-from unionsnn.base.errors import ComparisonFailedError
-from unionsnn.base.errors import RequestError
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.failures import Failure, SameAgain, attempt, failed_now
-from unionsnn.base.errors import RepetitionFailedError
 from unionsnn.runs.records import RunFolder
 
 Maker = Callable[..., dict[str, Any]]

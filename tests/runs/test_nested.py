@@ -12,14 +12,13 @@ import pytest
 import pytorch_lightning as pl
 from test_resume import comparable, killed_when
 
+from unionsnn.base.errors import NonFiniteLossError, RequestError
+from unionsnn.config.compose import compose_config, config_hash
+from unionsnn.config.grid import cells_of, with_cell
 from unionsnn.reports.tables import selected_lines, summary_line
 from unionsnn.runs import nested
-from unionsnn.base.errors import NonFiniteLossError
-from unionsnn.base.errors import RequestError
-from unionsnn.config.compose import compose_config, config_hash
 from unionsnn.runs.dry_run import describe
 from unionsnn.runs.experiment import run_experiment
-from unionsnn.config.grid import cells_of, with_cell
 from unionsnn.runs.nested import best_of
 from unionsnn.runs.records import RunFolder
 

@@ -10,16 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-from unionsnn.base.errors import DataError
+from unionsnn.base.errors import DataError, RequestError
+from unionsnn.config.compose import config_hash
 from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.splits import load_splits
-from unionsnn.training import memory
-from unionsnn.training.build import build_data
-from unionsnn.base.errors import RequestError
-from unionsnn.config.compose import config_hash
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.prediction import predict, probabilities
 from unionsnn.runs.records import RunFolder
+from unionsnn.training import memory
+from unionsnn.training.build import build_data
 
 Maker = Callable[..., dict[str, Any]]
 

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unionsnn.training import callbacks, repetition
-from unionsnn.training.callbacks import ResumePoint
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.records import RunFolder
+from unionsnn.training import callbacks, repetition
+from unionsnn.training.callbacks import ResumePoint
 
 Maker = Callable[..., dict[str, Any]]
 FOLDS = ["protocol=cross_validation", "protocol.folds=5"]

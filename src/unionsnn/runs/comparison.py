@@ -15,20 +15,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unionsnn.data.splits import split_hash
-from unionsnn.base.errors import RequestError
+from unionsnn.base.errors import ComparisonFailedError, RequestError
+from unionsnn.base.files import write_json
 from unionsnn.config.compose import compose_config, config_hash, differing_keys
+from unionsnn.config.schema import metric_mode
+from unionsnn.data.splits import split_hash
 from unionsnn.runs.failures import failed_now, failure_lines
 from unionsnn.runs.records import RunFolder
-from unionsnn.base.files import write_json
-from unionsnn.config.schema import metric_mode
 from unionsnn.training.statistics import (
     PairedDifference,
     compare_folds,
     compare_seeds,
     ratio_test_to_train,
 )
-from unionsnn.base.errors import ComparisonFailedError
 
 if TYPE_CHECKING:
     from unionsnn.data.datamodules import Progress

@@ -11,9 +11,9 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback
 
+from unionsnn.coefficients import CoefficientSpec
 from unionsnn.data.datamodules import Progress
 from unionsnn.data.datasets import disjoint_union
-from unionsnn.coefficients import CoefficientSpec
 from unionsnn.training.build import build_data, build_task, check_model, fit_gates
 from unionsnn.training.callbacks import StopOnNonFinite
 from unionsnn.training.devices import check_accelerator

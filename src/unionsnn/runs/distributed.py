@@ -24,15 +24,14 @@ from typing import Any
 
 import torch
 
+from unionsnn.base.errors import RankDiedError, RequestError
+from unionsnn.base.processes import end_with_parent, started_by_torchrun
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.ranks import agreed, rank, world_size
 from unionsnn.data.splits import Split
 from unionsnn.training.build import build_data
-from unionsnn.base.errors import RequestError
-from unionsnn.base.processes import end_with_parent, started_by_torchrun
 from unionsnn.training.protocols import make_protocol
 from unionsnn.training.repetition import train_repetition
-from unionsnn.base.errors import RankDiedError
 
 TIMEOUT = timedelta(minutes=30)
 """How long a process waits for another one that lives but does not answer."""

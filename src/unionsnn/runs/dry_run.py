@@ -11,8 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from unionsnn.config.compose import config_hash
+from unionsnn.config.grid import cell_text, cells_of, with_cell
 from unionsnn.data.datamodules import GraphDataModule, Progress
 from unionsnn.data.splits import Split
+from unionsnn.runs.nested import CellData
+from unionsnn.runs.records import RunFolder
 from unionsnn.training.build import (
     build_data,
     build_task,
@@ -20,18 +24,14 @@ from unionsnn.training.build import (
     count_parameters,
     fit_gates,
 )
-from unionsnn.config.compose import config_hash
 from unionsnn.training.devices import check_accelerator
-from unionsnn.config.grid import cell_text, cells_of, with_cell
 from unionsnn.training.memory import (
     BatchMemory,
     memory_errors,
     require_memory,
     training_device,
 )
-from unionsnn.runs.nested import CellData
 from unionsnn.training.protocols import make_protocol
-from unionsnn.runs.records import RunFolder
 from unionsnn.training.tasks import Task
 from unionsnn.training.tracking.trackers import check_tracker
 

@@ -12,12 +12,11 @@ from typing import Any
 
 import torch
 
+from unionsnn.base.errors import RepetitionFailedError, RequestError
+from unionsnn.base.files import write_json
 from unionsnn.data.datamodules import GraphDataModule, Progress
 from unionsnn.data.ranks import agreed, rank
 from unionsnn.data.splits import Split, load_splits, save_splits
-from unionsnn.training.build import build_data, check_model
-from unionsnn.base.errors import RequestError
-from unionsnn.training.devices import check_accelerator
 from unionsnn.runs.distributed import (
     Repetition,
     follow,
@@ -26,15 +25,15 @@ from unionsnn.runs.distributed import (
     together,
 )
 from unionsnn.runs.failures import Failure, Outcome, SameAgain, attempt
-from unionsnn.base.errors import RepetitionFailedError
 from unionsnn.runs.nested import select_in_fold
-from unionsnn.training.protocols import Protocol, make_protocol
 from unionsnn.runs.records import RunFolder
-from unionsnn.base.files import write_json
-from unionsnn.training.repetition import train_repetition
 from unionsnn.runs.results import merge, warn_of_other_versions
-from unionsnn.training.tracking.trackers import check_tracker, prepare_tracking, track_results
 from unionsnn.runs.workers import train_in_workers
+from unionsnn.training.build import build_data, check_model
+from unionsnn.training.devices import check_accelerator
+from unionsnn.training.protocols import Protocol, make_protocol
+from unionsnn.training.repetition import train_repetition
+from unionsnn.training.tracking.trackers import check_tracker, prepare_tracking, track_results
 
 logger = logging.getLogger(__name__)
 

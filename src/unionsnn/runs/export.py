@@ -13,17 +13,17 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from unionsnn.data.arrays import GraphArrays
+from unionsnn.base.errors import ExportError
 from unionsnn.base.files import atomic_write
+from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.batching import GraphStore
 from unionsnn.data.datasets import build_dataset
 from unionsnn.data.edges import both_ways
 from unionsnn.data.encodings.definitions import ENCODINGS, Encodings
+from unionsnn.runs.prediction import checkpoint_paths
 from unionsnn.training.build import coefficient_spec, layer_spec
 from unionsnn.training.checkpoints import network_of, read_checkpoint
-from unionsnn.runs.prediction import checkpoint_paths
 from unionsnn.training.tasks import ATTRIBUTES
-from unionsnn.base.errors import ExportError
 
 TOLERANCE = 1e-5
 """Largest difference to the network itself, relative to its outputs, that is let pass."""

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from unionsnn.base.files import NO_PLACE
 from unionsnn.base.errors import RequestError
+from unionsnn.base.files import NO_PLACE
 
 logger = logging.getLogger(__name__)
 

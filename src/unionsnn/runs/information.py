@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
+from unionsnn.base.environment import environment
+from unionsnn.config.compose import config_folder
 from unionsnn.data.inventory import KINDS
 from unionsnn.data.sources.download import data_root
-from unionsnn.config.compose import config_folder
-from unionsnn.base.environment import environment
 
 
 def information() -> dict[str, Any]:

@@ -8,16 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from unionsnn.base.errors import NonFiniteLossError
+from unionsnn.base.files import read_mapping, write_json
+from unionsnn.config.grid import Cell, cell_text, cells_of, with_cell
+from unionsnn.config.schema import metric_mode
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.splits import Split
-from unionsnn.training.build import build_data, coefficient_spec, layer_spec
-from unionsnn.base.errors import NonFiniteLossError
-from unionsnn.config.grid import Cell, cell_text, cells_of, with_cell
-from unionsnn.training.protocols import Protocol
-from unionsnn.base.files import read_mapping, write_json
-from unionsnn.training.repetition import cell_checkpoint, measure_selected, train_repetition
-from unionsnn.config.schema import metric_mode
 from unionsnn.runs.status import StatusFile
+from unionsnn.training.build import build_data, coefficient_spec, layer_spec
+from unionsnn.training.protocols import Protocol
+from unionsnn.training.repetition import cell_checkpoint, measure_selected, train_repetition
 
 logger = logging.getLogger(__name__)
 

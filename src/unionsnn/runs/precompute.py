@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from unionsnn.data.datamodules import GraphDataModule, Progress
-from unionsnn.data.datasets import disjoint_union
+from unionsnn.base.errors import DamagedEntryError, RequestError
 from unionsnn.coefficients import QUANTITIES, CoefficientSpec, SimpleGraph
-from unionsnn.base.errors import DamagedEntryError
 from unionsnn.coefficients.entries import read_intact
 from unionsnn.coefficients.summary import column_summary
+from unionsnn.data.datamodules import GraphDataModule, Progress
+from unionsnn.data.datasets import disjoint_union
 from unionsnn.training.build import build_data
-from unionsnn.base.errors import RequestError
 
 
 def precompute(config: Mapping[str, Any], progress: Progress | None = None) -> dict[str, Any]:

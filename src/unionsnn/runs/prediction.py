@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from unionsnn.base.errors import DataError
+from unionsnn.base.errors import DataError, RequestError
+from unionsnn.config.compose import config_hash
 from unionsnn.data.batching import BatchLoader
 from unionsnn.data.datamodules import Progress
 from unionsnn.data.encodings.definitions import Encodings
@@ -20,8 +21,6 @@ from unionsnn.data.new_graphs import NewGraphs, check_format
 from unionsnn.data.sources.download import data_root
 from unionsnn.training.build import coefficient_spec, layer_spec
 from unionsnn.training.checkpoints import network_of, read_checkpoint
-from unionsnn.base.errors import RequestError
-from unionsnn.config.compose import config_hash
 from unionsnn.training.memory import require_batches
 from unionsnn.training.tasks import output_of
 

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
-import platform
 import shutil
-import subprocess
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from unionsnn.base.version import __version__
-from unionsnn.base.files import NO_PLACE, atomic_write
-from unionsnn.base.errors import RequestError
+from unionsnn.base.environment import environment
+from unionsnn.base.errors import FolderInUseError, RequestError, RunFolderError
+from unionsnn.base.files import NO_PLACE, read_mapping, set_aside, write_json
 from unionsnn.config.compose import config_hash, differing_keys
-from unionsnn.base.files import set_aside, write_json, read_mapping
-from unionsnn.base.environment import environment, git_revision
-from unionsnn.base.errors import RunFolderError
-from unionsnn.base.errors import FolderInUseError
-
 
 # What a repetition contributes to the merged record as it is; what must be equal in all.
 PER_REPETITION = (

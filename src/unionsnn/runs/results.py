@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from unionsnn.data.splits import load_splits, split_hash
-from unionsnn.config.compose import config_hash
-from unionsnn.training.protocols import make_protocol
-from unionsnn.runs.records import OPTIONAL, PER_REPETITION, SHARED, RunFolder
 from unionsnn.base.environment import environment
+from unionsnn.config.compose import config_hash
+from unionsnn.data.splits import load_splits, split_hash
+from unionsnn.runs.records import OPTIONAL, PER_REPETITION, SHARED, RunFolder
+from unionsnn.training.protocols import make_protocol
 
 
 def merge(folder: RunFolder) -> dict[str, Any]:

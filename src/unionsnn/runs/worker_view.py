@@ -12,8 +12,8 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
-from unionsnn.training.callbacks import in_notebook
 from unionsnn.runs.status import Status, read_statuses
+from unionsnn.training.callbacks import in_notebook
 
 
 class WorkerView:

@@ -14,16 +14,16 @@ from typing import Any
 
 import torch
 
+from unionsnn.base.processes import end_with_parent
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.splits import Split
-from unionsnn.training.build import build_data
 from unionsnn.runs.failures import Failure, Outcome, attempt
-from unionsnn.base.processes import end_with_parent
 from unionsnn.runs.nested import select_in_fold
-from unionsnn.training.protocols import make_protocol
-from unionsnn.training.repetition import train_repetition
 from unionsnn.runs.status import StatusFile
 from unionsnn.runs.worker_view import WorkerView
+from unionsnn.training.build import build_data
+from unionsnn.training.protocols import make_protocol
+from unionsnn.training.repetition import train_repetition
 
 _DIED = Failure(
     "WorkerDied",
