@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import config_folder
-from unionsnn.expressivity import contrastive, pair_workers
+from unionsnn.expressivity import contrastive, trained
 from unionsnn.expressivity.bench import Family
 from unionsnn.expressivity.pairs import golden_pairs
 from unionsnn.expressivity.trained import (
@@ -190,7 +190,7 @@ def test_a_stopped_run_goes_on(
 ) -> None:
     whole = run(golden, "model=union_gin", f"run_dir={tmp_path / 'whole'}")
     compared: list[int] = []
-    real = pair_workers.compare_pair
+    real = trained.compare_pair
 
     def stopping(config: Any, graphs: Any, index: int) -> dict[str, Any]:
         if len(compared) == 3:
@@ -198,7 +198,7 @@ def test_a_stopped_run_goes_on(
         compared.append(index)
         return real(config, graphs, index)
 
-    monkeypatch.setattr(pair_workers, "compare_pair", stopping)
+    monkeypatch.setattr(trained, "compare_pair", stopping)
     own = f"run_dir={tmp_path / 'own'}"
     with pytest.raises(KeyboardInterrupt):
         run(golden, "model=union_gin", own)

@@ -14,8 +14,7 @@ import pytest
 from rich.console import Console
 
 from unionsnn.runs.experiment import run_experiment
-from unionsnn.runs.status import Status, StatusFile, read_statuses
-from unionsnn.runs.worker_view import WorkerView
+from unionsnn.runs.worker_view import Status, StatusFile, WorkerView, read_statuses
 
 Maker = Callable[..., dict[str, Any]]
 

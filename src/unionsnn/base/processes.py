@@ -1,12 +1,23 @@
-"""How a process was started, and what that means for its end; without torch."""
+"""Processes: how this one was started, and pools of others that work for it. Without torch."""
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
 import os
+import pickle
 import signal
 import threading
 import time
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Generic, Self, TypeVar
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -14,9 +25,9 @@ class Launch:
     """The processes that torchrun started.
 
     Args:
-        number: Which one this is.
+        number: Number of this one.
         processes: How many there are on all machines.
-        on_machine: How many there are on this one.
+        on_machine: How many there are on this machine.
     """
 
     number: int
@@ -25,7 +36,7 @@ class Launch:
 
 
 def started_by_torchrun() -> Launch | None:
-    """Return what torchrun's variables say; None where it started this process alone, or not."""
+    """Return what torchrun's variables say; None unless it started several processes."""
     names = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
     if not all(os.environ.get(name, "").isdigit() for name in names):
         return None
@@ -33,14 +44,160 @@ def started_by_torchrun() -> Launch | None:
     return launch if launch.processes > 1 else None
 
 
-def end_with_parent(parent: int) -> None:
-    """Let this process end when its parent does, and not by a signal meant for the parent."""
-    # Ctrl-C reaches all processes of a terminal; the parent alone decides what it means.
+@dataclass(frozen=True)
+class Died:
+    """A worker process that ended in the middle of its task.
+
+    Args:
+        exit_code: Its exit status; minus the signal's number if a signal ended it.
+    """
+
+    exit_code: int
+
+    def __str__(self) -> str:
+        if self.exit_code < 0:
+            return f"killed by {signal.Signals(-self.exit_code).name}"
+        return f"exit status {self.exit_code}"
+
+
+class ProcessPool(Generic[Task, Result]):
+    """Spawned processes, each of which works on one task at a time.
+
+    The death of a process costs its own task only. All of them end when the pool is left, and when
+    the process that made it ends in any way. They ignore Ctrl-C, which reaches all processes of a
+    terminal: the parent alone decides what it means.
+
+    Args:
+        work: What is done with a task. It is sent to each process once, and may keep there what
+            its tasks share.
+        size: Number of processes at most; each starts when there is a task for it.
+        patience: Seconds that a busy process has to end after SIGTERM when the pool is left, before
+            it is killed; with 0 it is killed at once.
+    """
+
+    def __init__(self, work: Callable[[Task], Result], size: int, patience: float = 0.0) -> None:
+        self.size = size
+        self._work = work
+        self._patience = patience
+        self._busy: dict[Connection, tuple[BaseProcess, Task]] = {}
+        self._idle: list[tuple[Connection, BaseProcess]] = []
+
+    def __enter__(self) -> Self:
+        """Return the pool; nothing is started yet."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End all processes: nobody waits for what they are still doing."""
+        limit = time.monotonic() + self._patience
+        # A thread may be waiting in `ended`, which moves processes from busy to idle.
+        busy, idle = list(self._busy.values()), list(self._idle)
+        for process, _task in busy:
+            process.terminate()
+        for connection, _process in idle:
+            connection.close()
+        for process in [process for process, _task in busy] + [process for _, process in idle]:
+            process.join(max(0.0, limit - time.monotonic()))
+            process.kill()
+            process.join()
+
+    @property
+    def running(self) -> list[Task]:
+        """Tasks that processes are working on."""
+        return [task for _, task in self._busy.values()]
+
+    def start(self, task: Task) -> None:
+        """Give a task to an idle process, or to a new one."""
+        connection, process = self._idle.pop() if self._idle else self._spawn()
+        # If the process is dead already, `ended` says so.
+        with contextlib.suppress(OSError):
+            connection.send(task)
+        self._busy[connection] = process, task
+
+    def ended(self, timeout: float | None = None) -> list[tuple[Task, Result | Exception | Died]]:
+        """Wait until some tasks have ended.
+
+        Args:
+            timeout: Seconds to wait at most.
+
+        Returns:
+            Each task that has ended, with its result or what it raised; empty after a timeout.
+        """
+        outcomes = []
+        for connection in wait(list(self._busy), timeout):
+            assert isinstance(connection, Connection)
+            process, task = self._busy.pop(connection)
+            outcome: Result | Exception | Died
+            try:
+                outcome = connection.recv()
+                self._idle.append((connection, process))
+            except (EOFError, OSError):
+                process.join()
+                outcome = Died(process.exitcode or 0)
+            outcomes.append((task, outcome))
+        return outcomes
+
+    def run(
+        self,
+        tasks: deque[Task],
+        look: Callable[[], object] = lambda: None,
+        interval: float | None = None,
+    ) -> Iterator[tuple[Task, Result | Died]]:
+        """Work on tasks; yield each with its result when it has ended.
+
+        Args:
+            tasks: What is removed from it meanwhile is not begun.
+            look: Called after each wait, such as to show progress.
+            interval: Seconds to wait at most.
+
+        Raises:
+            Exception: whatever a task raised.
+        """
+        while tasks or self._busy:
+            while tasks and len(self._busy) < self.size:
+                self.start(tasks.popleft())
+            for task, outcome in self.ended(interval):
+                if isinstance(outcome, Exception):
+                    raise outcome
+                yield task, outcome
+            look()
+
+    def _spawn(self) -> tuple[Connection, BaseProcess]:
+        # A forked child would inherit the threads' locks of torch and numba.
+        context = multiprocessing.get_context("spawn")
+        here, there = context.Pipe()
+        process = context.Process(target=_serve, args=(there, self._work, os.getpid()))
+        process.start()
+        there.close()
+        return here, process
+
+
+def _serve(connection: Connection, work: Callable[[Task], Result], parent: int) -> None:
+    """Work on each task that comes, until the pool hangs up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    while True:
+        try:
+            task = connection.recv()
+        except EOFError:
+            return
+        outcome: Result | Exception
+        try:
+            outcome = work(task)
+        except Exception as error:
+            outcome = _sendable(error)
+        connection.send(outcome)
 
 
 def _end_with(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)
+
+
+def _sendable(error: Exception) -> Exception:
+    """Return an error that can be pickled: itself, or one that says the same."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -17,11 +18,12 @@ from torch import nn
 from unionsnn.base.environment import environment
 from unionsnn.base.errors import RequestError
 from unionsnn.base.files import set_aside, write_json
+from unionsnn.base.processes import Died, ProcessPool
 from unionsnn.config.compose import compose_config, config_hash
 from unionsnn.expressivity.bench import Family
+from unionsnn.expressivity.contrastive import compare_pair
 from unionsnn.expressivity.copies import Graph
 from unionsnn.expressivity.hotelling import chance_bound, t2_threshold
-from unionsnn.expressivity.pair_workers import compared
 from unionsnn.runs.records import RunFolder
 from unionsnn.training.build import build_model, check_model, count_parameters, locate
 
@@ -204,7 +206,7 @@ def compare_pairs(
         if pending and environment() not in record["environments"]:
             record["environments"].append(environment())
         what = f"{config['data']['name']}, {config['model']['name']}"
-        for outcome in compared(config, [pair.graphs for pair in pairs], pending):
+        for outcome in _compared(config, [pair.graphs for pair in pairs], pending):
             index = outcome["index"]
             named = {"name": pairs[index].name, "category": pairs[index].category}
             outcomes[index] = {**outcome, **named}
@@ -214,6 +216,42 @@ def compare_pairs(
             if progress is not None:
                 progress(what, sum(i in outcomes for i in wanted), len(wanted))
         return {**record, "summary": summarize(record)}
+
+
+def _compared(
+    config: Mapping[str, Any], pairs: Sequence[tuple[Graph, Graph]], pending: Sequence[int]
+) -> Iterator[dict[str, Any]]:
+    """Train and test on pairs, in ``protocol.workers`` processes; yield each outcome as it comes.
+
+    Raises:
+        RuntimeError: if a worker is killed.
+    """
+    count = min(config["protocol"]["workers"], len(pending))
+    if count <= 1:
+        for index in pending:
+            yield compare_pair(config, pairs[index], index)
+        return
+    with ProcessPool(_Worker(config, pairs), count) as pool:
+        for _, outcome in pool.run(deque(pending)):
+            if isinstance(outcome, Died):
+                raise RuntimeError(
+                    f"A worker process ended ({outcome}). If memory ran out, set protocol.workers "
+                    "or data.batch_size lower; finished pairs are kept; rerun the command to "
+                    "resume."
+                )
+            yield outcome
+
+
+@dataclass(frozen=True)
+class _Worker:
+    """Trains and tests on pairs in a worker process; called with the number of a pair."""
+
+    config: Mapping[str, Any]
+    pairs: Sequence[tuple[Graph, Graph]]
+
+    def __call__(self, index: int) -> dict[str, Any]:
+        torch.set_num_threads(self.config["trainer"]["threads"])
+        return compare_pair(self.config, self.pairs[index], index)
 
 
 def _begun(folder: RunFolder, config: Mapping[str, Any], pairs: Sequence[Pair]) -> dict[str, Any]:

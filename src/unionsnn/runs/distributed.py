@@ -7,25 +7,22 @@ torchrun, which starts the command once for each process.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from unionsnn.base.errors import RankDiedError, RequestError
-from unionsnn.base.processes import end_with_parent, started_by_torchrun
+from unionsnn.base.processes import Died, ProcessPool, started_by_torchrun
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.ranks import agreed, rank, world_size
 from unionsnn.data.splits import Split
@@ -67,41 +64,53 @@ def together(config: Mapping[str, Any]) -> Iterator[None]:
     if num_processes(config) == 1 or world_size() > 1:
         yield
         return
-    context = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory() as folder:
-        address = (Path(folder) / "rendezvous").as_uri()
-        others: list[tuple[BaseProcess, Connection]] = []
+    others = range(1, num_processes(config))
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ProcessPool(_Follower(config, Path(folder)), len(others)) as pool,
+    ):
+        for number in others:
+            pool.start(number)
+        while len(list(Path(folder).glob("ready-*"))) < len(others):
+            if ended := pool.ended(0.1):
+                raise _death(ended, num_processes(config))
+        finished = threading.Event()
+        death: Future[RankDiedError] = Future()
+        watch = threading.Thread(target=_watch, args=(config, pool, finished, death), daemon=True)
+        watch.start()
         try:
-            for number in range(1, num_processes(config)):
-                ours, theirs = context.Pipe()
-                arguments = (dict(config), number, address, os.getpid(), theirs)
-                process = context.Process(target=_other, args=arguments)
-                process.start()
-                theirs.close()
-                others.append((process, ours))
-            for started, connection in others:
-                wait([connection, started.sentinel])
-                with suppress(EOFError):
-                    connection.recv()
-                    continue
-                raise _death(others) or RankDiedError(f"Process {started.pid} did not start.")
-            finished = threading.Event()
-            threading.Thread(target=_watch, args=(others, finished), daemon=True).start()
-            try:
-                with group(config, address, 0):
-                    yield
-                    agreed(None)
-            except RuntimeError as error:
-                died = _death(others) if _from_collective(error) else None
-                if died is None:
-                    raise
-                raise died from error
-            finally:
-                finished.set()
+            with group(config, _rendezvous(Path(folder)), 0):
+                yield
+                agreed(None)
+        except RuntimeError as error:
+            if _from_collective(error):
+                with suppress(TimeoutError):
+                    raise death.result(timeout=5.0) from error
+            raise
         finally:
-            for started, _ in others:
-                started.kill()
-                started.join()
+            finished.set()
+
+
+@dataclass(frozen=True)
+class _Follower:
+    """What each of the other processes does; called with its number.
+
+    Args:
+        config: The configuration.
+        folder: Where the processes find each other.
+    """
+
+    config: Mapping[str, Any]
+    folder: Path
+
+    def __call__(self, number: int) -> None:
+        (self.folder / f"ready-{number}").touch()
+        with group(self.config, _rendezvous(self.folder), number):
+            follow(self.config)
+
+
+def _rendezvous(folder: Path) -> str:
+    return (folder / "rendezvous").as_uri()
 
 
 @contextmanager
@@ -174,28 +183,17 @@ def joined_by_torchrun(config: Mapping[str, Any]) -> Iterator[None]:
             agreed(None)
 
 
-def _other(
-    config: Mapping[str, Any], number: int, address: str, parent: int, connection: Connection
+def _watch(
+    config: Mapping[str, Any],
+    pool: ProcessPool[int, None],
+    finished: threading.Event,
+    death: Future[RankDiedError],
 ) -> None:
-    """Be one of the other processes."""
-    end_with_parent(parent)
-    try:
-        connection.send("ready")
-        with group(config, address, number):
-            follow(config)
-    except BaseException as error:
-        with suppress(OSError):
-            connection.send(f"{type(error).__name__}: {error}")
-        sys.exit(1)
-
-
-def _watch(others: list[tuple[BaseProcess, Connection]], finished: threading.Event) -> None:
-    """End this process where a dead one keeps it waiting: some backends never notice."""
-    wait([process.sentinel for process, _ in others])
+    """Note when another process ends; end this one if it never notices, as with some backends."""
+    death.set_result(_death(pool.ended(), num_processes(config)))
     if not finished.wait(GRACE):
-        print(f"error: {_death(others)}", file=sys.stderr, flush=True)
-        for process, _ in others:
-            process.kill()
+        print(f"error: {death.result()}", file=sys.stderr, flush=True)
+        pool.__exit__()
         os._exit(1)
 
 
@@ -204,24 +202,13 @@ def _from_collective(error: RuntimeError) -> bool:
     return type(error) is RuntimeError or isinstance(error, torch.distributed.DistError)
 
 
-def _death(others: list[tuple[BaseProcess, Connection]]) -> RankDiedError | None:
-    """Why one of the others has ended, if one has, or is about to."""
-    wait([process.sentinel for process, _ in others], timeout=5.0)
-    # A kill (a negative status) comes before the errors that it leads to.
-    ended = [(p.exitcode, i) for i, (p, _) in enumerate(others, 1) if p.exitcode is not None]
-    if not ended:
-        return None
-    status, number = min(ended)
-    reason = f"exit status {status}"
-    if status < 0:
-        reason = f"killed by {signal.Signals(-status).name}"
-    connection = others[number - 1][1]
-    with suppress(EOFError, OSError):
-        while connection.poll():
-            said = connection.recv()
-            reason = reason if said == "ready" else said
+def _death(ended: Sequence[tuple[int, Exception | Died | None]], processes: int) -> RankDiedError:
+    """Say which of the other processes ended, and why."""
+    # A kill comes before the errors that it leads to.
+    number, outcome = min(ended, key=lambda each: not isinstance(each[1], Died))
+    reason = f"{type(outcome).__name__}: {outcome}" if isinstance(outcome, Exception) else outcome
     return RankDiedError(
-        f"Process {number} of {len(others) + 1} that train together ended ({reason}). If memory "
-        "ran out, set data.batch_size or trainer.devices lower; finished repetitions are kept, "
-        "the same command goes on."
+        f"Process {number} of {processes} that train together ended ({reason}). If memory ran out, "
+        "set data.batch_size or trainer.devices lower; finished repetitions are kept; rerun the "
+        "command to resume."
     )

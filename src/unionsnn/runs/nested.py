@@ -14,7 +14,7 @@ from unionsnn.config.grid import Cell, cell_text, cells_of, with_cell
 from unionsnn.config.schema import metric_mode
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.splits import Split
-from unionsnn.runs.status import StatusFile
+from unionsnn.runs.worker_view import StatusFile
 from unionsnn.training.build import build_data, coefficient_spec, layer_spec
 from unionsnn.training.protocols import Protocol
 from unionsnn.training.repetition import cell_checkpoint, measure_selected, train_repetition

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
-import multiprocessing.connection
 import os
 import signal
 import socket
 import sys
-import threading
 import time
-from collections.abc import Callable, Sequence
-from multiprocessing.process import BaseProcess
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import optuna
@@ -20,6 +18,7 @@ from optuna.exceptions import StorageInternalError, UpdateFinishedTrialError
 from optuna.trial import TrialState
 
 from unionsnn.base.errors import WorkersDiedError
+from unionsnn.base.processes import ProcessPool
 from unionsnn.search.ledger import Cell, attach, read_cells
 from unionsnn.search.methods import quiet_optuna
 from unionsnn.search.storage import release_stale
@@ -83,85 +82,57 @@ def work_in_processes(study: Study, count: int, watch: Watch | None = None) -> N
     Raises:
         WorkersDiedError: if none of them is left before the study is done.
     """
-    # A forked child would inherit the threads' locks of torch and numba.
-    context = multiprocessing.get_context("spawn")
     devices = _devices(study)
+    shares = deque(devices[number % len(devices)] for number in range(count))
     held = attach(study)
-    children: list[BaseProcess] = []
-    try:
-        for number in range(count):
-            device = devices[number % len(devices)] if devices else None
-            child = context.Process(target=_run, args=(study, os.getpid(), device))
-            child.start()
-            children.append(child)
-        while any(child.is_alive() for child in children):
-            _join(children, 1.0)
-            if watch is not None:
-                watch(read_cells(held))
-    finally:
-        # On an error or a signal a worker plans its trial again before it ends.
-        _end(children)
+
+    def look() -> None:
+        if watch is not None:
+            watch(read_cells(held))
+
+    # On an error or a signal a worker plans its trial again before it ends.
+    with ProcessPool(_Worker(study), count, patience=10.0) as pool:
+        ends = [outcome for _, outcome in pool.run(shares, look, interval=1.0)]
     cells = read_cells(held)
-    if watch is not None:
-        watch(cells)
     left = [cell for cell in cells if cell.state in ("waiting", "running")]
     if left:
         raise WorkersDiedError(
-            f"All workers ended (exit codes {', '.join(str(c.exitcode) for c in children)}) with "
-            f"{len(left)} of {len(cells)} trials left; the same command goes on. If memory ran "
-            "out, use fewer workers or a smaller data.batch_size."
+            f"All workers ended ({', '.join(str(end or 'done') for end in ends)}) with {len(left)} "
+            f"of {len(cells)} trials left; rerun the command to resume. If memory ran out, use "
+            "fewer workers or a smaller data.batch_size."
         )
 
 
-def _join(children: Sequence[BaseProcess], seconds: float) -> None:
-    multiprocessing.connection.wait([child.sentinel for child in children], seconds)
-    time.sleep(0.05)
-
-
-def _end(children: Sequence[BaseProcess], patience: float = 10.0) -> None:
-    limit = time.monotonic() + patience
-    for child in children:
-        child.terminate()
-    for child in children:
-        child.join(max(0.0, limit - time.monotonic()))
-        if child.is_alive():
-            child.kill()
-            child.join()
-
-
-def _devices(study: Study) -> list[str]:
-    """Names of the GPUs that the workers share, one each; none if the experiment wants none."""
+def _devices(study: Study) -> list[str | None]:
+    """Names of the GPUs that the workers share, one each; [None] without GPUs."""
     if study.base["trainer"]["accelerator"] not in ("auto", "gpu"):
-        return []
+        return [None]
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     if given is not None:
-        return [name for name in given.split(",") if name]
+        return [name for name in given.split(",") if name] or [None]
     import torch
 
-    return [str(number) for number in range(torch.cuda.device_count())]
+    return [str(number) for number in range(torch.cuda.device_count())] or [None]
 
 
-def _run(study: Study, parent: int, device: str | None) -> None:
-    if device is not None:
-        # Before the first look at the GPUs.
-        os.environ["CUDA_VISIBLE_DEVICES"] = device
-    # Ctrl-C reaches all processes of a terminal; the parent alone decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _terminate)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    logging.getLogger("unionsnn").setLevel(logging.WARNING)
-    try:
-        work(study)
-    except (optuna.exceptions.OptunaError, RuntimeError) as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
-        sys.exit(1)
+@dataclass(frozen=True)
+class _Worker:
+    """Runs trials in a worker process until none is left; called with the name of its GPU."""
+
+    study: Study
+
+    def __call__(self, device: str | None) -> None:
+        if device is not None:
+            # Before the first look at the GPUs.
+            os.environ["CUDA_VISIBLE_DEVICES"] = device
+        signal.signal(signal.SIGTERM, _terminate)
+        logging.getLogger("unionsnn").setLevel(logging.WARNING)
+        try:
+            work(self.study)
+        except (optuna.exceptions.OptunaError, RuntimeError, ValueError) as error:
+            print(f"error: {error}", file=sys.stderr, flush=True)
+            sys.exit(1)
 
 
 def _terminate(signum: int, frame: Any) -> NoReturn:
     sys.exit(128 + signum)
-
-
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
