@@ -38,7 +38,7 @@ def product():
     """Everything that this test needs of the product."""
     from unionsnn.coefficients import CoefficientSpec
     from unionsnn.data.sources.cycles import generate_cycles
-    from unionsnn.expressivity.pairs import circular_skip_links, golden_pairs
+    from unionsnn.expressivity.graph_sets import circular_skip_links, golden_pairs
 
     return CoefficientSpec, generate_cycles, (golden_pairs, circular_skip_links)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.collections import LineCollection, PathCollection
 
-from unionsnn.expressivity.choices import Choice
-from unionsnn.expressivity.pairs import golden_pairs
+from unionsnn.expressivity.edge_colorings import EdgeColoring
+from unionsnn.expressivity.graph_sets import golden_pairs
 from unionsnn.reports.figures.expressivity import draw_panels, panels_of
 
 
 def test_each_end_of_an_edge_shows_what_it_receives() -> None:
     """In K1,3 the centre receives a third of every leaf, a leaf all from the centre."""
     family = next(f for f in golden_pairs() if f.name == "K1,2 / K1,3")
-    panels = panels_of(family, Choice.parse("a~"), ["K1,2", "K1,3"])
+    panels = panels_of(family, EdgeColoring.parse("a~"), ["K1,2", "K1,3"])
     star = draw_panels([("ã", panels)], "").axes[1]
     (lines,) = (c for c in star.collections if isinstance(c, LineCollection))
     (nodes,) = (c for c in star.collections if isinstance(c, PathCollection))

@@ -27,7 +27,7 @@ _DEFAULT_SETS = ("golden", "csl", "sr25")
 
 def _words() -> Iterable[str]:
     from unionsnn.config.compose import completions
-    from unionsnn.expressivity.pairs import SETS
+    from unionsnn.expressivity.graph_sets import SETS
 
     return [*SETS, *completions("")]
 
@@ -197,8 +197,13 @@ def _trained(
 ) -> dict[str, Any]:
     """Train and test a network on each pair of a set; return the record."""
     from unionsnn.data.sources.download import data_root
-    from unionsnn.expressivity.pairs import SETS, load_set
-    from unionsnn.expressivity.trained import compare_pairs, pairs_of, sample_of, trained_config
+    from unionsnn.expressivity.graph_sets import SETS, load_set
+    from unionsnn.expressivity.trained_pairs import (
+        compare_pairs,
+        pairs_of,
+        sample_of,
+        trained_config,
+    )
     from unionsnn.reports.progress import data_progress
 
     kind = "none" if options.quiet or quiet else "auto"

@@ -1,9 +1,11 @@
 """What a number of an edge tells apart: colour refinement over families of graphs, with controls.
 
-Every graph is there a second time, its nodes in another order. A choice that tells a graph from its
-own copy is at fault, and the family does not count as told apart; where the verdict depends on the
-tolerance within which numbers are equal, that is counted too.
+Every graph has a copy with its nodes in another order. A colouring that tells a graph from its own
+copy is at fault, and the family does not count as told apart; verdicts that depend on the tolerance
+within which numbers are equal are counted too.
 """
+
+from __future__ import annotations
 
 import time
 from collections.abc import Sequence
@@ -14,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from unionsnn.coefficients.engine import Progress
-from unionsnn.expressivity.choices import Choice
 from unionsnn.expressivity.color_refinement import (
     TOLERANCE,
     GraphUnion,
@@ -23,7 +24,9 @@ from unionsnn.expressivity.color_refinement import (
     graph_classes,
     refine,
 )
-from unionsnn.expressivity.determinants import fingerprints
+from unionsnn.expressivity.edge_colorings import EdgeColoring
+from unionsnn.expressivity.fingerprints import fingerprints
+from unionsnn.expressivity.graph_sets import Family
 
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
@@ -33,32 +36,17 @@ _TOLERANCE_FACTOR = 100.0
 
 
 @dataclass(frozen=True, eq=False)
-class Family:
-    """Graphs that are to be told apart from each other: a pair, or more.
-
-    Attributes:
-        category: What it is counted under.
-        name: Its name.
-        graphs: edge_index [2, E], both directions of each edge, and the number of nodes, of each.
-    """
-
-    category: str
-    name: str
-    graphs: tuple[tuple[IntArray, int], ...]
-
-
-@dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a choice told apart.
+    """What a colouring told apart.
 
     Attributes:
-        choice: The choice.
+        coloring: The colouring.
         classes: Number of classes that it makes of each family.
         told: Whether it tells all graphs of a family from each other, and none from its copy.
         at_fault: Whether it tells a graph of the family from its own relabelled copy.
         unstable: Whether the classes change if the tolerance is 100 times smaller or larger.
         whole: Whether the substructure of every edge of the family is its whole graph; None for a
-            choice without substructures.
+            colouring without substructures.
         margin: How clearly numbers were equal or different.
         seconds: Time that it took.
 
@@ -66,7 +54,7 @@ class Outcome:
         classes, told, at_fault, unstable, whole [F].
     """
 
-    choice: Choice
+    coloring: EdgeColoring
     classes: IntArray
     told: BoolArray
     at_fault: BoolArray
@@ -103,10 +91,10 @@ class Bench:
         self._family_of_edge = family_of_graph[self.union.graph_of_edge]
         self._known: dict[str, tuple[tuple[str, ...], FloatArray]] = {}
 
-    def run(self, choice: Choice, progress: Progress | None = None) -> Outcome:
-        """Measure a choice on all families."""
+    def run(self, coloring: EdgeColoring, progress: Progress | None = None) -> Outcome:
+        """Measure a colouring on all families."""
         begin = time.perf_counter()
-        values = self.values(choice, progress)
+        values = self.values(coloring, progress)
         classes, margin = self._classes(values, TOLERANCE)
         unstable = np.zeros(len(self.families), np.bool_)
         if not margin.exact:
@@ -117,38 +105,40 @@ class Bench:
         counts = np.array([len(np.unique(row[::2])) for row in classes], np.int64)
         everything = counts == np.array([len(f.graphs) for f in self.families])
         return Outcome(
-            choice,
+            coloring,
             counts,
             everything & ~at_fault,
             at_fault,
             unstable,
-            self._whole(choice),
+            self._whole(coloring),
             margin,
             time.perf_counter() - begin,
         )
 
-    def values(self, choice: Choice, progress: Progress | None = None) -> npt.NDArray[Any]:
+    def values(self, coloring: EdgeColoring, progress: Progress | None = None) -> npt.NDArray[Any]:
         """Numbers of all directed edges (u, v), as v sees them.
 
         Shapes:
             -> [E, C]; C = 0 for plain 1-WL.
         """
         union = self.union
-        if choice.spec is None:
+        if coloring.spec is None:
             return np.empty((union.edge_index.shape[1], 0))
-        if choice.form in ("spectrum", "rooted"):
-            found = fingerprints(union.graph, choice.form, choice.spec.radius, progress=progress)
-            return union.graph.to_directed(found.astype(np.float64))
-        columns, values = self._columns(choice, progress)
+        if coloring.form in ("spectrum", "rooted"):
+            residues = fingerprints(
+                union.graph, coloring.form, coloring.spec.radius, progress=progress
+            )
+            return union.graph.to_directed(residues.astype(np.float64))
+        columns, values = self._columns(coloring, progress)
 
         def of(quantity: str) -> FloatArray:
-            return values[:, [columns.index(f"{quantity}_r{r}") for r in choice.radii]]
+            return values[:, [columns.index(f"{quantity}_r{r}") for r in coloring.radii]]
 
-        if choice.form == "cyclomatic":
+        if coloring.form == "cyclomatic":
             return of("edges") - of("nodes") + 1.0
-        if choice.form == "excess":
+        if coloring.form == "excess":
             return of("a_tree") - of("a")
-        return self._normalized(of("a")) if choice.form == "normalized" else of("a")
+        return self._normalized(of("a")) if coloring.form == "normalized" else of("a")
 
     def graph_classes(self, values: npt.NDArray[Any]) -> IntArray:
         """Class of each graph of the first family, by its edges' numbers.
@@ -159,19 +149,19 @@ class Bench:
         return self._classes(values, TOLERANCE)[0][0][::2]
 
     def _columns(
-        self, choice: Choice, progress: Progress | None = None
+        self, coloring: EdgeColoring, progress: Progress | None = None
     ) -> tuple[tuple[str, ...], FloatArray]:
-        """Columns of a choice's coefficient, computed once."""
-        assert choice.spec is not None
-        if choice.spec.key not in self._known:
-            values = choice.spec.compute(
+        """Columns of a colouring's coefficient, computed once."""
+        assert coloring.spec is not None
+        if coloring.spec.key not in self._known:
+            values = coloring.spec.compute(
                 self.union.edge_index,
                 self.union.graph.num_nodes,
                 threads=self.threads,
                 progress=progress,
             )
-            self._known = {choice.spec.key: (choice.spec.columns, values)}
-        return self._known[choice.spec.key]
+            self._known = {coloring.spec.key: (coloring.spec.columns, values)}
+        return self._known[coloring.spec.key]
 
     def _normalized(self, a: FloatArray) -> FloatArray:
         """ã: a_vu over the sum of the receiver v; 0 where that sum is 0, as curvatures' can be."""
@@ -185,16 +175,16 @@ class Bench:
     def _classes(self, values: npt.NDArray[Any], tolerance: float) -> tuple[list[IntArray], Margin]:
         """Class of each graph and each copy, family by family, numbered as they come."""
         colors, margin = edge_colors(values, self._family_of_edge, tolerance)
-        found = graph_classes(self.union, refine(self.union, colors))
-        parts = np.split(found, 2 * self._slices[1:-1])
+        classes = graph_classes(self.union, refine(self.union, colors))
+        parts = np.split(classes, 2 * self._slices[1:-1])
         return [_renumbered(part) for part in parts], margin
 
-    def _whole(self, choice: Choice) -> BoolArray | None:
+    def _whole(self, coloring: EdgeColoring) -> BoolArray | None:
         """Whether every substructure, of the largest radius, is its whole graph; some must be."""
-        if choice.spec is None or not choice.local:
+        if coloring.spec is None or not coloring.local:
             return None
-        columns, values = self._columns(choice)
-        radius = choice.spec.radius[-1]
+        columns, values = self._columns(coloring)
+        radius = coloring.spec.radius[-1]
         graph_of_edge, union = self.union.graph_of_edge, self.union
         num_nodes = np.diff(union.node_slices)
         num_edges = np.bincount(graph_of_edge, minlength=union.num_graphs) // 2

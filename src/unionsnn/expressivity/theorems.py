@@ -1,4 +1,4 @@
-"""The paper's theorems as measured facts, on every graph of a list.
+"""The paper's theorems as measured facts, on every connected graph of a few nodes.
 
 Theorem 1 (Xu et al., AAAI 2024): nodes whose union subgraphs are isomorphic have isomorphic overlap
 subgraphs; not conversely. Nodes i and j are isomorphic in a kind of subgraph if a bijection of
@@ -6,17 +6,157 @@ their neighbours carries the subgraph of each edge (i, v) to an isomorphic one o
 with the coefficient more is told apart than by 1-WL.
 """
 
+from __future__ import annotations
+
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
-from unionsnn.expressivity.canonical import edge_form
-from unionsnn.expressivity.color_refinement import GraphUnion, graph_classes, refine
+from unionsnn.base.errors import RequestError
+from unionsnn.expressivity.color_refinement import GraphUnion, edge_colors, graph_classes, refine
+from unionsnn.expressivity.fingerprints import fingerprints
 
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.int64]
+
+MAX_NODES = 8
+"""Most nodes of a graph here: for a canonical form, in the worst case all orders are tried."""
+
+NUM_CONNECTED = (1, 1, 2, 6, 21, 112, 853, 11117)
+"""Connected graphs of 1, 2, ... nodes (OEIS A001349)."""
+
+KINDS = ("union", "overlap", "union_minus")
+"""Kinds of subgraphs around an edge."""
+
+
+def connected_graphs(max_nodes: int) -> list[BoolArray]:
+    """Adjacency of all connected graphs of 2 to max_nodes nodes, by numbers of nodes.
+
+    Up to 7 nodes they are networkx's atlas. One of 8 nodes is one of 7 and another node, since a
+    connected graph has a node that may be deleted; of those that colour refinement with rooted
+    fingerprints at radius 2 does not tell apart one is kept, and their number is checked.
+
+    Raises:
+        RequestError: More nodes than 8.
+    """
+    import networkx
+
+    if max_nodes > MAX_NODES:
+        raise RequestError(
+            f"max_nodes is {max_nodes}; allowed: 2 to {MAX_NODES}.", code="expressivity.max_nodes"
+        )
+    graphs = [
+        networkx.to_numpy_array(graph).astype(bool)
+        for graph in networkx.graph_atlas_g()
+        if 2 <= len(graph) <= max_nodes and networkx.is_connected(graph)
+    ]
+    return graphs + _extended([g for g in graphs if len(g) == 7]) if max_nodes == 8 else graphs
+
+
+def _extended(graphs: list[BoolArray]) -> list[BoolArray]:
+    """All connected graphs with one node more, from all connected graphs of n nodes."""
+    size = len(graphs[0])
+    candidates = []
+    for graph in graphs:
+        for subset in range(1, 1 << size):
+            neighbors = (subset >> np.arange(size)) & 1 == 1
+            larger = np.zeros((size + 1, size + 1), bool)
+            larger[:size, :size] = graph
+            larger[size, :size] = larger[:size, size] = neighbors
+            candidates.append(larger)
+    union = GraphUnion.of([(np.argwhere(graph).T, size + 1) for graph in candidates])
+    values = union.graph.to_directed(fingerprints(union.graph, "rooted", (2,)).astype(np.float64))
+    colors, _ = edge_colors(values, np.zeros(len(values), np.int64))
+    _, first = np.unique(graph_classes(union, refine(union, colors)), return_index=True)
+    if len(first) != NUM_CONNECTED[size]:
+        raise AssertionError(f"{len(first)} graphs found, {NUM_CONNECTED[size]} exist")
+    return [candidates[i] for i in sorted(first)]
+
+
+def canonical_form(adjacency: BoolArray, marks: IntArray) -> bytes:
+    """Return the same bytes for two graphs exactly if an isomorphism carries marks to equal marks.
+
+    The smallest adjacency matrix over all orders of the nodes that sort their invariants: mark,
+    degree, and the degrees and marks of the neighbours.
+
+    Args:
+        adjacency: Symmetric, without loops.
+        marks: A small number for each node.
+
+    Shapes:
+        adjacency [n, n], marks [n].
+
+    Raises:
+        RequestError: More than `MAX_NODES` nodes.
+    """
+    if len(marks) > MAX_NODES:
+        raise RequestError(
+            f"A graph of {len(marks)} nodes has no canonical form here; allowed: {MAX_NODES}.",
+            code="expressivity.max_nodes",
+        )
+    return _form(len(marks), adjacency.tobytes(), np.asarray(marks, np.int64).tobytes())
+
+
+@lru_cache(maxsize=1 << 16)
+def _form(size: int, edges: bytes, marked: bytes) -> bytes:
+    adjacency = np.frombuffer(edges, np.bool_).reshape(size, size)
+    marks = np.frombuffer(marked, np.int64)
+    degrees = adjacency.sum(axis=1)
+    of_node = list(zip(marks.tolist(), degrees.tolist(), strict=True))
+    keys = [
+        (of_node[i], sorted(of_node[j] for j in np.flatnonzero(adjacency[i]))) for i in range(size)
+    ]
+    order = sorted(range(size), key=keys.__getitem__)
+    cells = [list(cell) for _, cell in itertools.groupby(order, key=keys.__getitem__)]
+    permutations = itertools.product(*(itertools.permutations(cell) for cell in cells))
+    orders = np.array([list(itertools.chain(*parts)) for parts in permutations], np.int64).reshape(
+        -1, size
+    )
+    above = np.triu_indices(size, 1)
+    bits = adjacency[orders[:, above[0]], orders[:, above[1]]]
+    codes = np.packbits(bits, axis=1)
+    best = min(row.tobytes() for row in codes) if codes.shape[1] else b""
+    return bytes([size]) + marks[order].astype(np.uint8).tobytes() + best
+
+
+def substructure(adjacency: BoolArray, v: int, u: int, kind: str) -> tuple[BoolArray, IntArray]:
+    """Cut the radius-1 substructure of an edge out of a graph.
+
+    Args:
+        adjacency: Of the graph.
+        v: One end of the edge.
+        u: The other.
+        kind: One of `KINDS`.
+
+    Shapes:
+        adjacency [N, N] -> [n, n], and the chosen nodes [n].
+    """
+    closed = adjacency | np.eye(len(adjacency), dtype=bool)
+    at_v, at_u = closed[v], closed[u]
+    nodes = np.flatnonzero(at_v & at_u if kind == "overlap" else at_v | at_u)
+    inside = adjacency
+    if kind == "union_minus":
+        inside = adjacency & (np.outer(at_v, at_v) | np.outer(at_u, at_u))
+    return np.ascontiguousarray(inside[np.ix_(nodes, nodes)]), nodes
+
+
+def edge_form(adjacency: BoolArray, v: int, u: int, kind: str, *, rooted: bool) -> bytes:
+    """Canonical form of the substructure of an edge.
+
+    Args:
+        adjacency: Of the graph.
+        v: One end of the edge.
+        u: The other.
+        kind: One of `KINDS`.
+        rooted: Whether an isomorphism must carry v to v and u to u.
+    """
+    inside, nodes = substructure(adjacency, v, u, kind)
+    marks = np.where(nodes == v, 2, np.where(nodes == u, 1, 0)) * rooted
+    return canonical_form(inside, marks)
 
 
 @dataclass(frozen=True)
@@ -47,7 +187,7 @@ class Census:
         """Class of the substructure of each directed edge (u, v), v its receiver.
 
         Args:
-            kind: One of `canonical.KINDS`.
+            kind: One of `KINDS`.
             rooted: Whether an isomorphism must carry the edge to the edge.
 
         Shapes:
@@ -55,11 +195,11 @@ class Census:
         """
         seen: dict[bytes, int] = {}
         owner, first = self.union.graph_of_edge, self.union.node_slices
-        found = np.empty(len(owner), np.int64)
+        classes = np.empty(len(owner), np.int64)
         for e, (g, u, v) in enumerate(zip(owner, *self.union.edge_index, strict=True)):
             form = edge_form(self.adjacencies[g], v - first[g], u - first[g], kind, rooted=rooted)
-            found[e] = seen.setdefault(form, len(seen))
-        return found
+            classes[e] = seen.setdefault(form, len(seen))
+        return classes
 
     def node_multisets(self, forms: IntArray) -> list[bytes]:
         """Multiset of the classes around each node."""

@@ -13,10 +13,9 @@ from scipy.sparse.csgraph import dijkstra
 from unionsnn.coefficients.structural import structural_coefficients
 from unionsnn.expressivity.bench import Bench
 from unionsnn.expressivity.case_study import CaseStudy, Shares, study
-from unionsnn.expressivity.choices import Choice
-from unionsnn.expressivity.pairs import golden_pairs
-from unionsnn.expressivity.small_graphs import connected_graphs
-from unionsnn.expressivity.theorems import Census, theorem_one
+from unionsnn.expressivity.edge_colorings import EdgeColoring
+from unionsnn.expressivity.graph_sets import golden_pairs
+from unionsnn.expressivity.theorems import Census, connected_graphs, theorem_one
 from unionsnn.reports.views.theorems import appendix_verdicts
 
 
@@ -72,7 +71,7 @@ def path_matrix_is_the_graph() -> Verdict:
 
 def _told(name: str, choice: str) -> bool:
     families = [family for family in golden_pairs() if family.name == name]
-    outcome = Bench(families, threads=1).run(Choice.parse(choice))
+    outcome = Bench(families, threads=1).run(EdgeColoring.parse(choice))
     return bool(outcome.told[0])
 
 

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unionsnn.base.errors import DataError
-from unionsnn.expressivity.bench import Bench, Family
-from unionsnn.expressivity.choices import Choice
+from unionsnn.expressivity.bench import Bench
 from unionsnn.expressivity.color_refinement import cluster, refine
-from unionsnn.expressivity.pairs import golden_pairs
+from unionsnn.expressivity.edge_colorings import EdgeColoring
+from unionsnn.expressivity.graph_sets import Family, golden_pairs
 from unionsnn.reports.figures.plots import place_nodes, save_figure
 
 if TYPE_CHECKING:
@@ -65,10 +65,10 @@ def make_folder(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
 
 
-def panels_of(family: Family, choice: Choice, titles: Sequence[str]) -> list[Panel]:
-    """Make a panel of each graph: edges by the choice's first number, nodes by 1-WL."""
+def panels_of(family: Family, coloring: EdgeColoring, titles: Sequence[str]) -> list[Panel]:
+    """Make a panel of each graph: edges by the colouring's first number, nodes by 1-WL."""
     bench = Bench([family], threads=1)
-    values, owner = bench.values(choice), bench.union.graph_of_edge
+    values, owner = bench.values(coloring), bench.union.graph_of_edge
     nodes = refine(bench.union, np.zeros(len(owner), np.int64))
     found = []
     for g, ((_, num_nodes), title) in enumerate(zip(family.graphs, titles, strict=True)):
@@ -169,7 +169,7 @@ def draw_golden_pairs(folder: Path) -> list[Path]:
     for family in golden_pairs():
         titles = [text.strip() for text in family.name.split("/")]
         rows = [
-            (label, panels_of(family, Choice.parse(name), titles))
+            (label, panels_of(family, EdgeColoring.parse(name), titles))
             for name, label in (("a", "a, radius 1"), ("a~", "ã, radius 1"), ("a@2", "a, radius 2"))
         ]
         words = family.name.lower().replace("/", " ").replace(",", "").split()

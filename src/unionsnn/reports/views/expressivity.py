@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from unionsnn.base.errors import RequestError
-from unionsnn.expressivity.bench import Bench, Family, Outcome
-from unionsnn.expressivity.choices import DEFAULT, Choice, every_choice
-from unionsnn.expressivity.pairs import load_set
+from unionsnn.expressivity.bench import Bench, Outcome
+from unionsnn.expressivity.edge_colorings import DEFAULT, EdgeColoring, all_colorings
+from unionsnn.expressivity.graph_sets import Family, load_set
 from unionsnn.reports.formats import Sheet, print_sheets, write_sheets
 from unionsnn.reports.progress import Callback
 from unionsnn.reports.tables import format_seconds
@@ -31,31 +31,33 @@ PUBLISHED: Mapping[str, tuple[int, str]] = {
 """Pairs of BREC's 400 that others tell apart, and who printed the figure."""
 
 
-def parse_choices(text: str | None) -> list[Choice]:
+def parse_choices(text: str | None) -> list[EdgeColoring]:
     """Read a list of choices with commas; none is the default, ``all`` is every one.
 
     Raises:
         RequestError: Names every choice that is not known.
     """
     if text == "all":
-        return every_choice()
+        return all_colorings()
     names = DEFAULT if text is None else tuple(t.strip() for t in text.split(",") if t.strip())
-    choices, faults = [], []
+    choices, faults = list[EdgeColoring](), list[str]()
     for name in dict.fromkeys(names):
         try:
-            choices.append(Choice.parse(name))
-        except ValueError as error:
-            faults.append(str(error))
+            choices.append(EdgeColoring.parse(name))
+        except RequestError as error:
+            faults += error.faults
     if not names:
-        faults.append("--choices is empty; name one, such as a@2, or all")
+        raise RequestError(
+            "--choices is empty; name one, such as a@2, or all.", code="expressivity.choice"
+        )
     if faults:
-        raise RequestError(*faults, code="expressivity.choices")
+        raise RequestError(*faults)
     return choices
 
 
 def measure(
     sets: Sequence[str],
-    choices: Sequence[Choice],
+    choices: Sequence[EdgeColoring],
     *,
     root: Path,
     mirror: str | None = None,
@@ -130,7 +132,7 @@ def _plain(families: Sequence[Family], outcome: Outcome) -> dict[str, Any]:
         }
     margin = outcome.margin
     return {
-        "choice": outcome.choice.name,
+        "choice": outcome.coloring.name,
         "told": int(outcome.told.sum()),
         "at_fault": int(outcome.at_fault.sum()),
         "unstable": int(outcome.unstable.sum()),

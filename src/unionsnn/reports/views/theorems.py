@@ -12,15 +12,16 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from unionsnn.expressivity.bench import Bench, Family
-from unionsnn.expressivity.choices import Choice
+from unionsnn.expressivity.bench import Bench
 from unionsnn.expressivity.color_refinement import refine
-from unionsnn.expressivity.small_graphs import connected_graphs
+from unionsnn.expressivity.edge_colorings import EdgeColoring
+from unionsnn.expressivity.graph_sets import Family
 from unionsnn.expressivity.theorems import (
     Census,
     NodePair,
     coarser_pairs,
     collisions,
+    connected_graphs,
     four_cycles,
     one_wl_classes,
     theorem_one,
@@ -101,7 +102,7 @@ def measure(graphs: Sequence[BoolArray], max_nodes: int) -> dict[str, Any]:
     sizes = [(len(g), int(g.sum()) // 2) for g in graphs]
     classes = {}
     for name in FAILING:
-        values = bench.values(Choice.parse(name))
+        values = bench.values(EdgeColoring.parse(name))
         classes[name] = bench.graph_classes(values)
     failing = {name: collisions(found, sizes) for name, found in classes.items()}
     one_wl = classes["1wl"]
@@ -228,7 +229,7 @@ def draw(result: Mapping[str, Any], folder: Path) -> list[Path]:
         if found["pair"]:
             family = as_family(name, [graph_of(text) for text in found["pair"]])
             rows = [
-                (label, panels_of(family, Choice.parse(choice), found["pair"]))
+                (label, panels_of(family, EdgeColoring.parse(choice), found["pair"]))
                 for choice, label in {name: name, "a": "a, radius 1"}.items()
             ]
             words = name.replace("@", "_r").replace("~", "_normalized").replace("+", "_")

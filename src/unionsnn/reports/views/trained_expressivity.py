@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from unionsnn.expressivity.trained import NOISE
+from unionsnn.expressivity.trained_pairs import NOISE
 from unionsnn.reports.formats import Sheet, print_sheets, write_sheets
 from unionsnn.reports.tables import format_seconds
 from unionsnn.reports.views.expressivity import BREC_PAPER, PUBLISHED

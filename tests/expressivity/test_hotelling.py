@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from unionsnn.expressivity.hotelling import (
+from unionsnn.base.errors import RequestError
+from unionsnn.expressivity.pair_test import (
     RESOLUTION,
     chance_bound,
     paired_t2,
@@ -110,12 +113,20 @@ def test_chance_bound_is_the_smallest_that_holds(tests: int) -> None:
     assert chance_bound(0, 0.05) == 0
 
 
-def test_what_is_refused() -> None:
-    with pytest.raises(ValueError, match="more copies than channels"):
-        t2_threshold(16, 16, 0.05)
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        t2_threshold(16, 32, 1.0)
-    with pytest.raises(ValueError, match=r"\(3, 2\) and \(4, 2\)"):
-        paired_t2(np.zeros((3, 2)), np.zeros((4, 2)))
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        (lambda: t2_threshold(16, 16, 0.05), "expressivity.copies"),
+        (lambda: t2_threshold(16, 32, 1.0), "expressivity.alpha"),
+        (lambda: paired_t2(np.zeros((3, 2)), np.zeros((4, 2))), "expressivity.shape"),
+    ],
+)
+def test_impossible_arguments_are_refused(call: Callable[[], object], code: str) -> None:
+    with pytest.raises(RequestError) as refused:
+        call()
+    assert refused.value.codes == [code]
+
+
+def test_embeddings_that_are_not_finite_are_an_error() -> None:
     with pytest.raises(FloatingPointError, match="NaN or infinite"):
         paired_t2(np.full((3, 2), np.nan), np.zeros((3, 2)))

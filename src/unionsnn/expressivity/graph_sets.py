@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ from numpy.typing import NDArray
 
 from unionsnn.base.errors import DataError
 from unionsnn.data.sources.download import fetch, set_aside_if_wrong
-from unionsnn.expressivity.bench import Family
 
 IntArray = NDArray[np.int64]
+
+Graph = tuple[IntArray, int]
+"""edge_index [2, E], both directions of each edge, and the number of nodes."""
 
 BREC_URL = (
     "https://raw.githubusercontent.com/GraphPKU/BREC/"
@@ -70,6 +73,21 @@ CSL_SKIPS = (2, 3, 4, 5, 6, 9, 11, 12, 13, 16)
 """Skip lengths of the ten classes of circular skip links on 41 nodes."""
 
 
+@dataclass(frozen=True, eq=False)
+class Family:
+    """Graphs that are to be told apart from each other: a pair, or more.
+
+    Attributes:
+        category: What it is counted under.
+        name: Its name.
+        graphs: The graphs.
+    """
+
+    category: str
+    name: str
+    graphs: tuple[Graph, ...]
+
+
 def load_set(
     name: str,
     *,
@@ -82,11 +100,11 @@ def load_set(
     Args:
         name: A key of `SETS`, or a file.
         root: The data root.
-        mirror: Folder or address that is tried before upstream; left out, UNIONSNN_MIRROR.
-        offline: Whether to leave http(s) addresses alone.
+        mirror: Folder or address that is tried before upstream; UNIONSNN_MIRROR unless given.
+        offline: Whether to avoid http(s) addresses.
 
     Raises:
-        DataError: Neither a set nor a file, or its data cannot be had or read.
+        DataError: Neither a set nor a file, or its data could not be obtained or read.
     """
     if name in SETS:
 
@@ -101,7 +119,8 @@ def load_set(
         return pairs_of_file(path)
     raise DataError(
         f"{name!r} is neither a set nor a file; sets: {', '.join(SETS)}; a file holds pairs of "
-        "graphs in graph6, one graph a line"
+        "graphs in graph6, one graph a line",
+        code="expressivity.set",
     )
 
 
@@ -119,7 +138,10 @@ def brec(get: _Get) -> list[Family]:
         with set_aside_if_wrong([path]):
             graphs = read_graph6_array(path)
             if len(graphs) != 2 * count:
-                raise DataError(f"{path} holds {len(graphs)} graphs, expected {2 * count}")
+                raise DataError(
+                    f"{path} holds {len(graphs)} graphs, expected {2 * count}",
+                    code="expressivity.count",
+                )
         first = len(families)
         families += [
             Family(category, str(first + i), (graphs[2 * i], graphs[2 * i + 1]))
@@ -193,7 +215,8 @@ def pairs_of_file(path: Path) -> list[Family]:
     if len(graphs) % 2:
         raise DataError(
             f"{path} holds {len(graphs)} graphs: an even number is needed, lines 1 and 2 are the "
-            "first pair, lines 3 and 4 the second"
+            "first pair, lines 3 and 4 the second",
+            code="expressivity.count",
         )
     return [
         Family(path.name, f"lines {i + 1}, {i + 2}", (graphs[i], graphs[i + 1]))
@@ -201,51 +224,51 @@ def pairs_of_file(path: Path) -> list[Family]:
     ]
 
 
-def read_graph6_array(path: Path) -> list[tuple[IntArray, int]]:
+def read_graph6_array(path: Path) -> list[Graph]:
     """Read a numpy array of graph6 strings, row by row; nothing in it is ever unpickled.
 
     Raises:
         DataError: Names the file and its fault.
     """
+    import networkx
+
     try:
         array = np.load(path, allow_pickle=False)
         if not isinstance(array, np.ndarray) or array.dtype.kind not in "SU":
-            raise ValueError("it is no array of strings")
+            raise ValueError("it is not an array of strings")
         texts = [t if isinstance(t, bytes) else str(t).encode("ascii") for t in array.ravel()]
     except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path} is not a numpy file of graph6 strings ({error})") from error
-    return _parsed(path, texts)
-
-
-def _graphs_of_file(path: Path) -> list[tuple[IntArray, int]]:
-    from unionsnn.data.sources.graph_files import read_graph_file
-
-    graphs = read_graph_file(path, "graph6")
-    found = []
-    edge_ranges, node_ranges = pairwise(graphs.edge_slices), pairwise(graphs.node_slices)
-    for (begin, end), (first, last) in zip(edge_ranges, node_ranges, strict=True):
-        edges = graphs.edge_index[:, begin:end] - first
-        found.append((np.concatenate([edges, edges[::-1]], axis=1), int(last - first)))
-    return found
-
-
-def _parsed(path: Path, texts: Sequence[bytes]) -> list[tuple[IntArray, int]]:
-    import networkx
-
-    found = []
+        raise DataError(
+            f"{path} is not a numpy file of graph6 strings ({error})", code="expressivity.graph6"
+        ) from error
+    graphs = []
     for number, text in enumerate(texts):
         try:
             graph = networkx.read_graph6(io.BytesIO(text + b"\n"))
-            found.append(_graph(graph.edges, len(graph)))
+            graphs.append(_graph(graph.edges, len(graph)))
         except (networkx.NetworkXException, ValueError, IndexError, TypeError) as error:
-            raise DataError(f"{path}, string {number} is not graph6 ({error})") from error
-    return found
+            raise DataError(
+                f"{path}, string {number} is not graph6 ({error})", code="expressivity.graph6"
+            ) from error
+    return graphs
 
 
-def _graph(pairs: Iterable[Any], num_nodes: int) -> tuple[IntArray, int]:
+def _graphs_of_file(path: Path) -> list[Graph]:
+    from unionsnn.data.sources.graph_files import read_graph_file
+
+    graphs = read_graph_file(path, "graph6")
+    split = []
+    edge_ranges, node_ranges = pairwise(graphs.edge_slices), pairwise(graphs.node_slices)
+    for (begin, end), (first, last) in zip(edge_ranges, node_ranges, strict=True):
+        edges = graphs.edge_index[:, begin:end] - first
+        split.append((np.concatenate([edges, edges[::-1]], axis=1), int(last - first)))
+    return split
+
+
+def _graph(pairs: Iterable[Any], num_nodes: int) -> Graph:
     edges = np.array(list(pairs), dtype=np.int64).reshape(-1, 2).T
     return np.concatenate([edges, edges[::-1]], axis=1), num_nodes
 
 
-def _circulant(num_nodes: int, steps: Sequence[int]) -> tuple[IntArray, int]:
+def _circulant(num_nodes: int, steps: Sequence[int]) -> Graph:
     return _graph([(i, (i + s) % num_nodes) for s in steps for i in range(num_nodes)], num_nodes)

@@ -8,7 +8,7 @@ import pytest
 
 from structure_reference import directed
 from unionsnn.coefficients import SimpleGraph
-from unionsnn.expressivity.determinants import (
+from unionsnn.expressivity.fingerprints import (
     PRIME,
     determinant,
     distances,

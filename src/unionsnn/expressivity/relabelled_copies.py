@@ -10,13 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unionsnn.coefficients import CoefficientSpec
-from unionsnn.data.arrays import GraphArrays, IntArray
+from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.controls import TRAINING, controlled_rows
 from unionsnn.data.datasets import build_dataset, disjoint_union
 from unionsnn.data.encodings.definitions import ENCODINGS
-
-Graph = tuple[IntArray, int]
-"""edge_index [2, E], both directions of each edge, and the number of nodes."""
+from unionsnn.expressivity.graph_sets import Graph
 
 
 class PairCopies:

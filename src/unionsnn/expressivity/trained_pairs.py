@@ -20,10 +20,8 @@ from unionsnn.base.errors import RequestError
 from unionsnn.base.files import set_aside, write_json
 from unionsnn.base.processes import Died, ProcessPool
 from unionsnn.config.compose import compose_config, config_hash
-from unionsnn.expressivity.bench import Family
-from unionsnn.expressivity.contrastive import compare_pair
-from unionsnn.expressivity.copies import Graph
-from unionsnn.expressivity.hotelling import chance_bound, t2_threshold
+from unionsnn.expressivity.graph_sets import Family, Graph
+from unionsnn.expressivity.pair_test import chance_bound, compare_pair, t2_threshold
 from unionsnn.runs.records import RunFolder
 from unionsnn.training.build import build_model, check_model, count_parameters, locate
 
@@ -128,18 +126,18 @@ def trained_config(
     if foreign:
         raise RequestError(
             *(
-                [
-                    f"{key} has no effect on this test; allowed are {', '.join(_ALLOWED)} and keys "
-                    "inside them."
-                    for key in foreign
-                ]
-            )
+                f"{key} has no effect on this test; allowed are {', '.join(_ALLOWED)} and keys "
+                "inside them."
+                for key in foreign
+            ),
+            code="expressivity.override",
         )
     composed = compose_config([*DEFAULTS, *overrides], config_dir)
     trainer, data = composed["trainer"], composed["data"]
     if data["batch_size"] < 2:
         raise RequestError(
-            f"data.batch_size is {data['batch_size']}; a batch holds pairs: at least 2."
+            f"data.batch_size is {data['batch_size']}; a batch holds pairs: at least 2.",
+            code="expressivity.batch_size",
         )
     return {
         "data": {
@@ -257,13 +255,14 @@ class _Worker:
 def _begun(folder: RunFolder, config: Mapping[str, Any], pairs: Sequence[Pair]) -> dict[str, Any]:
     """Return the folder's record, or an empty one."""
     path = folder.path / RECORD
-    held = _read(path)
-    if held is not None:
-        if held["config_hash"] != config_hash(config):
+    record = _read(path)
+    if record is not None:
+        if record["config_hash"] != config_hash(config):
             raise RequestError(
-                f"{folder.path} holds another experiment; give another run_dir, or leave it out."
+                f"{folder.path} holds another experiment; give another run_dir, or leave it out.",
+                code="expressivity.other_experiment",
             )
-        return held
+        return record
     sizes: dict[str, int] = {}
     for pair in pairs:
         sizes[pair.category] = sizes.get(pair.category, 0) + 1

@@ -9,8 +9,8 @@ import torch
 
 from unionsnn.coefficients import CoefficientSpec
 from unionsnn.data.encodings.definitions import ENCODINGS
-from unionsnn.expressivity.copies import Graph, PairCopies
-from unionsnn.expressivity.pairs import golden_pairs
+from unionsnn.expressivity.graph_sets import Graph, golden_pairs
+from unionsnn.expressivity.relabelled_copies import PairCopies
 
 COPIES = 5
 SPEC = CoefficientSpec.from_columns(["a_r1", "nodes_r2"])

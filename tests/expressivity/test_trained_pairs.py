@@ -15,10 +15,9 @@ from torch import Tensor, nn
 
 from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import config_folder
-from unionsnn.expressivity import contrastive, trained
-from unionsnn.expressivity.bench import Family
-from unionsnn.expressivity.pairs import golden_pairs
-from unionsnn.expressivity.trained import (
+from unionsnn.expressivity import pair_test, trained_pairs
+from unionsnn.expressivity.graph_sets import Family, golden_pairs
+from unionsnn.expressivity.trained_pairs import (
     PROTOCOL,
     RECORD,
     Pair,
@@ -99,8 +98,9 @@ def test_what_does_not_fit_is_refused_before_it_is_tried(
     golden: list[Pair], run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "free_memory", lambda device: 10_000)
-    with pytest.raises(RequestError, match=r"GB free: type a smaller data\.batch_size"):
+    with pytest.raises(RequestError, match=r"data\.batch_size") as refused:
         run(golden, "model=ppgn", wanted=[0])
+    assert refused.value.codes == ["memory.too_large"]
 
 
 @pytest.mark.parametrize("model", UNION)
@@ -158,7 +158,7 @@ def test_a_model_that_returns_noise_is_caught(run: Any, monkeypatch: pytest.Monk
     records = {}
     for drift in (0.0, 10.0):
         monkeypatch.setattr(
-            contrastive, "build_model", lambda config, _, width, drift=drift: Noise(width, drift)
+            pair_test, "build_model", lambda config, _, width, drift=drift: Noise(width, drift)
         )
         records[drift] = run(pairs, "model=gin", f"seed={int(drift)}")
     pure, drifting = records[0.0]["summary"], records[10.0]["summary"]
@@ -190,7 +190,7 @@ def test_a_stopped_run_goes_on(
 ) -> None:
     whole = run(golden, "model=union_gin", f"run_dir={tmp_path / 'whole'}")
     compared: list[int] = []
-    real = trained.compare_pair
+    real = trained_pairs.compare_pair
 
     def stopping(config: Any, graphs: Any, index: int) -> dict[str, Any]:
         if len(compared) == 3:
@@ -198,7 +198,7 @@ def test_a_stopped_run_goes_on(
         compared.append(index)
         return real(config, graphs, index)
 
-    monkeypatch.setattr(trained, "compare_pair", stopping)
+    monkeypatch.setattr(trained_pairs, "compare_pair", stopping)
     own = f"run_dir={tmp_path / 'own'}"
     with pytest.raises(KeyboardInterrupt):
         run(golden, "model=union_gin", own)
@@ -225,8 +225,9 @@ def test_a_pair_depends_on_nothing_else(golden: list[Pair], run: Any, tmp_path: 
 def test_damaged_and_foreign_records(golden: list[Pair], run: Any, tmp_path: Path) -> None:
     own = f"run_dir={tmp_path / 'own'}"
     run(golden, "model=gin", own, wanted=[0])
-    with pytest.raises(RequestError, match="holds another experiment"):
+    with pytest.raises(RequestError) as refused:
         run(golden, "model=gin", "seed=1", own, wanted=[0])
+    assert refused.value.codes == ["expressivity.other_experiment"]
     path = tmp_path / "own" / RECORD
     path.write_text(path.read_text()[:100])
     with pytest.warns(UserWarning, match="damaged and set aside"):
@@ -271,9 +272,11 @@ def test_wrong_requests_name_every_fault(golden: list[Pair]) -> None:
     with pytest.raises(RequestError) as refused:
         trained_config(["data=mutag", "optimizer.schedule=cosine", "model=gin"], "own", golden)
     assert [fault.split()[0] for fault in refused.value.faults] == ["data", "optimizer.schedule"]
-    with pytest.raises(RequestError, match="at least 2"):
+    assert refused.value.codes == ["expressivity.override"] * 2
+    with pytest.raises(RequestError) as refused:
         trained_config(["data.batch_size=1"], "own", golden)
-    with pytest.raises(RequestError, match="model=gni is unknown"):
+    assert refused.value.codes == ["expressivity.batch_size"]
+    with pytest.raises(RequestError, match="model=gni"):
         trained_config(["model=gni"], "own", golden)
 
 
