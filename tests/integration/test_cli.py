@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import functools
+import io
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
 import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from fault_codes import printed_codes
 from unionsnn import __version__
+from unionsnn.base.errors import DataError, DataUnavailableError, RequestError
+from unionsnn.cli import app
 from unionsnn.data.inventory import KINDS
+from unionsnn.training import repetition
 
 TINY = [
     "data.num_train=32",
@@ -22,26 +31,57 @@ TINY = [
     "data.num_test=8",
     "model.hidden_channels=8",
     "model.num_layers=1",
-    "trainer.max_epochs=1",
     "trainer.accelerator=cpu",
 ]
+ONE_EPOCH = [*TINY, "trainer.max_epochs=1"]
 
 
-def run(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Call the console script's function in a process of its own."""
-    code = "import sys; from unionsnn.cli import main; sys.argv[0] = 'unionsnn'; main()"
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        cwd=cwd,
-        env={**os.environ, "UNIONSNN_DATA": str(cwd / "data"), "COLUMNS": "80", **environment},
+@dataclass(frozen=True)
+class Ended:
+    """What came of a command."""
+
+    status: object
+    stdout: str
+    stderr: str
+
+
+Command = Callable[..., Ended]
+
+
+@pytest.fixture
+def command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    """Return a caller of the console script's function, in this process and the test's folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("UNIONSNN_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def call(*arguments: str) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["unionsnn", *arguments])
+        handler = signal.getsignal(signal.SIGTERM)
+        try:
+            with pytest.raises(SystemExit) as ended:
+                app.main()
+        finally:
+            signal.signal(signal.SIGTERM, handler)
+        return Ended(ended.value.code, *capsys.readouterr())
+
+    return call
+
+
+def test_train_prints_a_table_writes_a_record_and_reads_it_the_second_time(
+    tmp_path: Path, command: Command
+) -> None:
+    # In a process of its own, as the first command of a new installation is.
+    first = subprocess.run(
+        [sys.executable, "-c", "from unionsnn.cli import main; main()", "train", *ONE_EPOCH],
+        cwd=tmp_path,
+        env={**os.environ, "UNIONSNN_DATA": str(tmp_path / "data"), "COLUMNS": "80"},
         capture_output=True,
         text=True,
         timeout=300,
     )
-
-
-def test_train_prints_a_table_writes_a_record_and_reads_it_the_second_time(tmp_path: Path) -> None:
-    first = run("train", *TINY, cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     assert "unionsnn on 4cycles_small" in first.stdout
     assert "protocol: holdout (best val_loss of the repetition, test touched once)" in first.stdout
@@ -53,21 +93,20 @@ def test_train_prints_a_table_writes_a_record_and_reads_it_the_second_time(tmp_p
     folder = f"run folder: {path.parent.relative_to(tmp_path)}\n"
     assert folder in first.stdout
     assert "finished before" not in first.stdout
-    second = run("train", "--json", *TINY, cwd=tmp_path)
-    assert json.loads(second.stdout) == record
-    third = run("train", *TINY, cwd=tmp_path)
+    assert json.loads(command("train", "--json", *ONE_EPOCH).stdout) == record
+    third = command("train", *ONE_EPOCH)
     assert folder in third.stdout
     assert "All was finished before and not trained again; force=true starts anew." in third.stdout
 
 
-def test_dry_run_trains_nothing(tmp_path: Path) -> None:
-    done = run("train", "--dry-run", *TINY, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+def test_dry_run_trains_nothing(tmp_path: Path, command: Command) -> None:
+    done = command("train", "--dry-run", *ONE_EPOCH)
+    assert done.status == 0, done.stderr
     assert "Dry run: nothing was trained" in done.stdout
     assert "train 32, validation 8, test 8" in done.stdout
     assert "parameters" in done.stdout
     assert not (tmp_path / "runs").exists()
-    plan = json.loads(run("train", "--dry-run", "--json", *TINY, cwd=tmp_path).stdout)
+    plan = json.loads(command("train", "--dry-run", "--json", *ONE_EPOCH).stdout)
     assert plan["pending"] == [0]
     assert plan["seconds_at_most"] > 0
 
@@ -81,126 +120,175 @@ def test_dry_run_trains_nothing(tmp_path: Path) -> None:
         (["train", "--nonsense"], "--nonsense"),
         (["completion", "tcsh"], "tcsh"),
         (["train", "-q"], "type unionsnn -q train ..."),
+        (["train", "-m", "trainer=ddp"], "runs one experiment a command"),
     ],
 )
 def test_a_wrong_request_exits_with_2_and_one_clear_message(
-    tmp_path: Path, arguments: list[str], message: str
+    tmp_path: Path, command: Command, arguments: list[str], message: str
 ) -> None:
-    done = run(*arguments, cwd=tmp_path)
-    assert done.returncode == 2
+    done = command(*arguments)
+    assert done.status == 2
     assert message in done.stderr
-    assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["train", "--help"], ["--version"], ["train", "modle=gin"]]
+    ("error", "status", "codes"),
+    [
+        (RequestError("one", "two", code="area.fault"), 2, ["area.fault", "area.fault"]),
+        (DataUnavailableError("no\nmirror has it"), 1, ["data.unavailable"]),
+        (RuntimeError("a library's own"), 1, ["failed"]),
+        (MemoryError("4 GB"), 1, ["memory.ran_out"]),
+        (PermissionError(13, "Permission denied", "/data/raw"), 1, ["file.unusable"]),
+        (FloatingPointError("overflow"), 1, ["failed"]),
+    ],
 )
-def test_answers_that_need_no_training_import_neither_torch_nor_lightning(
-    tmp_path: Path, arguments: list[str]
+def test_an_error_becomes_a_line_for_each_fault_with_its_code_and_a_status(
+    command: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    status: int,
+    codes: list[str],
 ) -> None:
+    def fail(as_json: bool) -> None:
+        raise error
+
+    monkeypatch.setattr(app.info, "callback", fail)
+    done = command("info")
+    assert done.status == status
+    assert done.stdout == ""
+    assert printed_codes(done.stderr) == codes
+    if isinstance(error, RequestError):
+        assert command("-v", "info") == done
+    else:
+        with pytest.raises(type(error)):
+            command("-v", "info")
+
+
+def test_torchrun_starts_no_command_but_train(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    done = command("info")
+    assert done.status == 2
+    assert printed_codes(done.stderr) == ["torchrun.one_process"]
+
+
+NOT_FOR_TABLES = {"numba", "matplotlib"}
+TABLES = [
+    ["--help"],
+    ["--version"],
+    ["train", "--help"],
+    ["train", "modle=gin"],
+    ["precompute", "dta=mutag"],
+    ["coefficients", "--help"],
+    ["datasets"],
+    ["datasets", "cora"],
+    ["clean"],
+]
+WITHOUT_NETWORKS = [
+    ["cache", "list"],
+    ["coefficients", "g.txt", "--radius", "0"],
+    ["coefficients", "g.txt", "--symmetrize"],
+    ["case-study", "--graphs", "5"],
+]
+
+
+def test_commands_that_train_nothing_import_neither_torch_nor_lightning(tmp_path: Path) -> None:
+    (tmp_path / "g.txt").write_text("a b\nb c\n")
     code = (
-        "import sys\n"
+        "import contextlib, io, json, sys\n"
         "from unionsnn.cli import main\n"
-        "try:\n"
-        "    main()\n"
-        "except SystemExit:\n"
-        "    heavy = {'torch', 'pytorch_lightning', 'torch_geometric', 'wandb'}\n"
-        "    print('heavy:', sorted(heavy & set(sys.modules)))\n"
+        "for words in json.loads(sys.argv[1]):\n"
+        "    sys.argv = ['unionsnn', *words]\n"
+        "    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):\n"
+        "        main()\n"
+        "    print(json.dumps(list(sys.modules)))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], cwd=tmp_path, capture_output=True, text=True
+        [sys.executable, "-c", code, json.dumps([*TABLES, *WITHOUT_NETWORKS])],
+        cwd=tmp_path,
+        env={**os.environ, "UNIONSNN_DATA": "data"},
+        capture_output=True,
+        text=True,
     )
-    assert done.stdout.splitlines()[-1] == "heavy: []"
+    imported = [set(json.loads(line)) for line in done.stdout.splitlines()]
+    torch = {"torch", "pytorch_lightning", "torch_geometric", "wandb", "dask"}
+    for words, modules in zip([*TABLES, *WITHOUT_NETWORKS], imported, strict=True):
+        heavy = torch | NOT_FOR_TABLES if words in TABLES else torch
+        assert heavy & modules == set(), words
 
 
-def test_a_terminal_of_ascii_only_gets_the_table_all_the_same(tmp_path: Path) -> None:
-    done = run("info", cwd=tmp_path, PYTHONIOENCODING="ascii")
-    assert done.returncode == 0, done.stderr
-    assert "torch-geometric" in done.stdout
+def test_a_terminal_of_ascii_only_gets_the_table_all_the_same(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", terminal)
+    assert command("info").status == 0
+    terminal.seek(0)
+    assert "torch-geometric" in terminal.read()
 
 
-def test_version(tmp_path: Path) -> None:
-    done = run("--version", cwd=tmp_path)
-    assert done.stdout == f"unionsnn, version {__version__}\n"
+def test_version(command: Command) -> None:
+    assert command("--version").stdout == f"unionsnn, version {__version__}\n"
 
 
-def test_info_tells_versions_devices_paths_and_cache_size(tmp_path: Path) -> None:
-    content = json.loads(run("info", "--json", cwd=tmp_path).stdout)
+def test_info_tells_versions_devices_paths_and_cache_size(tmp_path: Path, command: Command) -> None:
+    content = json.loads(command("info", "--json").stdout)
     assert content["versions"]["unionsnn"] == __version__
     assert content["paths"]["data"] == str(tmp_path / "data")
     assert content["bytes_on_disk"] == dict.fromkeys(KINDS, 0)
-    table = run("info", cwd=tmp_path).stdout
-    assert "torch-geometric" in table
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_scripts_and_words(tmp_path: Path, shell: str) -> None:
-    script = run("completion", shell, cwd=tmp_path)
-    assert script.returncode == 0, script.stderr
+def test_completion_scripts(command: Command, shell: str) -> None:
+    script = command("completion", shell)
+    assert script.status == 0, script.stderr
     assert f"_UNIONSNN_COMPLETE={shell}_complete" in script.stdout
-    words = run(
-        cwd=tmp_path,
-        _UNIONSNN_COMPLETE="bash_complete",
-        COMP_WORDS="unionsnn train model=g",
-        COMP_CWORD="2",
-    )
-    assert "plain,model=gin" in words.stdout.splitlines()
 
 
-def test_a_failing_run_exits_with_1_and_says_why(tmp_path: Path) -> None:
-    done = run("train", "data=mutag", "data.offline=true", cwd=tmp_path)
-    assert done.returncode == 1
+def test_completion_of_overrides(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_UNIONSNN_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "unionsnn train model=g")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert "plain,model=gin" in command().stdout.splitlines()
+
+
+def test_a_failing_run_exits_with_1_and_says_why(command: Command) -> None:
+    done = command("train", "data=mutag", "data.offline=true")
+    assert done.status == DataError.exit_status == 1
     assert "MUTAG" in done.stderr
     assert "UNIONSNN_MIRROR" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize(("number", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
-def test_signals_have_their_exit_status(tmp_path: Path, number: str, status: int) -> None:
-    code = (
-        "import os, signal\n"
-        "from unionsnn.cli import app as cli\n"
-        f"@cli.command_line.command()\ndef stop():\n    os.kill(os.getpid(), signal.{number})\n"
-        # A job in the background is started with SIGINT ignored; a terminal's is not.
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "import sys\nsys.argv = ['unionsnn', 'stop']\ncli.main()\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.returncode == status
-    assert "the same command goes on" in done.stderr
 
 
 @pytest.mark.parametrize(("number", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
 def test_a_signal_in_a_repetition_leaves_a_point_from_which_the_same_command_goes_on(
-    tmp_path: Path, number: str, status: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: str, status: int
 ) -> None:
-    code = (
-        "import functools, signal, sys\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from unionsnn.cli import app as cli\n"
-        "from unionsnn.training import repetition\n"
-        "point = functools.partial(repetition.ResumePoint, interval=0.0, costs=0.0)\n"
-        "repetition.ResumePoint = point\n"
-        "cli.main()\n"
-    )
-    few = [word for word in TINY if not word.startswith("trainer.max_epochs")]
-    overrides = [*few, "trainer.max_epochs=100000", "protocol.patience=100000"]
-    with subprocess.Popen(
-        [sys.executable, "-c", code, "train", *overrides],
-        cwd=tmp_path,
-        env={**os.environ, "UNIONSNN_DATA": str(tmp_path / "data")},
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        while process.poll() is None and not list(tmp_path.rglob("unfinished/00.ckpt")):
-            time.sleep(0.01)
-        process.send_signal(getattr(signal, number))
-        _, stderr = process.communicate(timeout=120)
-    assert process.returncode == status
-    assert "the same command goes on" in stderr
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("UNIONSNN_DATA", str(tmp_path / "data"))
+    point = functools.partial(repetition.ResumePoint, interval=0.0, costs=0.0)
+    monkeypatch.setattr(repetition, "ResumePoint", point)
+
+    def run() -> None:
+        # A job in the background is started with SIGINT ignored; a terminal's is not.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        with open("stderr", "w") as sys.stderr:
+            endless = ["trainer.max_epochs=100000", "protocol.patience=100000"]
+            sys.argv = ["unionsnn", "train", *TINY, *endless]
+            app.main()
+
+    process = multiprocessing.get_context("fork").Process(target=run)
+    process.start()
+    while process.is_alive() and not list(tmp_path.rglob("unfinished/00.ckpt")):
+        time.sleep(0.01)
+    assert process.pid is not None
+    os.kill(process.pid, getattr(signal, number))
+    process.join(60)
+    assert process.exitcode == status
+    stderr = (tmp_path / "stderr").read_text()
+    assert app.KEPT in stderr
     assert "Traceback" not in stderr
     (point,) = tmp_path.rglob("unfinished/*")
     assert point.name == "00.ckpt"

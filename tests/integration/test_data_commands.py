@@ -92,27 +92,6 @@ def test_wrong_requests_exit_with_2(tmp_path: Path, arguments: list[str], messag
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["datasets"], ["datasets", "cora"], ["clean"]])
-def test_tables_need_neither_torch_nor_numba(tmp_path: Path, arguments: list[str]) -> None:
-    code = (
-        "import sys\n"
-        "from unionsnn.cli import main\n"
-        "try:\n"
-        "    main()\n"
-        "except SystemExit:\n"
-        "    heavy = {'torch', 'pytorch_lightning', 'torch_geometric', 'numba', 'matplotlib'}\n"
-        "    print('heavy:', sorted(heavy & set(sys.modules)))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "UNIONSNN_DATA": str(tmp_path / "data")},
-    )
-    assert done.stdout.splitlines()[-1] == "heavy: []"
-
-
 def test_a_plot_loads_the_set_and_draws_its_histograms(tmp_path: Path, mirror: Path) -> None:
     done = run(
         "datasets", "mutag", "--plot", "mutag.svg", cwd=tmp_path, UNIONSNN_MIRROR=str(mirror)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -399,36 +397,3 @@ def test_prune_lists_asks_and_deletes(command: Command, entries: list[Path]) -> 
     assert "nothing to delete" in command("cache", "prune", "--yes").stdout
     assert "Deleted 1 files" in command("cache", "prune", "--all", "--yes").stdout
     assert list(entries[0].parent.iterdir()) == []
-
-
-# -- what is not imported ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["coefficients", "--help"],
-        ["precompute", "dta=mutag"],
-        ["coefficients", "g.txt", "--radius", "0"],
-        ["coefficients", "g.txt", "--symmetrize"],
-        ["cache", "list"],
-        ["case-study", "--graphs", "5"],
-    ],
-    ids=" ".join,
-)
-def test_torch_is_not_imported_without_need(tmp_path: Path, arguments: list[str]) -> None:
-    (tmp_path / "g.txt").write_text("a b\nb c\n")
-    code = (
-        "import os, sys\n"
-        "os.environ['UNIONSNN_DATA'] = 'data'\n"
-        "from unionsnn.cli import main\n"
-        "try:\n"
-        "    main()\n"
-        "except SystemExit:\n"
-        "    heavy = {'torch', 'pytorch_lightning', 'torch_geometric', 'wandb', 'dask'}\n"
-        "    print('heavy:', sorted(heavy & set(sys.modules)))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.stdout.splitlines()[-1] == "heavy: []", done.stderr

@@ -21,27 +21,27 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Launch:
-    """The processes that torchrun started.
+class TorchrunProcess:
+    """This process among those that torchrun started, in its own terms.
 
     Args:
-        number: Number of this one.
-        processes: How many there are on all machines.
-        on_machine: How many there are on this machine.
+        rank: Number of this process.
+        world_size: Number of processes on all machines.
+        local_world_size: Number of processes on this machine.
     """
 
-    number: int
-    processes: int
-    on_machine: int
+    rank: int
+    world_size: int
+    local_world_size: int
 
 
-def started_by_torchrun() -> Launch | None:
+def torchrun_process() -> TorchrunProcess | None:
     """Return what torchrun's variables say; None unless it started several processes."""
     names = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
     if not all(os.environ.get(name, "").isdigit() for name in names):
         return None
-    launch = Launch(*(int(os.environ[name]) for name in names))
-    return launch if launch.processes > 1 else None
+    process = TorchrunProcess(*(int(os.environ[name]) for name in names))
+    return process if process.world_size > 1 else None
 
 
 @dataclass(frozen=True)

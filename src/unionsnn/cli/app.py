@@ -13,7 +13,7 @@ import click
 
 from unionsnn.base.errors import MemoryRanOutError, RequestError, UnionsnnError
 from unionsnn.base.files import NO_PLACE
-from unionsnn.base.processes import started_by_torchrun
+from unionsnn.base.processes import torchrun_process
 from unionsnn.base.version import __version__
 from unionsnn.cli.coefficients import cache, case_study, coefficients, precompute
 from unionsnn.cli.common import (
@@ -34,7 +34,7 @@ from unionsnn.cli.sweep import sweep
 INTERRUPTED = 130
 TERMINATED = 143
 
-_KEPT = "What is finished is kept; the same command goes on (without force=true)."
+KEPT = "Finished work is kept; rerun the command without force=true to resume."
 
 
 def main() -> NoReturn:
@@ -45,7 +45,7 @@ def main() -> NoReturn:
             # A terminal without "±" must not lose a result that took hours.
             stream.reconfigure(errors="replace")
     try:
-        status = command_line.main(standalone_mode=False)
+        status = command_line.main(prog_name="unionsnn", standalone_mode=False)
         sys.exit(status if isinstance(status, int) else 0)
     except click.ClickException as error:
         error.show()
@@ -59,7 +59,7 @@ def main() -> NoReturn:
             _say_where_it_belongs(error.option_name, error.ctx)
         sys.exit(RequestError.exit_status)
     except (KeyboardInterrupt, click.Abort):
-        click.echo(f"Interrupted. {_KEPT}", err=True)
+        click.echo(f"Interrupted. {KEPT}", err=True)
         sys.exit(INTERRUPTED)
 
 
@@ -71,7 +71,7 @@ def _say_where_it_belongs(option: str, context: click.Context) -> None:
 
 
 def _terminate(signum: int, frame: Any) -> NoReturn:
-    click.echo(f"Terminated. {_KEPT}", err=True)
+    click.echo(f"Terminated. {KEPT}", err=True)
     sys.exit(TERMINATED)
 
 
@@ -116,11 +116,11 @@ def _known(error: Exception) -> UnionsnnError:
 @click.pass_context
 def command_line(ctx: click.Context, verbose: bool, quiet: bool) -> None:
     """Graph neural networks that see union subgraphs."""
-    launch = started_by_torchrun()
-    if launch and ctx.invoked_subcommand != "train":
+    torchrun = torchrun_process()
+    if torchrun and ctx.invoked_subcommand != "train":
         raise RequestError(
             f"{ctx.invoked_subcommand} runs as one process, and torchrun started "
-            f"{launch.processes}: type unionsnn {ctx.invoked_subcommand} ... without torchrun.",
+            f"{torchrun.world_size}: type unionsnn {ctx.invoked_subcommand} ... without torchrun.",
             code="torchrun.one_process",
         )
     ctx.obj = Options(verbose, quiet)
@@ -155,8 +155,8 @@ def train(
     from unionsnn.runs.failures import failed_now
     from unionsnn.runs.records import RunFolder
 
-    launch = started_by_torchrun()
-    if dry_run and launch and launch.number > 0:
+    torchrun = torchrun_process()
+    if dry_run and torchrun and torchrun.rank > 0:
         return
     folder = RunFolder.of(config)
     before = {} if config["force"] or dry_run or as_json else folder.finished()

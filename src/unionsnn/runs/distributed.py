@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from unionsnn.base.errors import RankDiedError, RequestError
-from unionsnn.base.processes import Died, ProcessPool, started_by_torchrun
+from unionsnn.base.processes import Died, ProcessPool, torchrun_process
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.ranks import agreed, rank, world_size
 from unionsnn.data.splits import Split
@@ -159,9 +159,9 @@ def joined_by_torchrun(config: Mapping[str, Any]) -> Iterator[None]:
     Raises:
         RequestError: if it started another number of processes than the configuration has.
     """
-    trainer, started = config["trainer"], started_by_torchrun()
+    trainer, this = config["trainer"], torchrun_process()
     nodes = trainer.get("num_nodes", 1)
-    if started is None:
+    if this is None:
         if nodes > 1:
             raise RequestError(
                 f"trainer.num_nodes is {nodes}: start the command on each machine by torchrun "
@@ -170,12 +170,12 @@ def joined_by_torchrun(config: Mapping[str, Any]) -> Iterator[None]:
             )
         yield
         return
-    if started.processes != num_processes(config) or started.on_machine != trainer["devices"]:
+    if this.world_size != num_processes(config) or this.local_world_size != trainer["devices"]:
         raise RequestError(
-            f"torchrun started {started.processes} processes, {started.on_machine} on this "
+            f"torchrun started {this.world_size} processes, {this.local_world_size} on this "
             f"machine, but trainer.devices is {trainer['devices']} and trainer.num_nodes "
-            f"{nodes}: type trainer.devices={started.on_machine} "
-            f"trainer.num_nodes={started.processes // started.on_machine}."
+            f"{nodes}: type trainer.devices={this.local_world_size} "
+            f"trainer.num_nodes={this.world_size // this.local_world_size}."
         )
     with group(config):
         yield
