@@ -18,14 +18,11 @@ from data_files import (
     write_zinc_pickles,
 )
 from tu_files import write_tu
-from unionsnn.data import catalog
-from unionsnn.data import molecules as molecule_modules
+from unionsnn.config.targets import current_target
 from unionsnn.data.sources import zinc
+from unionsnn.data.sources.facts import CatalogEntry
 
 ZINC_SIZES = {"train": 24, "val": 8, "test": 8}
-
-CLASSES = {"ENZYMES": (1, 2, 3, 4, 5, 6), "FRANKENSTEIN": (0, 2)}
-"""Labels of classes where they are not 0 and 1."""
 
 REQUIRED = {
     "tu": ["data.name=BZR"],
@@ -49,12 +46,11 @@ def fabricate(
     Returns:
         Overrides that the set needs to find its files.
     """
-    monkeypatch.setattr(catalog, "check_statistics", lambda *args: None)
+    monkeypatch.setattr(CatalogEntry, "check", lambda *args: None)
     sizes = tuple(ZINC_SIZES.values())
     monkeypatch.setattr(zinc, "FULL", sizes)
-    monkeypatch.setattr(molecule_modules, "FULL", sizes)
-    monkeypatch.setattr(molecule_modules, "SUBSET", sizes)
-    kind = section["_target_"].rpartition(".")[2]
+    monkeypatch.setattr(zinc, "SUBSET", sizes)
+    kind = current_target(section["_target_"]).rpartition(".")[2]
     return [f"data.mirror={folder}", "data.offline=true", *MAKERS[kind](section, folder)]
 
 
@@ -128,14 +124,14 @@ def _pyg_nodes(section: Mapping[str, Any], folder: Path) -> list[str]:
 
 
 MAKERS = {
-    "TUDataModule": _tu,
-    "CyclesDataModule": _cycles,
-    "OGBDataModule": _ogb,
-    "ZincDataModule": _zinc,
-    "PlanetoidDataModule": _planetoid,
-    "AmazonDataModule": _amazon,
-    "FolderDataModule": _folder,
-    "PyGDataModule": _pyg,
-    "PyGNodeDataModule": _pyg_nodes,
+    "TU": _tu,
+    "Cycles": _cycles,
+    "OGB": _ogb,
+    "Zinc": _zinc,
+    "Planetoid": _planetoid,
+    "Amazon": _amazon,
+    "Folder": _folder,
+    "PyG": _pyg,
+    "PyGNodes": _pyg_nodes,
 }
-"""Makers of raw files by the name of the data module."""
+"""Makers of raw files by the name of the source."""

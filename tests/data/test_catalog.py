@@ -8,7 +8,10 @@ import pytest
 from unionsnn.base.errors import DataError, RequestError
 from unionsnn.config.compose import compose_config
 from unionsnn.data.arrays import GraphArrays
-from unionsnn.data.catalog import CATALOG, check_statistics, find, tu_relative_path, tu_url
+from unionsnn.data.catalog import CATALOG, find
+from unionsnn.data.sources import amazon, planetoid, tu, zinc
+from unionsnn.data.sources.cycles import Cycles
+from unionsnn.data.sources.ogb import OGB
 
 # The tables of PAPER.md: graphs, classes, average nodes and edges.
 PAPER_GRAPHS = {
@@ -96,34 +99,36 @@ def test_a_deviation_without_a_reason_is_seen() -> None:
     assert (deviation.what, deviation.reason) == ("edges per graph", "")
 
 
-def test_addresses_are_those_of_the_collection() -> None:
-    assert tu_url("BZR") == "https://www.chrsmrrs.com/graphkerneldatasets/BZR.zip"
-    assert tu_relative_path("BZR") == "TUDataset/BZR.zip"
-    assert CATALOG["mutag"].relative_path == "TUDataset/MUTAG.zip"
-
-
 def test_addresses_are_those_of_the_reference_loaders() -> None:
     from torch_geometric.datasets import ZINC, Amazon, Planetoid, TUDataset
 
-    from unionsnn.data import catalog
-
-    assert TUDataset.url == catalog.TU_URL
-    assert ZINC.url == catalog.ZINC_URL
-    assert ZINC.split_url.format("val") == f"{catalog.ZINC_INDEX_URL}/val.index"
-    assert Planetoid.url == catalog.PLANETOID_URL
-    assert Amazon.url.rstrip("/") == catalog.AMAZON_URL
+    assert TUDataset.url == tu.URL
+    assert ZINC.url == zinc.URL
+    assert ZINC.split_url.format("val") == f"{zinc.INDEX_URL}/val.index"
+    assert Planetoid.url == planetoid.URL
+    assert Amazon.url.rstrip("/") == amazon.URL
 
 
-def test_right_counts_pass_and_unknown_sets_are_not_judged() -> None:
-    check_statistics("mutag", arrays(188, 3371, 3721, 2))
-    check_statistics("MUTAG", arrays(188, 3371, 3721, 2))
-    check_statistics("NCI109", arrays(4127, 5, 7, 2))
-    check_statistics("BZR", arrays(1, 2, 1, 1))
+def test_a_set_is_known_by_its_arguments() -> None:
+    assert tu.TU(tu_name="MUTAG").known is CATALOG["mutag"]
+    assert tu.TU(tu_name="BZR").known is None
+    assert OGB(folder="hiv").known is CATALOG["molhiv"]
+    assert zinc.Zinc(size="full").known is CATALOG["zinc_full"]
+    sizes = {"num_train": 9000, "num_validation": 1000, "num_test": 10000}
+    assert Cycles(length=6, variant="matched", **sizes).known is CATALOG["6cycles"]
+    assert Cycles(length=6, variant="plain", **sizes).known is None
+    assert Cycles(length=6, variant="matched", **sizes | {"num_test": 2}).known is None
+
+
+def test_right_counts_pass() -> None:
+    CATALOG["mutag"].check(arrays(188, 3371, 3721, 2))
+    CATALOG["nci109"].check(arrays(4127, 5, 7, 2))
 
 
 def test_every_wrong_count_is_named_with_the_remedy() -> None:
     with pytest.raises(DataError) as caught:
-        check_statistics("MUTAG", arrays(135, 3371, 3720, 3))
+        CATALOG["mutag"].check(arrays(135, 3371, 3720, 3))
+    assert caught.value.codes == ["data.counts"]
     message = str(caught.value)
     assert "MUTAG is not the known set: 135 graphs instead of 188" in message
     assert "3720 undirected edges instead of 3721" in message

@@ -13,12 +13,14 @@ from data_files import write_planetoid
 from tu_files import write_tu
 from unionsnn.base.errors import DataError
 from unionsnn.coefficients import CoefficientSpec
-from unionsnn.data import catalog
 from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.controls import CONTROLS, TRAINING, controlled_rows, permutation_within
-from unionsnn.data.datamodules import GraphDataModule, TUDataModule
+from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.datasets import disjoint_union
-from unionsnn.data.nodes import PlanetoidDataModule
+from unionsnn.data.nodes import NodeDataModule
+from unionsnn.data.sources.facts import CatalogEntry
+from unionsnn.data.sources.planetoid import Planetoid
+from unionsnn.data.sources.tu import TU
 from unionsnn.data.splits import Split
 
 SPEC = CoefficientSpec(quantities=("a", "a_tree", "nodes", "edges"))
@@ -27,11 +29,16 @@ PARTS = {"train": range(24), "validation": range(24, 30), "test": range(30, 38)}
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> TUDataModule:
+def data(tmp_path: Path) -> GraphDataModule:
     """Forty graphs, of which two are in no part."""
     write_tu(tmp_path, "TOY")
-    data = TUDataModule(
-        name="toy", tu_name="TOY", root=tmp_path / "root", mirror=tmp_path, offline=True, spec=SPEC
+    data = GraphDataModule(
+        TU(tu_name="TOY"),
+        name="toy",
+        root=tmp_path / "root",
+        mirror=tmp_path,
+        offline=True,
+        spec=SPEC,
     )
     data.split = Split(**{name: np.array(items) for name, items in PARTS.items()})
     return data
@@ -46,7 +53,7 @@ def applied(data: GraphDataModule, control: str, seed: int = 0) -> NDArray[np.fl
     return rows_of(data)
 
 
-def edge_mask(data: TUDataModule, graphs: range) -> NDArray[np.bool_]:
+def edge_mask(data: GraphDataModule, graphs: range) -> NDArray[np.bool_]:
     graph = np.repeat(np.arange(data.num_graphs), np.diff(data.arrays.edge_slices))
     return np.isin(graph, graphs)
 
@@ -61,7 +68,7 @@ def reverse_of_each(edges: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.array([place[int(u), int(v)] for v, u in edges.T])
 
 
-def test_none_keeps_the_real_rows(data: TUDataModule) -> None:
+def test_none_keeps_the_real_rows(data: GraphDataModule) -> None:
     real = rows_of(data)
     assert np.array_equal(applied(data, "none"), real)
     applied(data, "shuffled")
@@ -70,7 +77,7 @@ def test_none_keeps_the_real_rows(data: TUDataModule) -> None:
 
 @pytest.mark.parametrize("control", CHANGING)
 def test_a_control_changes_the_rows_and_both_directions_keep_the_same_one(
-    data: TUDataModule, control: str
+    data: GraphDataModule, control: str
 ) -> None:
     real = rows_of(data)
     rows = applied(data, control)
@@ -84,7 +91,7 @@ def test_a_control_changes_the_rows_and_both_directions_keep_the_same_one(
 
 
 @pytest.mark.parametrize("control", CHANGING)
-def test_a_control_depends_on_its_generator_alone(data: TUDataModule, control: str) -> None:
+def test_a_control_depends_on_its_generator_alone(data: GraphDataModule, control: str) -> None:
     first = applied(data, control, seed=1)
     torch.manual_seed(5)
     other = applied(data, control, seed=2)
@@ -93,7 +100,7 @@ def test_a_control_depends_on_its_generator_alone(data: TUDataModule, control: s
     assert np.array_equal(other, first) == (control == "constant")
 
 
-def test_constant_is_the_mean_of_the_training_graphs(data: TUDataModule) -> None:
+def test_constant_is_the_mean_of_the_training_graphs(data: GraphDataModule) -> None:
     real = rows_of(data).astype(np.float64)
     rows = applied(data, "constant")
     mean = real[edge_mask(data, PARTS["train"])].mean(axis=0)
@@ -101,7 +108,7 @@ def test_constant_is_the_mean_of_the_training_graphs(data: TUDataModule) -> None
     np.testing.assert_allclose(rows, np.broadcast_to(mean, rows.shape), rtol=1e-6)
 
 
-def test_random_rows_are_whole_rows_of_training_graphs(data: TUDataModule) -> None:
+def test_random_rows_are_whole_rows_of_training_graphs(data: GraphDataModule) -> None:
     real = rows_of(data)
     training = set(multiset(real[edge_mask(data, PARTS["train"])]))
     rows = applied(data, "random")
@@ -111,7 +118,7 @@ def test_random_rows_are_whole_rows_of_training_graphs(data: TUDataModule) -> No
     assert multiset(rows[mask]) != multiset(real[mask])
 
 
-def test_random_rows_follow_the_training_marginal(data: TUDataModule) -> None:
+def test_random_rows_follow_the_training_marginal(data: GraphDataModule) -> None:
     real = rows_of(data)
     training = real[edge_mask(data, PARTS["train"])][:, 0]
     draws = np.concatenate([applied(data, "random", seed)[:, 0] for seed in range(100)])
@@ -121,7 +128,7 @@ def test_random_rows_follow_the_training_marginal(data: TUDataModule) -> None:
 
 
 def test_shuffled_keeps_the_multiset_of_each_part_but_not_of_each_graph(
-    data: TUDataModule,
+    data: GraphDataModule,
 ) -> None:
     real = rows_of(data)
     rows = applied(data, "shuffled")
@@ -136,7 +143,7 @@ def test_shuffled_keeps_the_multiset_of_each_part_but_not_of_each_graph(
     assert not all(kept)
 
 
-def test_shuffled_within_keeps_the_multiset_of_each_graph(data: TUDataModule) -> None:
+def test_shuffled_within_keeps_the_multiset_of_each_graph(data: GraphDataModule) -> None:
     real = rows_of(data)
     rows = applied(data, "shuffled_within")
     for g in range(data.num_graphs):
@@ -146,7 +153,7 @@ def test_shuffled_within_keeps_the_multiset_of_each_graph(data: TUDataModule) ->
 
 @pytest.mark.parametrize("control", CHANGING)
 def test_training_rows_do_not_depend_on_the_other_graphs(
-    data: TUDataModule, control: str, monkeypatch: pytest.MonkeyPatch
+    data: GraphDataModule, control: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is fitted to the training part must not have seen validation or test."""
     train = edge_mask(data, PARTS["train"])
@@ -162,7 +169,7 @@ def test_training_rows_do_not_depend_on_the_other_graphs(
 
 
 def test_batches_and_statistics_see_the_control_and_the_cache_does_not(
-    data: TUDataModule,
+    data: GraphDataModule,
 ) -> None:
     real = data.part_coefficient("validation").clone()
     real_cached = data.coefficients(SPEC)
@@ -179,7 +186,7 @@ def test_batches_and_statistics_see_the_control_and_the_cache_does_not(
     assert {p: p.read_bytes() for p in data.root.rglob("*") if p.is_file()} == entries
 
 
-def test_each_control_starts_from_the_real_rows(data: TUDataModule) -> None:
+def test_each_control_starts_from_the_real_rows(data: GraphDataModule) -> None:
     expected = applied(data, "shuffled", seed=3)
     applied(data, "constant")
     assert np.array_equal(applied(data, "shuffled", seed=3), expected)
@@ -189,11 +196,11 @@ def test_each_control_starts_from_the_real_rows(data: TUDataModule) -> None:
 def test_the_split_part_of_a_node_set_is_its_whole_graph(
     tmp_path: Path, control: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalog, "check_statistics", lambda *args: None)
+    monkeypatch.setattr(CatalogEntry, "check", lambda *args: None)
     write_planetoid(tmp_path, "cora")
-    data = PlanetoidDataModule(
+    data = NodeDataModule(
+        Planetoid(planetoid_name="cora"),
         name="cora",
-        planetoid_name="cora",
         features="attributes",
         root=tmp_path / "root",
         mirror=tmp_path,

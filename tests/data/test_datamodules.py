@@ -15,21 +15,23 @@ from torch_geometric.data import Batch, Data
 from tu_files import write_tu
 from unionsnn.base.errors import DataError
 from unionsnn.coefficients import CoefficientSpec
-from unionsnn.data import datamodules
-from unionsnn.data.datamodules import CyclesDataModule, TUDataModule
+from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.encodings.definitions import Encodings
+from unionsnn.data.sources import cycles
+from unionsnn.data.sources.cycles import Cycles
+from unionsnn.data.sources.tu import TU
 from unionsnn.data.splits import Split
 from unionsnn.data.transforms import DistanceEncoding, LaplacianEncoding, RandomWalkEncoding
 
 SPEC = CoefficientSpec(quantities=("a", "a_tree", "nodes", "edges"))
 
 
-def tu(tmp_path: Path, **options: Any) -> TUDataModule:
-    arguments = {"name": "toy", "tu_name": "TOY", "root": tmp_path / "root", "mirror": tmp_path}
-    return TUDataModule(**{**arguments, "offline": True, **options})
+def tu(tmp_path: Path, **options: Any) -> GraphDataModule:
+    arguments = {"name": "toy", "root": tmp_path / "root", "mirror": tmp_path, "offline": True}
+    return GraphDataModule(TU(tu_name="TOY"), **{**arguments, **options})
 
 
-def everything(data: TUDataModule) -> Split:
+def everything(data: GraphDataModule) -> Split:
     indices = np.arange(data.num_graphs)
     return Split(train=indices[:30], validation=indices[30:35], test=indices[35:])
 
@@ -107,7 +109,7 @@ def test_loaders_keep_the_bound_of_pairs(tmp_path: Path) -> None:
         _ = tu_with_split(tmp_path, max_pairs=8).train_dataloader()
 
 
-def tu_with_split(tmp_path: Path, **options: Any) -> TUDataModule:
+def tu_with_split(tmp_path: Path, **options: Any) -> GraphDataModule:
     data = tu(tmp_path, **options)
     data.split = everything(data)
     return data
@@ -161,11 +163,11 @@ def test_processed_graphs_are_read_again_and_follow_the_raw_content(
     write_tu(tmp_path, "TOY")
     first = tu(tmp_path).dataset_id
 
-    def fail(self: object) -> None:
+    def fail(*args: object) -> None:
         raise AssertionError("the raw archive was read again")
 
     with monkeypatch.context() as patch:
-        patch.setattr(TUDataModule, "read", fail)
+        patch.setattr(TU, "read", fail)
         assert tu(tmp_path).dataset_id == first
     write_tu(tmp_path, "TOY", seed=1)
     fresh = tu(tmp_path, root=tmp_path / "other").dataset_id
@@ -230,22 +232,15 @@ def test_a_mirror_without_the_file_names_what_to_do(tmp_path: Path) -> None:
 def test_generated_graphs_are_kept_and_split_by_pairs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options: dict[str, Any] = {
-        "name": "4cycles",
-        "root": tmp_path,
-        "features": "constant",
-        "length": 4,
-        "variant": "matched",
-        "num_train": 21,
-        "num_validation": 4,
-        "num_test": 6,
-    }
-    data = CyclesDataModule(**options)
+    sizes = {"num_train": 21, "num_validation": 4, "num_test": 6}
+    source = Cycles(length=4, variant="matched", **sizes)
+    options: dict[str, Any] = {"name": "4cycles", "root": tmp_path, "features": "constant"}
+    data = GraphDataModule(source, **options)
     split = data.default_split(np.random.default_rng(0))
     assert [len(part) for part in split.parts().values()] == [20, 4, 6]
     assert data.num_graphs == 30
-    monkeypatch.setattr(datamodules, "generate_cycles", None)
-    assert CyclesDataModule(**options).dataset_id == data.dataset_id
+    monkeypatch.setattr(cycles, "generate_cycles", None)
+    assert GraphDataModule(source, **options).dataset_id == data.dataset_id
 
 
 def test_loaders_without_a_split_say_so(tmp_path: Path) -> None:

@@ -315,7 +315,7 @@ def test_an_unknown_ending_names_those_that_are_known() -> None:
     with pytest.raises(DataError) as caught:
         format_of(Path("graph.gz"))
     for form in FORMATS.values():
-        assert all(ending in str(caught.value) for ending in form.endings)
+        assert all(ending in str(caught.value) for ending in form.extensions)
     assert format_of(Path("G.G6")) == "graph6"
 
 

@@ -13,11 +13,13 @@ from filelock import FileLock
 from tu_files import write_tu
 from unionsnn.base.errors import DataError
 from unionsnn.coefficients import CoefficientSpec
-from unionsnn.data import catalog, inventory
+from unionsnn.data import inventory
 from unionsnn.data.catalog import CATALOG
-from unionsnn.data.datamodules import TUDataModule
+from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.encodings.definitions import Encodings
 from unionsnn.data.inventory import KINDS, on_disk, removals, remove
+from unionsnn.data.sources.facts import CatalogEntry
+from unionsnn.data.sources.tu import TU
 
 SPEC = CoefficientSpec(quantities=("a", "nodes"))
 FORK = multiprocessing.get_context("fork")
@@ -26,16 +28,17 @@ FORK = multiprocessing.get_context("fork")
 @pytest.fixture
 def filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a data root with everything of a set that stands for MUTAG."""
-    monkeypatch.setattr(catalog, "check_statistics", lambda *args: None)
+    monkeypatch.setattr(CatalogEntry, "check", lambda *args: None)
     write_tu(tmp_path / "mirror", "MUTAG")
     mutag(tmp_path, SPEC).prepare_data()
     return tmp_path / "root"
 
 
-def mutag(tmp_path: Path, spec: CoefficientSpec | None = None) -> TUDataModule:
+def mutag(tmp_path: Path, spec: CoefficientSpec | None = None) -> GraphDataModule:
     place: dict[str, Any] = {"root": tmp_path / "root", "mirror": str(tmp_path / "mirror")}
     encodings = None if spec is None else Encodings(random_walk=2)
-    return TUDataModule(name="mutag", tu_name="MUTAG", spec=spec, encodings=encodings, **place)
+    source = TU(tu_name="MUTAG")
+    return GraphDataModule(source, name="mutag", spec=spec, encodings=encodings, **place)
 
 
 def state(root: Path, name: str = "mutag") -> str:
@@ -43,11 +46,12 @@ def state(root: Path, name: str = "mutag") -> str:
 
 
 def test_the_state_follows_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog, "check_statistics", lambda *args: None)
+    monkeypatch.setattr(CatalogEntry, "check", lambda *args: None)
     write_tu(tmp_path / "mirror", "MUTAG")
     root = tmp_path / "root"
     assert state(root) == "absent"
-    mutag(tmp_path).processed_key()
+    data = mutag(tmp_path)
+    data.source.processed_key(data.raw)
     assert state(root) == "raw"
     _ = mutag(tmp_path).arrays
     assert state(root) == "processed"

@@ -21,12 +21,11 @@ from data_files import (
     write_zinc_pickles,
 )
 from unionsnn.base.errors import DataError
-from unionsnn.data import catalog
-from unionsnn.data import molecules as modules
 from unionsnn.data.arrays import GraphArrays
-from unionsnn.data.molecules import OGBDataModule, ZincDataModule
+from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.sources import zinc
-from unionsnn.data.sources.ogb import ATOM_CATEGORIES, read_ogb_molecules
+from unionsnn.data.sources.facts import CatalogEntry
+from unionsnn.data.sources.ogb import ATOM_CATEGORIES, OGB, read_ogb_molecules
 from unionsnn.data.sources.pickles import ZINC_NAMES, read_pickle
 
 SIZES = (12, 5, 4)
@@ -36,10 +35,9 @@ FULL = (30, 6, 4)
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let hand-made files pass for the sets: their counts are not the real ones."""
-    monkeypatch.setattr(catalog, "check_statistics", lambda *args: None)
+    monkeypatch.setattr(CatalogEntry, "check", lambda *args: None)
     monkeypatch.setattr(zinc, "FULL", FULL)
-    monkeypatch.setattr(modules, "FULL", FULL)
-    monkeypatch.setattr(modules, "SUBSET", SIZES)
+    monkeypatch.setattr(zinc, "SUBSET", SIZES)
 
 
 def edges_of(graphs: GraphArrays, g: int) -> list[tuple[int, ...]]:
@@ -129,14 +127,13 @@ def test_an_ogb_file_that_lacks_a_part_says_which(tmp_path: Path) -> None:
 
 def test_ogb_data_have_their_split_and_categories(tmp_path: Path) -> None:
     write_ogb(tmp_path, "toy")
-    data = OGBDataModule(
-        folder="toy",
+    data = GraphDataModule(
+        OGB(folder="toy"),
         name="toy",
         root=tmp_path / "root",
         mirror=str(tmp_path),
         features="categorical",
     )
-    data.task = "graph_binary_classification"
     data.split = data.default_split(np.random.default_rng(0))
     assert (data.num_features, data.num_outputs) == (ATOM_LIMITS, 1)
     assert [len(part) for part in data.split.parts().values()] == [24, 8, 8]
@@ -197,13 +194,10 @@ def assert_molecules(graphs: GraphArrays, expected: list[dict[str, Any]]) -> Non
         assert graphs.y[g, 0] == molecule["logP_SA_cycle_normalized"].item()
 
 
-def zinc_module(tmp_path: Path, size: str = "subset", **options: Any) -> ZincDataModule:
+def zinc_module(tmp_path: Path, size: str = "subset", **options: Any) -> GraphDataModule:
     arguments = {"name": "toy", "root": tmp_path / "root", "mirror": str(tmp_path)}
-    data = ZincDataModule(
-        size=size, features="categorical", offline=True, **{**arguments, **options}
-    )
-    data.task = "graph_regression"
-    return data
+    arguments |= {"features": "categorical", "offline": True}
+    return GraphDataModule(zinc.Zinc(size=size), **{**arguments, **options})
 
 
 def test_both_index_styles_give_the_same_subset(tmp_path: Path) -> None:

@@ -18,11 +18,13 @@ from torch_geometric.transforms import LargestConnectedComponents
 from data_files import planetoid_objects, write_amazon, write_planetoid
 from unionsnn.base.errors import DataError
 from unionsnn.coefficients import CoefficientSpec
-from unionsnn.data import catalog
 from unionsnn.data.arrays import GraphArrays
-from unionsnn.data.nodes import AmazonDataModule, PlanetoidDataModule
+from unionsnn.data.nodes import NodeDataModule
+from unionsnn.data.sources.amazon import Amazon as AmazonSource
 from unionsnn.data.sources.amazon import largest_component, read_amazon
+from unionsnn.data.sources.facts import CatalogEntry
 from unionsnn.data.sources.planetoid import FILES, read_planetoid
+from unionsnn.data.sources.planetoid import Planetoid as PlanetoidSource
 from unionsnn.data.splits import check_split
 
 SPEC = CoefficientSpec(quantities=("a", "nodes"))
@@ -30,13 +32,15 @@ SPEC = CoefficientSpec(quantities=("a", "nodes"))
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog, "check_statistics", lambda *args: None)
+    monkeypatch.setattr(CatalogEntry, "check", lambda *args: None)
 
 
-def planetoid(tmp_path: Path, **options: Any) -> PlanetoidDataModule:
-    arguments = {"name": "cora", "planetoid_name": "cora", "root": tmp_path / "root"}
-    common = {"mirror": str(tmp_path), "features": "attributes", "offline": True}
-    return PlanetoidDataModule(**{**arguments, **common, **options})
+def planetoid(
+    tmp_path: Path, spec: CoefficientSpec | None = None, **arguments: Any
+) -> NodeDataModule:
+    source = PlanetoidSource(planetoid_name="cora", **arguments)
+    place = {"root": tmp_path / "root", "mirror": str(tmp_path), "offline": True}
+    return NodeDataModule(source, name="cora", features="attributes", spec=spec, **place)
 
 
 def read(folder: Path, name: str) -> GraphArrays:
@@ -193,9 +197,10 @@ def test_the_largest_component_is_kept() -> None:
     assert largest_component(edges, 6).tolist() == [False, False, True, True, True, False]
 
 
-def amazon(tmp_path: Path, **options: Any) -> AmazonDataModule:
-    common = {"mirror": str(tmp_path), "features": "attributes", "root": tmp_path / "root"}
-    return AmazonDataModule(name="photo", amazon_name="photo", **{**common, **options})
+def amazon(tmp_path: Path, **arguments: Any) -> NodeDataModule:
+    place = {"root": tmp_path / "root", "mirror": str(tmp_path)}
+    source = AmazonSource(amazon_name="photo", **arguments)
+    return NodeDataModule(source, name="photo", features="attributes", **place)
 
 
 def test_the_drawn_split_is_stratified_seeded_and_covers(tmp_path: Path) -> None:

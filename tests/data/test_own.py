@@ -13,19 +13,15 @@ from torch_geometric.data import Data
 import own_datasets
 from fabricated import write_folder
 from unionsnn.base.errors import DataError
-from unionsnn.data.own import (
-    FolderDataModule,
-    PyGDataModule,
-    PyGNodeDataModule,
-    read_pyg_dataset,
-)
+from unionsnn.data.datamodules import GraphDataModule
+from unionsnn.data.nodes import NodeDataModule
+from unionsnn.data.sources.folder import Folder
+from unionsnn.data.sources.pyg import PyG, PyGNodes, make_dataset, read_pyg_dataset
 
 
-def folder(path: Path, **options: Any) -> FolderDataModule:
-    arguments = {"name": "mine", "path": str(path), "root": path.parent / "root"}
-    data = FolderDataModule(**{**arguments, "features": "degree", **options})
-    data.task = options.pop("task", "graph_classification")
-    return data
+def folder(path: Path, features: str = "degree", **arguments: Any) -> GraphDataModule:
+    source = Folder(path=str(path), **arguments)
+    return GraphDataModule(source, name="mine", root=path.parent / "root", features=features)
 
 
 def test_a_folder_with_a_table_is_a_data_set(tmp_path: Path) -> None:
@@ -61,8 +57,7 @@ def test_classes_that_are_numbers_keep_their_order(tmp_path: Path) -> None:
 def test_several_columns_of_numbers_are_targets(tmp_path: Path) -> None:
     path = write_folder(tmp_path / "own", 2)
     (path / "labels.csv").write_text("file,a,b\n0.csv,0.5,1\n1.csv,-2,3\n")
-    data = folder(path)
-    data.task = "graph_regression"
+    data = folder(path, task="graph_regression")
     assert data.targets.tolist() == [[0.5, 1.0], [-2.0, 3.0]]
     assert data.num_outputs == 2
     with pytest.raises(DataError, match="has 2 label columns, not 1"):
@@ -141,16 +136,21 @@ def test_a_file_of_several_graphs_is_refused(tmp_path: Path) -> None:
     path = write_folder(tmp_path / "own", 1)
     (path / "two.g6").write_text("Bw\nBw\n")
     (path / "labels.csv").write_text("file,label\ntwo.g6,1\n0.csv,0\n")
-    with pytest.raises(DataError, match=r"two.g6 holds 2 graphs; one a file is needed"):
+    with pytest.raises(DataError, match=r"two.g6 holds 2 graphs; one per file is needed"):
         _ = folder(path).arrays
 
 
 # -- PyG -----------------------------------------------------------------------------------
 
 
-def pyg(tmp_path: Path, dataset: str, kind: type[PyGDataModule] = PyGDataModule, **options: Any):
-    arguments = {"name": "pyg", "root": tmp_path, "features": "attributes"}
-    return kind(dataset=dataset, **{**arguments, **options})
+def pyg(tmp_path: Path, dataset: str, features: str = "attributes", **arguments: Any):
+    source = PyG(dataset=dataset, **arguments)
+    return GraphDataModule(source, name="pyg", root=tmp_path, features=features)
+
+
+def pyg_nodes(tmp_path: Path, dataset: str, **arguments: Any) -> NodeDataModule:
+    source = PyGNodes(dataset=dataset, **arguments)
+    return NodeDataModule(source, name="pyg", root=tmp_path, features="attributes")
 
 
 def test_graphs_of_a_pyg_data_set_are_taken_as_they_are(tmp_path: Path) -> None:
@@ -166,20 +166,19 @@ def test_graphs_of_a_pyg_data_set_are_taken_as_they_are(tmp_path: Path) -> None:
 
 
 def test_whole_numbers_are_labels_and_several_targets_a_regression(tmp_path: Path) -> None:
-    data = pyg(tmp_path, "own_datasets.Regression", features="categorical")
-    data.task = "graph_regression"
+    data = pyg(tmp_path, "own_datasets.Regression", "categorical", task="graph_regression")
     assert data.num_features == (3,)
     assert data.num_outputs == 2
     assert data.targets[:, 0].tolist() == [float(n) for n in range(3, 13)]
 
 
 def test_nodes_have_the_split_of_their_masks_or_a_drawn_one(tmp_path: Path) -> None:
-    data = pyg(tmp_path, "own_datasets.Nodes", PyGNodeDataModule)
+    data = pyg_nodes(tmp_path, "own_datasets.Nodes")
     split = data.default_split(np.random.default_rng(0))
     assert [len(part) for part in split.parts().values()] == [12, 12, 12]
     assert split.validation[:2].tolist() == [1, 6]
     assert not data.split_covers
-    free = pyg(tmp_path, "own_datasets.Nodes", PyGNodeDataModule, arguments={"masks": False})
+    free = pyg_nodes(tmp_path, "own_datasets.Nodes", arguments={"masks": False})
     split = free.default_split(np.random.default_rng(0))
     assert [len(part) for part in split.parts().values()] == [48, 6, 6]
     assert free.split_covers
@@ -189,10 +188,8 @@ def test_nodes_have_the_split_of_their_masks_or_a_drawn_one(tmp_path: Path) -> N
 
 
 def test_root_is_a_folder_of_the_data_root_unless_given(tmp_path: Path) -> None:
-    from unionsnn.data.own import _make
-
-    assert _make("own_datasets.Nodes", {}, tmp_path).given_root == str(tmp_path / "Nodes")
-    assert _make("own_datasets.Nodes", {"root": "x"}, tmp_path).given_root == "x"
+    assert make_dataset("own_datasets.Nodes", {}, tmp_path).given_root == str(tmp_path / "Nodes")
+    assert make_dataset("own_datasets.Nodes", {"root": "x"}, tmp_path).given_root == "x"
 
 
 @pytest.mark.parametrize(
@@ -218,7 +215,7 @@ def test_what_is_wrong_with_a_pyg_data_set_is_said(
 
 def test_nodes_of_several_graphs_and_tasks_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="has 10 graphs; nodes are classified in one"):
-        _ = pyg(tmp_path, "own_datasets.Graphs", PyGNodeDataModule).arrays
+        _ = pyg_nodes(tmp_path, "own_datasets.Graphs").arrays
     with pytest.raises(DataError, match=r"data.task is graph_classification, but its targets are"):
         _ = pyg(tmp_path, "own_datasets.Regression").arrays
 

@@ -18,9 +18,10 @@ import torch
 
 from tu_files import write_tu
 from unionsnn.coefficients import CoefficientSpec
-from unionsnn.data.datamodules import TUDataModule
+from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.inventory import on_disk
 from unionsnn.data.sources import download as sources
+from unionsnn.data.sources.tu import TU
 
 FORK = multiprocessing.get_context("fork")
 SPEC = CoefficientSpec(quantities=("a", "a_tree", "nodes", "edges"))
@@ -28,10 +29,10 @@ NAME = "KILLED"
 Result = tuple[str, bytes]
 
 
-def module(root: Path, mirror: Path) -> TUDataModule:
-    return TUDataModule(
+def module(root: Path, mirror: Path) -> GraphDataModule:
+    return GraphDataModule(
+        TU(tu_name=NAME),
         name="killed",
-        tu_name=NAME,
         root=root,
         mirror=str(mirror),
         offline=True,
@@ -73,7 +74,7 @@ def _at_once(root: Path, mirror: Path, start: Any, results: Any) -> None:
 
     # Only this child's own copy of the classes is changed.
     sources._copy = counted("fetch", sources._copy)
-    TUDataModule.read = counted("process", TUDataModule.read)  # type: ignore[method-assign]
+    TU.read = counted("process", TU.read)  # type: ignore[method-assign]
     CoefficientSpec.compute = counted("compute", CoefficientSpec.compute)  # type: ignore[method-assign]
     start.wait()
     try:

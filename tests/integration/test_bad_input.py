@@ -147,7 +147,7 @@ def test_a_mirror_that_answers_a_page_is_named(
     tmp_path: Path, command: Command, html_server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The upstream address is the same server, so that the test needs no network.
-    monkeypatch.setattr("unionsnn.data.catalog.TU_URL", html_server)
+    monkeypatch.setattr("unionsnn.data.sources.tu.URL", html_server)
     monkeypatch.setattr(sources, "_RETRY_WAIT", 0.0)
     result = command("data=tu", "data.name=TOY", f"data.mirror={html_server}")
     refused(result, "TOY.zip could not be had")

@@ -22,6 +22,7 @@ from data_files import write_ogb
 from unionsnn.base.errors import UndefinedMetricError
 from unionsnn.cli import app as cli
 from unionsnn.config.compose import compose_config
+from unionsnn.data.sources.facts import CatalogEntry
 from unionsnn.data.splits import Split
 from unionsnn.runs import experiment
 from unionsnn.runs.experiment import run_experiment
@@ -126,7 +127,7 @@ def test_a_signal_ends_all_workers_and_the_same_command_goes_on(
 def test_a_fold_without_a_class_fails_with_the_reason_and_the_others_count(
     small: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("unionsnn.data.catalog.check_statistics", lambda *args: None)
+    monkeypatch.setattr(CatalogEntry, "check", lambda *args: None)
     config = small("data=molbbbp", "protocol=repeated_seeds", "protocol.seeds=3")
     write_ogb(tmp_path, config["data"]["folder"])
     config["data"] |= {"mirror": str(tmp_path), "offline": True}

@@ -12,7 +12,7 @@ import torch
 from data_files import write_planetoid
 from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import compose_config, config_hash
-from unionsnn.data import catalog
+from unionsnn.data.sources.facts import CatalogEntry
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.precompute import precompute
 from unionsnn.runs.records import RunFolder
@@ -122,7 +122,7 @@ def test_precompute_fills_the_cache_of_encodings_too(
 def test_one_large_graph_carries_its_encodings(
     tiny: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalog, "check_statistics", lambda *args: None)
+    monkeypatch.setattr(CatalogEntry, "check", lambda *args: None)
     write_planetoid(tmp_path / "mirror", "cora")
     place = [f"data.mirror={tmp_path / 'mirror'}", "data.offline=true"]
     config = tiny("data=cora", *place, *MODEL, "~data.batch_size", "+data.batch_size=1")

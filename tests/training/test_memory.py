@@ -16,8 +16,8 @@ from unionsnn.base import memory as data_memory
 from unionsnn.base.errors import MemoryRanOutError, RequestError
 from unionsnn.base.memory import free_bytes
 from unionsnn.cli.app import command_line
-from unionsnn.data import catalog
 from unionsnn.data.batching import Extent
+from unionsnn.data.sources.facts import CatalogEntry
 from unionsnn.runs.dry_run import describe
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.training import memory
@@ -135,7 +135,7 @@ def test_one_large_graph_is_refused_without_a_batch_size(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(catalog, "check_statistics", lambda *args: None)
+    monkeypatch.setattr(CatalogEntry, "check", lambda *args: None)
     write_planetoid(tmp_path / "mirror", "cora")
     place = [f"data.mirror={tmp_path / 'mirror'}", "data.offline=true", "data.batch_size=1"]
     free(1_000_000)

@@ -23,9 +23,9 @@ from pydantic import ValidationError
 
 from unionsnn.base.errors import RequestError
 from unionsnn.base.words import nearest
-from unionsnn.config.data_arguments import argument_faults
 from unionsnn.config.grid import flatten, grid_faults
 from unionsnn.config.schema import ConfigSchema
+from unionsnn.config.targets import argument_faults
 
 # What may differ between two runs of the same experiment.
 _NOT_IN_HASH = (
@@ -298,7 +298,7 @@ def _checked(plain: dict[str, Any], given: set[str]) -> tuple[dict[str, Any] | N
         checked = ConfigSchema.model_validate(plain)
     except ValidationError as error:
         return None, [_sentence(fault) for fault in error.errors()]
-    if faults := argument_faults(checked.data):
+    if faults := argument_faults(checked.data.target, checked.data.model_extra or {}):
         return None, [_sentence(fault) for fault in faults]
     budget = checked.model.parameter_budget
     if "model.hidden_channels" in given and budget is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 from unionsnn.config.sections import (
     EncodingsSchema,
@@ -16,6 +16,7 @@ from unionsnn.config.sections import (
     TrainerSchema,
     absent_if_none,
 )
+from unionsnn.config.targets import current_target, recorded_target
 
 if TYPE_CHECKING:
     from unionsnn.coefficients import CoefficientSpec
@@ -66,6 +67,9 @@ class _OpenSection(Section):
 class DataSchema(_OpenSection):
     """Keys of every data set."""
 
+    target: Annotated[str, AfterValidator(current_target), PlainSerializer(recorded_target)] = (
+        Field(alias="_target_")
+    )
     name: Name
     task: Literal[
         "graph_classification",

@@ -1,13 +1,12 @@
-"""LightningDataModules: from a name to batches with coefficients."""
+"""LightningDataModule: from a source of graphs to batches with coefficients."""
 
 from __future__ import annotations
 
 import hashlib
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +19,6 @@ from unionsnn.base.errors import DamagedFileError, DataError
 from unionsnn.base.files import NO_PLACE
 from unionsnn.coefficients import CoefficientSpec
 from unionsnn.coefficients.cache import CoefficientCache
-from unionsnn.data import catalog
 from unionsnn.data.arrays import PARTS, GraphArrays
 from unionsnn.data.batching import Batches, BatchLoader, GraphStore
 from unionsnn.data.controls import controlled_rows
@@ -34,28 +32,22 @@ from unionsnn.data.encodings import cache as encoding_cache
 from unionsnn.data.encodings.cache import EncodingCache
 from unionsnn.data.encodings.definitions import Encodings
 from unionsnn.data.inventory import PROCESSED_VERSION, Note
-from unionsnn.data.sources import tu
-from unionsnn.data.sources.cycles import cycles_split, generate_cycles
-from unionsnn.data.sources.download import fetch, files_hash, remove_parts, set_aside_if_wrong
-from unionsnn.data.splits import Split, random_holdout, stratified_holdout
+from unionsnn.data.sources.download import remove_parts, set_aside_if_wrong
+from unionsnn.data.sources.source import NodeSource, RawFiles, Source, Task
+from unionsnn.data.splits import Split
 
-Task = Literal[
-    "graph_classification",
-    "graph_binary_classification",
-    "graph_regression",
-    "node_classification",
-]
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, steps done and steps in all."""
 
 
-class GraphDataModule(LightningDataModule, ABC):
+class GraphDataModule(LightningDataModule):
     """A set of graphs with one target each, or one for each of their nodes.
 
     Nothing is read before `load`. Then `graphs`, `num_features` and `num_outputs` are known; a
     `split` must be given before loaders are asked for.
 
     Args:
+        source: Where the graphs come from.
         name: Name of the set.
         root: Folder for raw files, processed graphs and coefficients.
         mirror: Folder or URL that is tried before the upstream address.
@@ -71,21 +63,18 @@ class GraphDataModule(LightningDataModule, ABC):
             of similar size are then batched together. None for no bound.
         threads: Threads for computing coefficients; None for all cores.
         progress: Called during long work.
+
+    Attributes:
+        task: What is predicted; that of the source.
+        normalize_features: Whether each node's features are divided by their sum.
+        widths: How many values each categorical node feature can take; None for as many as occur.
     """
 
     name: str
-    task: Task = "graph_classification"
-    categories: tuple[int, ...] | None = None
-    """How many values each column of labels can take, where that is known beforehand."""
-    normalize_features: bool = False
-    """Whether each node's features are divided by their sum."""
-    widths: tuple[int, ...] | None = None
-    """How many values each categorical node feature can take; None for as many as occur."""
-    belongs_to_user: bool = False
-    """Whether the files are the user's own and may change from one run to the next."""
 
     def __init__(
         self,
+        source: Source,
         *,
         name: str,
         root: str | Path,
@@ -101,6 +90,7 @@ class GraphDataModule(LightningDataModule, ABC):
         progress: Progress | None = None,
     ) -> None:
         super().__init__()
+        self.source = source
         self.name = name
         self.root = Path(root).expanduser()
         self.mirror = mirror
@@ -113,6 +103,9 @@ class GraphDataModule(LightningDataModule, ABC):
         self.max_pairs = max_pairs
         self.threads = threads
         self.progress = progress
+        self.task: Task = source.task
+        self.normalize_features = isinstance(source, NodeSource) and source.normalize_features
+        self.widths: tuple[int, ...] | None = None
         self.split: Split | None = None
         self.generator: torch.Generator | None = None
         self._arrays: GraphArrays | None = None
@@ -122,36 +115,16 @@ class GraphDataModule(LightningDataModule, ABC):
         self.device = torch.device("cpu")
         self._note: Note | None = None
 
-    # -- what a format must say ------------------------------------------------------------
+    # -- what training asks for ------------------------------------------------------------
 
-    @abstractmethod
-    def processed_key(self) -> str | None:
-        """Return all that the processed graphs depend on, as text; None to keep nothing on disk."""
-
-    @abstractmethod
-    def read(self) -> GraphArrays:
-        """Read or make the graphs, without any cache."""
+    @property
+    def raw(self) -> RawFiles:
+        """Where the source finds its raw files."""
+        return RawFiles(self.root, self.mirror, self.offline, self.progress)
 
     def default_split(self, generator: np.random.Generator) -> Split:
-        """Return the split that the set prescribes, or draw 8:1:1, stratified by class."""
-        if self.arrays.part is not None:
-            return Split.from_parts(self.arrays.part)
-        if self.task == "graph_regression":
-            return random_holdout(self.num_items, generator=generator)
-        return stratified_holdout(self.targets, generator=generator)
-
-    def fetch(self, relative_path: str, upstream: str | None, label: str | None = None) -> Path:
-        """Return a raw file, from the data root, the mirror or upstream."""
-        return fetch(
-            relative_path,
-            upstream=upstream,
-            root=self.root,
-            mirror=self.mirror,
-            offline=self.offline,
-            progress=self._report(f"download {label or Path(relative_path).name}"),
-        )
-
-    # -- what training asks for ------------------------------------------------------------
+        """Return the split that the set prescribes, or draw one as its source does."""
+        return self.source.default_split(self.arrays, generator)
 
     @property
     def arrays(self) -> GraphArrays:
@@ -185,7 +158,7 @@ class GraphDataModule(LightningDataModule, ABC):
     @property
     def split_name(self) -> str:
         """Name of the set in published split files."""
-        return self.name
+        return self.source.split_name or self.name
 
     @property
     def num_graphs(self) -> int:
@@ -213,8 +186,8 @@ class GraphDataModule(LightningDataModule, ABC):
         """Width of the node features, or the number of values of each categorical column."""
         if self.features != "categorical":
             return int(self.graphs.num_features)
-        if self.categories is not None:
-            return self.categories
+        if self.source.categories is not None:
+            return self.source.categories
         return tuple(int(column.max()) + 1 for column in self.graphs.x.unbind(dim=1))
 
     @property
@@ -240,7 +213,7 @@ class GraphDataModule(LightningDataModule, ABC):
                 self.arrays.num_nodes,
                 spec,
                 threads=self.threads,
-                progress=self._report("structural coefficients"),
+                progress=self.raw.report("structural coefficients"),
                 label=self.name,
             )
         except ValueError as error:
@@ -257,9 +230,13 @@ class GraphDataModule(LightningDataModule, ABC):
     def encoding(self, name: str, size: int) -> NDArray[Any]:
         """An encoding of all graphs, read from the cache or computed into it, [rows, size]."""
         arrays = self.arrays
-        report = self._report(f"encoding {name}")
         return self.encoding_cache.get(
-            name, size, disjoint_union(arrays), arrays.node_slices, report=report, label=self.name
+            name,
+            size,
+            disjoint_union(arrays),
+            arrays.node_slices,
+            report=self.raw.report(f"encoding {name}"),
+            label=self.name,
         )
 
     def apply_control(self, control: str, generator: np.random.Generator) -> None:
@@ -353,16 +330,10 @@ class GraphDataModule(LightningDataModule, ABC):
             self.store, self._part(part), batch_size=self.batch_size, max_pairs=self.max_pairs
         )
 
-    def _report(self, what: str) -> Callable[[int, int], None] | None:
-        progress = self.progress
-        if progress is None:
-            return None
-        return lambda done, total: progress(what, done, total)
-
     def _processed(self) -> GraphArrays:
-        content = self.processed_key()
+        content = self.source.processed_key(self.raw)
         if content is None:
-            return self._checked()
+            return self._read()
         key = hashlib.sha256(f"{PROCESSED_VERSION} {content}".encode()).hexdigest()
         path = self.root / "processed" / f"{self.name}-{key[:16]}.npz"
         self._note = Note(path)
@@ -387,12 +358,16 @@ class GraphDataModule(LightningDataModule, ABC):
             arrays = _load_intact(path, warn=False)
             if arrays is None:
                 remove_parts(path)
-                arrays = self._checked()
+                arrays = self._read()
                 arrays.save(path)
         return arrays
 
-    def _checked(self) -> GraphArrays:
-        arrays = self.read()
+    def _read(self) -> GraphArrays:
+        raw = self.raw
+        with set_aside_if_wrong(raw.fetched):
+            arrays = self.source.read(raw)
+            if self.source.known is not None:
+                self.source.known.check(arrays)
         arrays.validate()
         return arrays
 
@@ -420,101 +395,3 @@ def _load_intact(path: Path, *, warn: bool = True) -> GraphArrays | None:
         if warn:
             warnings.warn(f"{error}: it is made anew.", stacklevel=4)
         return None
-
-
-class TUDataModule(GraphDataModule):
-    """A set of the TU collection, by its name there.
-
-    "TUDataset: A collection of benchmark datasets for learning with graphs" (Morris et al., 2020).
-
-    Args:
-        tu_name: Name in the collection, such as MUTAG.
-        common: Arguments of `GraphDataModule`.
-    """
-
-    def __init__(self, *, tu_name: str, **common: Any) -> None:
-        super().__init__(**common)
-        self.tu_name = tu_name
-
-    @property
-    def split_name(self) -> str:
-        """The collection's own name."""
-        return self.tu_name
-
-    def _archive(self) -> Path:
-        return self.fetch(
-            catalog.tu_relative_path(self.tu_name), catalog.tu_url(self.tu_name), self.tu_name
-        )
-
-    def processed_key(self) -> str:
-        """Hash of the raw archive."""
-        return files_hash([self._archive()])
-
-    def read(self) -> GraphArrays:
-        """Read the raw archive and check its counts where they are known."""
-        archive = self._archive()
-        with set_aside_if_wrong([archive]):
-            arrays = tu.read_tu(archive, self.tu_name)
-            catalog.check_statistics(self.tu_name, arrays)
-        return arrays
-
-
-class CyclesDataModule(GraphDataModule):
-    """Graphs with or without a cycle of one length, generated.
-
-    Sizes as in table 6 of "Union Subgraph Neural Networks" (Xu et al., AAAI 2024), after Vignac et
-    al. (2020).
-
-    Args:
-        length: 4 or 6.
-        variant: ``matched`` (degrees say nothing) or ``plain`` (degrees leak, as in the paper).
-        num_train: Training graphs.
-        num_validation: Validation graphs.
-        num_test: Test graphs.
-        generator_seed: Seed of the generator.
-        common: Arguments of `GraphDataModule`.
-    """
-
-    def __init__(
-        self,
-        *,
-        length: int,
-        variant: Literal["matched", "plain"],
-        num_train: int,
-        num_validation: int,
-        num_test: int,
-        generator_seed: int = 0,
-        **common: Any,
-    ) -> None:
-        super().__init__(**common)
-        self.length = length
-        self.variant = variant
-        self.sizes = (num_train, num_validation, num_test)
-        self.generator_seed = generator_seed
-
-    @property
-    def num_generated(self) -> int:
-        """Number of graphs in all parts."""
-        split = self.default_split(np.random.default_rng(0))
-        return sum(len(part) for part in split.parts().values())
-
-    def processed_key(self) -> str:
-        """All arguments of the generator."""
-        return f"cycles {self.length} {self.variant} {self.num_generated} {self.generator_seed}"
-
-    def read(self) -> GraphArrays:
-        """Generate the graphs; those of the paper's size are checked against the catalog."""
-        arrays = generate_cycles(
-            self.length,
-            variant=self.variant,
-            num_graphs=self.num_generated,
-            seed=self.generator_seed,
-            progress=self._report(f"{self.length}-cycles graphs"),
-        )
-        if (self.variant, self.num_generated, self.generator_seed) == ("matched", 20000, 0):
-            catalog.check_statistics(f"{self.length}cycles", arrays)
-        return arrays
-
-    def default_split(self, generator: np.random.Generator) -> Split:
-        """Return the fixed split; both graphs of a matched pair are in the same part."""
-        return cycles_split(*self.sizes)

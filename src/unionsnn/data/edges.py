@@ -1,4 +1,4 @@
-"""Edges of several graphs as arrays: made simple, and cut by graph."""
+"""Edges of several graphs as arrays: made simple, cut by graph, and put together to a set."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unionsnn.data.arrays import IntArray
+from unionsnn.base.errors import DataError
+from unionsnn.data.arrays import GraphArrays, IntArray
 
 
 def slices(counts: ArrayLike) -> IntArray:
@@ -90,3 +91,37 @@ def united(edges: Sequence[IntArray], node_slices: IntArray) -> IntArray:
         return np.empty((2, 0), dtype=np.int64)
     first = np.repeat(node_slices[:-1], [part.shape[1] for part in edges])
     return np.concatenate(edges, axis=1).astype(np.int64) + first
+
+
+def graphs_of_edges(
+    edges: Sequence[IntArray],
+    node_slices: IntArray,
+    names: Sequence[str],
+    *,
+    remedy: str = "data.symmetrize=true",
+    **arrays: Any,
+) -> GraphArrays:
+    """Make a set of its graphs' edges, loops and repeats dropped; refuse one-way edges by name.
+
+    Args:
+        edges: Edges of each graph, its nodes counted from 0.
+        node_slices: Where each graph's nodes begin and end.
+        names: Name of each graph, for messages.
+        remedy: What to type if an edge is meant to go both ways.
+        arrays: Further fields of `GraphArrays`.
+    """
+    union = united(edges, node_slices)
+    simple, _ = simple_edges(union, int(node_slices[-1]))
+    lonely = one_way_edges(simple, int(node_slices[-1]))
+    if len(lonely):
+        edge = simple[:, lonely[0]]
+        graph = int(np.searchsorted(node_slices, edge[0], side="right")) - 1
+        local = (edge - node_slices[graph]).tolist()
+        raise DataError(
+            f"{names[graph]}: edge {local} has no edge back ({len(lonely)} such edges); type "
+            f"{remedy} if an edge is meant to go both ways"
+        )
+    edge_index, edge_slices = cut_by_graph(simple, node_slices)
+    return GraphArrays(
+        edge_index=edge_index, node_slices=node_slices, edge_slices=edge_slices, **arrays
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unionsnn.base.errors import DataError, WidthError
+from unionsnn.base.errors import DataError
 from unionsnn.data.arrays import GraphArrays
-from unionsnn.data.datamodules import GraphDataModule
-from unionsnn.data.datasets import GraphDataset
-from unionsnn.data.edges import both_ways, slices
-from unionsnn.data.own import NODE_ARRAYS, assembled, joined, labelled_files, npz_features
+from unionsnn.data.edges import both_ways, graphs_of_edges, slices
+from unionsnn.data.sources.folder import NODE_ARRAYS, joined, labelled_files, npz_features
 from unionsnn.data.sources.graph_files import FORMATS, format_of, read_graph_file
 
 TABLE = "labels.csv"
@@ -29,144 +28,110 @@ _READ_FROM = {
 }
 
 
-class NewGraphs(GraphDataModule):
+@dataclass(frozen=True, eq=False)
+class NewGraphs:
     """Graphs of a file, or of the files of a folder, that a trained network is applied to.
 
-    The target of each item is its number, so that predictions of batches can be put in order.
+    Attributes:
+        arrays: The graphs. The target of each item is its number, so that predictions of batches
+            can be put in order.
+        names: Name of each graph.
+        node_names: The file's own name of each node.
+        labels: Label of each graph, where a table gives them.
+    """
+
+    arrays: GraphArrays
+    names: tuple[str, ...]
+    node_names: NDArray[Any]
+    labels: list[str] | None
+
+
+def read_new_graphs(
+    path: Path,
+    *,
+    features: str,
+    widths: Sequence[int] | None,
+    level: str,
+    form: str | None = None,
+    symmetrize: bool = False,
+) -> NewGraphs:
+    """Read all graphs and what their nodes carry.
 
     Args:
         path: The file, or a folder: the files that its table names, or all graph files in it.
         features: As the network was trained with, a key of `NODE_FEATURES`.
         widths: How many values each categorical node feature could take in training.
-        in_channels: Width of all node features in training; None where they are categories.
         level: Whether each ``graph`` or each ``node`` has a prediction.
-        form: Format of the file, a key of `FORMATS`; by default its ending decides.
+        form: Format of the file, a key of `FORMATS`; by default its file extension decides.
         symmetrize: Whether edges that are given in one direction only count both ways.
-        normalize_features: Whether each node's features are divided by their sum.
-        common: Arguments of `GraphDataModule`.
+
+    Raises:
+        DataError: A file is wrong, or its nodes lack the features of the training data.
     """
-
-    belongs_to_user = True
-
-    def __init__(
-        self,
-        *,
-        path: Path,
-        features: str,
-        widths: Sequence[int] | None,
-        in_channels: int | None,
-        level: str,
-        form: str | None = None,
-        symmetrize: bool = False,
-        normalize_features: bool = False,
-        **common: Any,
-    ) -> None:
-        super().__init__(name=path.name, features=features, **common)
-        self.path = path
-        self.widths = None if widths is None else tuple(widths)
-        self.in_channels = in_channels
-        self.level = level
-        self.form = form
-        self.symmetrize = symmetrize
-        self.normalize_features = normalize_features
-        self.names: tuple[str, ...] = ()
-        self.node_names: NDArray[Any] = np.empty(0, dtype=np.int64)
-        self.labels: list[str] | None = None
-
-    def processed_key(self) -> None:
-        """Nothing is kept but coefficients and encodings."""
-
-    def read(self) -> GraphArrays:
-        """Read all graphs and what their nodes carry."""
-        files, self.labels = self._files()
-        edges, counts, names, node_names, carried = [], [], [], [], []
-        for path in files:
-            graphs = read_graph_file(path, self.form)
-            if self.labels is not None and graphs.num_graphs != 1:
-                raise DataError(f"{path} holds {graphs.num_graphs} graphs; one a label is needed.")
-            both = self.symmetrize or not graphs.directed
-            cuts = zip(pairwise(graphs.edge_slices), graphs.node_slices, strict=False)
-            for number, ((begin, end), first) in enumerate(cuts):
-                own = graphs.edge_index[:, begin:end] - first
-                edges.append(both_ways(own) if both else own)
-                names.append(path.name if graphs.num_graphs == 1 else f"{path.name}:{number}")
-            counts += np.diff(graphs.node_slices).tolist()
-            node_names.append(graphs.node_names())
-            carried.append(npz_features(path, graphs.num_nodes))
-        self.names = tuple(names)
-        self.node_names = np.concatenate([part.astype(object) for part in node_names])
-        node_slices = slices(counts)
-        self._refuse_without_features(files[0], carried)
-        return assembled(
-            edges,
-            node_slices,
-            self.names,
-            remedy="--symmetrize",
-            y=np.arange(len(counts) if self.level == "graph" else node_slices[-1]),
-            level=self.level,
-            **{key: joined(key, files, carried) for key in NODE_ARRAYS},
-        )
-
-    @property
-    def graphs(self) -> GraphDataset:
-        """The graphs as a PyG data set; DataError if their nodes are not as in training."""
-        if self._graphs is None:
-            try:
-                found = super().graphs
-            except WidthError as error:
-                raise DataError(
-                    f"{self.path}: {_WHAT[self.features]}: {error}, as in the training data "
-                    f"(data.features={self.features})."
-                ) from error
-            given = int(found.num_features)
-            if self.in_channels is not None and given != self.in_channels:
-                raise DataError(
-                    f"{self.path}: {given} columns of node features; the network was trained on "
-                    f"{self.in_channels} (data.features={self.features})."
-                )
-        return super().graphs
-
-    def _files(self) -> tuple[list[Path], list[str] | None]:
-        if not self.path.is_dir():
-            return [self.path], None
-        if (self.path / TABLE).is_file():
-            files, labels = labelled_files(self.path, TABLE)
-            return files, [", ".join(row) for row in labels]
-        if self.form is not None:
-            endings = FORMATS[self.form].endings
-        else:
-            endings = tuple(ending for form in FORMATS.values() for ending in form.endings)
-        found = sorted(p for p in self.path.iterdir() if p.suffix.lower() in endings)
-        if not found:
+    files, labels = _files(path, form)
+    edges, counts, names, node_names, carried = [], [], [], [], []
+    for file in files:
+        graphs = read_graph_file(file, form)
+        if labels is not None and graphs.num_graphs != 1:
             raise DataError(
-                f"{self.path} holds no graph file; read are {', '.join(endings)}, and a table "
-                f"{TABLE} that names them."
+                f"{file} holds {graphs.num_graphs} graphs; one per label is needed.",
+                code="data.several_graphs",
             )
-        return found, None
+        undirected = symmetrize or not graphs.directed
+        cuts = zip(pairwise(graphs.edge_slices), graphs.node_slices, strict=False)
+        for number, ((begin, end), first) in enumerate(cuts):
+            local = graphs.edge_index[:, begin:end] - first
+            edges.append(both_ways(local) if undirected else local)
+            names.append(file.name if graphs.num_graphs == 1 else f"{file.name}:{number}")
+        counts += np.diff(graphs.node_slices).tolist()
+        node_names.append(graphs.node_names())
+        carried.append(npz_features(file, graphs.num_nodes))
+    for key in _READ_FROM.get(features, ()):
+        if not any(key in arrays for arrays in carried):
+            raise DataError(_lacking(files[0], key, features, widths), code="data.no_features")
+    node_slices = slices(counts)
+    arrays = graphs_of_edges(
+        edges,
+        node_slices,
+        names,
+        remedy="--symmetrize",
+        y=np.arange(len(counts) if level == "graph" else node_slices[-1]),
+        level=level,
+        **{key: joined(key, files, carried) for key in NODE_ARRAYS},
+    )
+    all_names = np.concatenate([part.astype(object) for part in node_names])
+    return NewGraphs(arrays, tuple(names), all_names, labels)
 
-    def _refuse_without_features(
-        self, first: Path, carried: Sequence[dict[str, NDArray[Any]]]
-    ) -> None:
-        for key in _READ_FROM.get(self.features, ()):
-            if not any(key in found for found in carried):
-                kind = "whole" if key == "node_labels" else "real"
-                allowed = (
-                    f", each column 0..{'|'.join(str(w - 1) for w in self.widths)}"
-                    if (self.widths and key == "node_labels")
-                    else ""
-                )
-                raise DataError(
-                    f"{first} has no {key}, but the network was trained with "
-                    f"data.features={self.features}: give .npz files with edge_index and {key}, "
-                    f"{kind} numbers [num_nodes, k]{allowed}."
-                )
 
-    def _check_task(self, arrays: GraphArrays) -> None:
-        """There are no targets that a task could not fit."""
+def _files(path: Path, form: str | None) -> tuple[list[Path], list[str] | None]:
+    """Graph files, and their labels where a table gives them."""
+    if not path.is_dir():
+        return [path], None
+    if (path / TABLE).is_file():
+        files, labels = labelled_files(path, TABLE)
+        return files, [", ".join(row) for row in labels]
+    formats = FORMATS.values() if form is None else [FORMATS[form]]
+    extensions = tuple(extension for each in formats for extension in each.extensions)
+    files = sorted(p for p in path.iterdir() if p.suffix.lower() in extensions)
+    if not files:
+        raise DataError(
+            f"{path} holds no graph file; read are {', '.join(extensions)}, and a table "
+            f"{TABLE} that names them.",
+            code="data.no_graphs",
+        )
+    return files, None
 
 
-_WHAT = {"degree": "degrees of nodes", "labels": "node_labels", "both": "node_labels",
-         "categorical": "node_labels"}  # fmt: skip
+def _lacking(first: Path, key: str, features: str, widths: Sequence[int] | None) -> str:
+    kind, allowed = "real", ""
+    if key == "node_labels":
+        kind = "whole"
+        if widths:
+            allowed = f", each column 0..{'|'.join(str(width - 1) for width in widths)}"
+    return (
+        f"{first} has no {key}, but the network was trained with data.features={features}: give "
+        f".npz files with edge_index and {key}, {kind} numbers [num_nodes, k]{allowed}."
+    )
 
 
 def check_format(path: Path, form: str | None) -> None:
@@ -176,6 +141,8 @@ def check_format(path: Path, form: str | None) -> None:
         DataError: It is not.
     """
     if form is not None and form not in FORMATS:
-        raise DataError(f"--format {form} is unknown; allowed are {', '.join(FORMATS)}.")
+        raise DataError(
+            f"--format {form} is unknown; allowed are {', '.join(FORMATS)}.", code="data.format"
+        )
     if form is None and not path.is_dir():
         format_of(path)

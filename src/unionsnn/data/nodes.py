@@ -1,9 +1,8 @@
-"""Data modules of one graph whose nodes are classified, as a full batch."""
+"""Data module of one graph whose nodes are classified, as a full batch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,15 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Batch
 
-from unionsnn.data import catalog
-from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.batching import Batches, Extent
 from unionsnn.data.controls import TRAINING
-from unionsnn.data.datamodules import GraphDataModule, Task
-from unionsnn.data.sources.amazon import read_amazon
-from unionsnn.data.sources.download import files_hash, set_aside_if_wrong
-from unionsnn.data.sources.planetoid import read_planetoid
-from unionsnn.data.splits import Split, stratified_shares
+from unionsnn.data.datamodules import GraphDataModule
+from unionsnn.data.sources.source import NodeSource
 
 
 class NodeDataModule(GraphDataModule):
@@ -32,15 +26,12 @@ class NodeDataModule(GraphDataModule):
     coefficients the whole graph is the training part, and ``shuffled`` is ``shuffled_within``.
 
     Args:
-        normalize_features: Whether each node's features are divided by their sum.
-        common: Arguments of `GraphDataModule`.
+        source: Where the graph comes from.
+        common: Further arguments of `GraphDataModule`.
     """
 
-    task: Task = "node_classification"
-
-    def __init__(self, *, normalize_features: bool = False, **common: Any) -> None:
-        super().__init__(**common)
-        self.normalize_features = normalize_features
+    def __init__(self, source: NodeSource, **common: Any) -> None:
+        super().__init__(source, **common)
         self._batch: Batch | None = None
 
     def part_coefficient(self, part: str) -> Tensor:
@@ -108,83 +99,3 @@ class OneBatch:
         }
         nodes = self.batch.num_nodes
         return [Extent(1, nodes, nodes**2, rows)]
-
-
-class PlanetoidDataModule(NodeDataModule):
-    """A citation graph with its public split.
-
-    "Revisiting Semi-Supervised Learning with Graph Embeddings" (Yang et al., ICML 2016).
-
-    Args:
-        planetoid_name: cora, citeseer or pubmed.
-        common: Arguments of `NodeDataModule`.
-    """
-
-    def __init__(self, *, planetoid_name: str, **common: Any) -> None:
-        super().__init__(**common)
-        self.planetoid_name = planetoid_name
-
-    def _files(self) -> dict[str, Path]:
-        upstream = catalog.PLANETOID_URL
-        return {
-            part: self.fetch(path, f"{upstream}/{Path(path).name}")
-            for part, path in catalog.planetoid_paths(self.planetoid_name).items()
-        }
-
-    def processed_key(self) -> str:
-        """Hash of the raw files."""
-        return f"planetoid {files_hash([*self._files().values()])}"
-
-    def read(self) -> GraphArrays:
-        """Read the raw files and check their counts where they are known."""
-        files = self._files()
-        with set_aside_if_wrong([*files.values()]):
-            arrays = read_planetoid(files)
-            catalog.check_statistics(self.planetoid_name, arrays)
-        return arrays
-
-
-class AmazonDataModule(NodeDataModule):
-    """A co-purchase graph: its largest connected component, with a split that is drawn.
-
-    "Pitfalls of Graph Neural Network Evaluation" (Shchur et al., 2018). The source has no split.
-
-    Args:
-        amazon_name: computers or photo.
-        train_share: Share of the nodes that is trained on, each class in its proportion.
-        validation_share: Share of the nodes that chooses the epoch; the rest is tested.
-        common: Arguments of `NodeDataModule`.
-    """
-
-    def __init__(
-        self,
-        *,
-        amazon_name: str,
-        train_share: float = 0.1,
-        validation_share: float = 0.1,
-        **common: Any,
-    ) -> None:
-        super().__init__(**common)
-        self.amazon_name = amazon_name
-        self.shares = (train_share, validation_share)
-
-    def _file(self) -> Path:
-        name = f"amazon_electronics_{self.amazon_name}.npz"
-        return self.fetch(f"amazon/{name}", f"{catalog.AMAZON_URL}/{name}")
-
-    def processed_key(self) -> str:
-        """Hash of the raw file."""
-        return f"amazon {files_hash([self._file()])}"
-
-    def read(self) -> GraphArrays:
-        """Read the raw file and check its counts where they are known."""
-        path = self._file()
-        with set_aside_if_wrong([path]):
-            arrays = read_amazon(path)
-            catalog.check_statistics(self.amazon_name, arrays)
-        return arrays
-
-    def default_split(self, generator: np.random.Generator) -> Split:
-        """Draw training nodes stratified by class, validation nodes, and test on the rest."""
-        train, validation = self.shares
-        return stratified_shares(self.targets, train, validation, generator=generator)

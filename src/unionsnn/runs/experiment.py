@@ -73,7 +73,7 @@ def _run(config: Mapping[str, Any], progress: Progress | None) -> dict[str, Any]
         warn_of_other_versions(folder.path, finished)
         pending = [i for i in protocol.wanted if i not in finished]
         data = build_data(config, progress)
-        if pending or data.belongs_to_user:
+        if pending or data.source.belongs_to_user:
             refuse_other_data(folder, finished, data)
         first: Failure | None = None
         if pending:

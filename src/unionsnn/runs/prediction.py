@@ -12,13 +12,15 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from unionsnn.base.errors import DataError, RequestError
+from unionsnn.base.errors import DataError, RequestError, WidthError
 from unionsnn.config.compose import config_hash
+from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.batching import BatchLoader
-from unionsnn.data.datamodules import Progress
+from unionsnn.data.datamodules import GraphDataModule, Progress
 from unionsnn.data.encodings.definitions import Encodings
-from unionsnn.data.new_graphs import NewGraphs, check_format
+from unionsnn.data.new_graphs import check_format, read_new_graphs
 from unionsnn.data.sources.download import data_root
+from unionsnn.data.sources.source import InMemory, Task
 from unionsnn.training.build import coefficient_spec, layer_spec
 from unionsnn.training.checkpoints import network_of, read_checkpoint
 from unionsnn.training.memory import require_batches
@@ -106,18 +108,26 @@ def predict(
     refuse_mixed(run, contents)
     config = contents[0]["config"]
     refuse_control(run, config)
-    data = new_graphs(contents[0], file, form=form, symmetrize=symmetrize, progress=progress)
-    outputs = np.stack([apply(network_of(content), data, config) for content in contents])
     per_node = config["data"]["task"].startswith("node")
-    sizes = np.diff(data.arrays.node_slices)
+    graphs = read_new_graphs(
+        file,
+        features=config["data"]["features"],
+        widths=trained_widths(contents[0]),
+        level="node" if per_node else "graph",
+        form=form,
+        symmetrize=symmetrize,
+    )
+    data = module_of(graphs.arrays, file, contents[0], progress)
+    outputs = np.stack([apply(network_of(content), data, config) for content in contents])
+    sizes = np.diff(graphs.arrays.node_slices)
     return Prediction(
         task=config["data"]["task"],
-        names=np.repeat(data.names, sizes).tolist() if per_node else data.names,
-        nodes=data.node_names.tolist() if per_node else None,
+        names=np.repeat(graphs.names, sizes).tolist() if per_node else graphs.names,
+        nodes=graphs.node_names.tolist() if per_node else None,
         outputs=output_names(contents[0], outputs.shape[2]),
         repetitions=[_number(path, i) for i, path in enumerate(paths)],
         each=outputs,
-        labels=data.labels,
+        labels=graphs.labels,
         notes=_notes(config, paths),
     )
 
@@ -163,40 +173,61 @@ def refuse_control(run: Path, config: Mapping[str, Any]) -> None:
         )
 
 
-def new_graphs(
-    content: Mapping[str, Any],
+def module_of(
+    arrays: GraphArrays,
     file: Path,
-    *,
-    form: str | None = None,
-    symmetrize: bool = False,
+    content: Mapping[str, Any],
     progress: Progress | None = None,
-) -> NewGraphs:
-    """Read graphs with the features, coefficients and encodings of a checkpoint."""
-    config = content["config"]
+) -> GraphDataModule:
+    """Give new graphs the features, coefficients and encodings of a checkpoint.
+
+    Args:
+        arrays: The graphs.
+        file: Where they come from, for messages.
+        content: Of the checkpoint.
+        progress: Called during long work.
+
+    Raises:
+        DataError: if their nodes are not as in training.
+    """
+    config, columns = content["config"], content["num_features"]
     section, encodings = config["data"], config["model"].get("encodings")
-    given = content["num_features"]
-    return NewGraphs(
-        path=file,
-        features=section["features"],
-        widths=trained_widths(content),
-        in_channels=given if isinstance(given, int) else None,
-        level=section["task"].partition("_")[0],
-        form=form,
-        symmetrize=symmetrize,
-        normalize_features=content.get(
-            "normalize_features", section.get("normalize_features", False)
-        ),
+    # The targets are the numbers of the items, which pass for classes.
+    task: Task = "node_classification" if arrays.level == "node" else "graph_classification"
+    data = GraphDataModule(
+        InMemory(graphs=arrays, task=task),
+        name=file.name,
         root=data_root(),
+        features=section["features"],
         batch_size=section["batch_size"],
         max_pairs=section.get("max_pairs"),
         spec=coefficient_spec(config),
         layer_spec=layer_spec(config),
+        encodings=None if encodings is None else Encodings(**encodings),
         progress=progress,
-        **({} if encodings is None else {"encodings": Encodings(**encodings)}),
     )
+    data.widths = trained_widths(content)
+    data.normalize_features = content.get(
+        "normalize_features", section.get("normalize_features", False)
+    )
+    try:
+        given = int(data.graphs.num_features)
+    except WidthError as error:
+        kind = "degrees of nodes" if data.features == "degree" else "node_labels"
+        raise DataError(
+            f"{file}: {kind}: {error}, as in the training data (data.features={data.features}).",
+            code=error.codes[0],
+        ) from error
+    if isinstance(columns, int) and given != columns:
+        raise DataError(
+            f"{file}: {given} columns of node features; the network was trained on {columns} "
+            f"(data.features={data.features}).",
+            code="data.widths",
+        )
+    return data
 
 
-def trained_widths(content: Mapping[str, Any]) -> Sequence[int] | None:
+def trained_widths(content: Mapping[str, Any]) -> tuple[int, ...] | None:
     """How many values each categorical node feature could take; None where there is none.
 
     Raises:
@@ -218,7 +249,7 @@ def trained_widths(content: Mapping[str, Any]) -> Sequence[int] | None:
 
 
 @torch.no_grad()
-def apply(model: nn.Module, data: NewGraphs, config: Mapping[str, Any]) -> FloatArray:
+def apply(model: nn.Module, data: GraphDataModule, config: Mapping[str, Any]) -> FloatArray:
     """Probabilities, or values of a regression, of all items in their order, [I, C]."""
     # The bound is one of training; a larger graph has a batch of its own.
     largest = int(data.store.num_nodes.max()) ** 2

@@ -12,26 +12,31 @@ from torch import nn
 
 from unionsnn.base.errors import RequestError
 from unionsnn.coefficients import CoefficientSpec
+from unionsnn.config.schema import DataSchema
+from unionsnn.config.targets import current_target
 from unionsnn.data.datamodules import GraphDataModule, Progress
 from unionsnn.data.encodings.definitions import Encodings
+from unionsnn.data.nodes import NodeDataModule
 from unionsnn.data.sources.download import data_root
+from unionsnn.data.sources.source import NodeSource, Source
 from unionsnn.models.network import GateFactory, fit_to_training, gates
 from unionsnn.nn.gates import StructuralGate
 from unionsnn.training.tasks import TASKS, Task
 
 Config = Mapping[str, Any]
 
+# Keys of every data set that its module takes; further ones are those of its source.
+_MODULE_KEYS = ("name", "features", "batch_size", "max_pairs", "mirror", "offline")
 # Keys that say what a section is, not how its class is made.
-_DATA_NOTES = ("_target_", "task", "metric")
 _MODEL_NOTES = ("_target_", "name", "parameter_budget", "coefficient")
 
 
-def locate(target: str, base: type, key: str) -> Any:
+def locate(target: str, base: type | tuple[type, ...], key: str) -> Any:
     """Import the class that a dotted path names.
 
     Args:
         target: The path.
-        base: What it must be a subclass of.
+        base: What it must be a subclass of, or several classes that allow any.
         key: The path's key in the configuration, for messages.
 
     Raises:
@@ -46,9 +51,9 @@ def locate(target: str, base: type, key: str) -> Any:
             "For a module in this folder, type PYTHONPATH=. before the command."
         ) from error
     if not (isinstance(found, type) and issubclass(found, base)):
-        raise RequestError(
-            f"{key} is {target!r}; it must be a subclass of {base.__module__}.{base.__name__}."
-        )
+        allowed = base if isinstance(base, tuple) else (base,)
+        names = " or ".join(f"{kind.__module__}.{kind.__name__}" for kind in allowed)
+        raise RequestError(f"{key} is {target!r}; it must be a subclass of {names}.")
     return found
 
 
@@ -59,17 +64,25 @@ def build_data(config: Config, progress: Progress | None = None) -> GraphDataMod
         RequestError: if the class cannot be had or refuses its arguments.
     """
     section = config["data"]
-    arguments = {k: v for k, v in section.items() if k not in _DATA_NOTES}
-    make = locate(section["_target_"], GraphDataModule, "data._target_")
+    keys = DataSchema.model_fields.keys() | {"_target_"}
+    arguments = {k: v for k, v in section.items() if k not in keys}
+    common = {k: v for k, v in section.items() if k in _MODULE_KEYS}
+    found = locate(current_target(section["_target_"]), (Source, GraphDataModule), "data._target_")
     encodings = config["model"].get("encodings")
     try:
-        data: GraphDataModule = make(
-            **arguments,
+        if issubclass(found, Source):
+            source = found(task=section["task"], **arguments)
+            kind = NodeDataModule if isinstance(source, NodeSource) else GraphDataModule
+            make: Callable[..., GraphDataModule] = functools.partial(kind, source)
+        else:
+            make = functools.partial(found, **arguments)
+        data = make(
+            **common,
             root=data_root(config["paths"]["data"]),
             spec=coefficient_spec(config),
             layer_spec=layer_spec(config),
+            encodings=None if encodings is None else Encodings(**encodings),
             progress=progress,
-            **({} if encodings is None else {"encodings": Encodings(**encodings)}),
         )
     except (TypeError, ValueError) as error:
         raise RequestError(f"data {section['name']}: {error}") from error

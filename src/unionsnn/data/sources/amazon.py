@@ -1,21 +1,78 @@
-"""Reader of the Amazon co-purchase graphs: Computers and Photo."""
+"""The Amazon co-purchase graphs: Computers and Photo."""
 
 from __future__ import annotations
 
 import zipfile
 import zlib
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from unionsnn.base.errors import DataError
 from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.edges import both_ways, simple_edges
+from unionsnn.data.sources.download import files_hash
+from unionsnn.data.sources.facts import CatalogEntry, Citation, node_set
 from unionsnn.data.sources.pickles import dense_rows
+from unionsnn.data.sources.source import NodeSource, RawFiles
+from unionsnn.data.splits import Split, stratified_shares
 
+URL = "https://github.com/shchur/gnn-benchmark/raw/master/data/npz"
+"""Upstream address of the co-purchase graphs."""
+
+_Share = Annotated[float, Field(gt=0, lt=1)]
 _MATRICES = ("adj", "attr")
 _KEYS = tuple(f"{m}_{key}" for m in _MATRICES for key in ("data", "indices", "indptr", "shape"))
+
+
+class Amazon(NodeSource):
+    """A co-purchase graph: its largest connected component, with a split that is drawn.
+
+    "Pitfalls of Graph Neural Network Evaluation" (Shchur et al., 2018). The source has no split.
+
+    Args:
+        amazon_name: computers or photo.
+        train_share: Share of the nodes that is trained on, each class in its proportion.
+        validation_share: Share of the nodes that chooses the epoch; the rest is tested.
+    """
+
+    amazon_name: str
+    train_share: _Share = 0.1
+    validation_share: _Share = 0.1
+
+    @property
+    def known(self) -> CatalogEntry | None:
+        """Counts of both graphs."""
+        return KNOWN.get(self.amazon_name)
+
+    def _file(self, raw: RawFiles) -> Path:
+        path = relative_path(self.amazon_name)
+        return raw.fetch(path, f"{URL}/{Path(path).name}")
+
+    def processed_key(self, raw: RawFiles) -> str:
+        """Hash of the raw file."""
+        return f"amazon {files_hash([self._file(raw)])}"
+
+    def read(self, raw: RawFiles) -> GraphArrays:
+        """Read the raw file."""
+        return read_amazon(self._file(raw))
+
+    def default_split(self, arrays: GraphArrays, generator: np.random.Generator) -> Split:
+        """Draw training nodes stratified by class, validation nodes, and test on the rest."""
+        shares = self.train_share, self.validation_share
+        return stratified_shares(arrays.y, *shares, generator=generator)
+
+
+def relative_path(name: str) -> str:
+    """Tell where the file of a graph is in a mirror and in the data root.
+
+    Args:
+        name: computers or photo.
+    """
+    return f"amazon/amazon_electronics_{name}.npz"
 
 
 def read_amazon(path: Path) -> GraphArrays:
@@ -74,3 +131,35 @@ def largest_component(edge_index: IntArray, num_nodes: int) -> NDArray[np.bool_]
     _, component = connected_components(adjacency, directed=False)
     largest: NDArray[np.bool_] = component == np.bincount(component).argmax()
     return largest
+
+
+# -- the sets of the paper ---------------------------------------------------------------
+
+_SHCHUR = Citation(
+    "Shchur, Mumme, Bojchevski, Günnemann", "Pitfalls of graph neural network evaluation", 2018
+)
+_SELF_LOOPS = "the paper adds one self loop for each node"
+
+KNOWN = {
+    "computers": node_set(
+        "computers",
+        "Amazon Computers",
+        (13381, 245778, 10, 767),
+        (1338, 1338, 10705),
+        (259159, 7667, 1338),
+        (_SHCHUR,),
+        (relative_path("computers"),),
+        {"edges": _SELF_LOOPS, "features": "a slip of the paper's print: one 6 too many"},
+    ),
+    "photo": node_set(
+        "photo",
+        "Amazon Photo",
+        (7487, 119043, 8, 745),
+        (749, 749, 5989),
+        (126530, 745, 749),
+        (_SHCHUR,),
+        (relative_path("photo"),),
+        {"edges": _SELF_LOOPS},
+    ),
+}
+"""Both graphs by their names."""

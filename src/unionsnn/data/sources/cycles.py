@@ -15,17 +15,17 @@ the positive closes a cycle.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Annotated, Literal, get_args
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+from pydantic import Field
 
 from unionsnn.base.errors import DataError
 from unionsnn.data.arrays import GraphArrays, IntArray
+from unionsnn.data.sources.facts import CatalogEntry, Citation, figures_per_graph
+from unionsnn.data.sources.source import RawFiles, Source
 from unionsnn.data.splits import Split
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 NUM_NODES = {4: 36, 6: 56}
 """Nodes of every graph, by cycle length."""
@@ -33,308 +33,72 @@ NUM_NODES = {4: 36, 6: 56}
 MEAN_EDGES = {4: 61.7, 6: 87.8}
 """Mean number of undirected edges, by cycle length."""
 
-VARIANTS = ("matched", "plain")
+Variant = Literal["matched", "plain"]
+VARIANTS = get_args(Variant)
 """What `variant` may be."""
 
 SPLIT_SIZES = (9000, 1000, 10000)
 """Graphs for training, validation and testing in the paper."""
 
-_EDGE_SPREAD = 8.0
-_PROPOSALS_PER_EDGE = 30
-_PATIENCE = 20_000
 _PAIRS_PER_CALL = 250
-
-# Powers of two have different remainders modulo 67: a small table gives a bit's number.
-_BIT_NUMBER = np.zeros(67, np.int64)
-_BIT_NUMBER[[pow(2, bit, 67) for bit in range(64)]] = np.arange(64)
-
-State = NDArray[np.uint64]
-BitRows = NDArray[np.uint64]
+_PairedSize = Annotated[int, Field(ge=2)]
 
 
-def _kernel(function: Function) -> Function:
-    """Compile without the GIL; keep the machine code on disk where a folder can be written."""
-    try:
-        compiled: Function = njit(cache=True, nogil=True)(function)
-    except RuntimeError:
-        compiled = njit(nogil=True)(function)
-    return compiled
+class Cycles(Source):
+    """Graphs with or without a cycle of one length, generated.
 
+    Sizes as in table 6 of "Union Subgraph Neural Networks" (Xu et al., AAAI 2024), after Vignac et
+    al. (2020).
 
-@_kernel
-def _next(state: State) -> Any:
-    """Advance xoshiro256++ by one step; return 64 random bits."""
-    total = state[0] + state[3]
-    result = ((total << np.uint64(23)) | (total >> np.uint64(41))) + state[0]
-    shifted = state[1] << np.uint64(17)
-    state[2] ^= state[0]
-    state[3] ^= state[1]
-    state[1] ^= state[2]
-    state[0] ^= state[3]
-    state[2] ^= shifted
-    state[3] = (state[3] << np.uint64(45)) | (state[3] >> np.uint64(19))
-    return result
-
-
-@_kernel
-def _uniform(state: State) -> float:
-    return float(_next(state) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
-
-
-@_kernel
-def _below(state: State, limit: int) -> int:
-    # The bias of scaling 53 bits to a limit of a few thousand is below 1e-12.
-    return int(_uniform(state) * limit)
-
-
-@_kernel
-def _draw_size(state: State, mean: float) -> int:
-    """Draw a number of edges whose expectation is the mean, not only near it."""
-    return int(np.floor(mean + _EDGE_SPREAD * (2.0 * _uniform(state) - 1.0) + _uniform(state)))
-
-
-@_kernel
-def _bit(node: int) -> Any:
-    return np.uint64(1) << np.uint64(node)
-
-
-@_kernel
-def _adjacent(rows: BitRows, u: int, v: int) -> bool:
-    return (rows[u] >> np.uint64(v)) & np.uint64(1) == np.uint64(1)
-
-
-@_kernel
-def _flip(rows: BitRows, u: int, v: int) -> None:
-    """Insert an edge that is absent, remove one that is present."""
-    rows[u] ^= _bit(v)
-    rows[v] ^= _bit(u)
-
-
-@_kernel
-def _has_path(rows: BitRows, u: int, v: int, length: int) -> bool:
-    """Tell whether a simple path of exactly `length` >= 3 edges joins two nodes.
-
-    Depth-first over the first length - 2 steps; one set test settles the last two.
+    Args:
+        length: 4 or 6.
+        variant: ``matched`` (degrees say nothing) or ``plain`` (degrees leak, as in the paper).
+        num_train: Training graphs.
+        num_validation: Validation graphs.
+        num_test: Test graphs.
+        generator_seed: Seed of the generator.
     """
-    last = length - 2
-    path = np.empty(length, np.int64)
-    left = np.empty(length, np.uint64)
-    path[0] = u
-    visited = _bit(u) | _bit(v)
-    left[0] = rows[u] & ~visited
-    depth = 0
-    while depth >= 0:
-        if left[depth] == np.uint64(0):
-            visited &= ~_bit(path[depth])
-            depth -= 1
-            continue
-        low = left[depth] & (~left[depth] + np.uint64(1))
-        left[depth] ^= low
-        node = _BIT_NUMBER[low % np.uint64(67)]
-        onward = rows[node] & ~visited & ~low
-        if depth + 1 == last:
-            if onward & rows[v]:
-                return True
-            continue
-        depth += 1
-        path[depth] = node
-        visited |= low
-        left[depth] = onward
-    return False
 
+    length: Literal[4, 6]
+    variant: Variant
+    num_train: _PairedSize
+    num_validation: _PairedSize
+    num_test: _PairedSize
+    generator_seed: Annotated[int, Field(ge=0)] = 0
 
-@_kernel
-def _has_cycle(rows: BitRows, length: int) -> bool:
-    n = len(rows)
-    for u in range(n):
-        for v in range(u + 1, n):
-            if _adjacent(rows, u, v) and _has_path(rows, u, v, length - 1):
-                return True
-    return False
+    @property
+    def split(self) -> Split:
+        """The fixed split; both graphs of a pair are in the same part."""
+        return cycles_split(self.num_train, self.num_validation, self.num_test)
 
+    @property
+    def num_graphs(self) -> int:
+        """Number of graphs in all parts."""
+        return sum(len(part) for part in self.split.parts().values())
 
-@_kernel
-def _fill_cycle_free(state: State, rows: BitRows, length: int, num_edges: int) -> bool:
-    """Visit all pairs of nodes in random order; add each that closes no such cycle."""
-    n = len(rows)
-    rows[:] = 0
-    order = np.empty((n * (n - 1) // 2, 2), np.int64)
-    k = 0
-    for u in range(n):
-        for v in range(u + 1, n):
-            order[k, 0] = u
-            order[k, 1] = v
-            k += 1
-    placed = 0
-    for i in range(len(order)):
-        j = i + _below(state, len(order) - i)
-        u, v = order[j, 0], order[j, 1]
-        order[j] = order[i]
-        if not _has_path(rows, u, v, length - 1):
-            _flip(rows, u, v)
-            placed += 1
-            if placed == num_edges:
-                return True
-    return False
+    @property
+    def known(self) -> CatalogEntry | None:
+        """Counts of the sets of the paper's size."""
+        usual = (self.variant, self.num_graphs, self.generator_seed) == ("matched", 20000, 0)
+        return KNOWN[self.length] if usual else None
 
+    def processed_key(self, raw: RawFiles) -> str:
+        """All arguments of the generator."""
+        return f"cycles {self.length} {self.variant} {self.num_graphs} {self.generator_seed}"
 
-@_kernel
-def _fill_uniform(state: State, rows: BitRows, num_edges: int) -> None:
-    n = len(rows)
-    rows[:] = 0
-    placed = 0
-    while placed < num_edges:
-        u = _below(state, n)
-        v = _below(state, n)
-        if u != v and not _adjacent(rows, u, v):
-            _flip(rows, u, v)
-            placed += 1
-
-
-@_kernel
-def _list_edges(rows: BitRows, num_edges: int) -> IntArray:
-    n = len(rows)
-    edges = np.empty((num_edges, 2), np.int64)
-    count = 0
-    for u in range(n):
-        for v in range(u + 1, n):
-            if _adjacent(rows, u, v):
-                edges[count, 0] = u
-                edges[count, 1] = v
-                count += 1
-    return edges
-
-
-@_kernel
-def _degrees(edges: IntArray, n: int) -> IntArray:
-    degrees = np.zeros(n, np.int64)
-    for i in range(len(edges)):
-        degrees[edges[i, 0]] += 1
-        degrees[edges[i, 1]] += 1
-    return degrees
-
-
-@_kernel
-def _swap(
-    state: State, rows: BitRows, edges: IntArray, kinds: IntArray, length: int, closing: bool
-) -> bool:
-    """Propose one double edge swap and keep it if it is allowed.
-
-    The two nodes that change partners must be of one kind. A closing swap must close a cycle,
-    any other must not.
-    """
-    first = _below(state, len(edges))
-    second = _below(state, len(edges))
-    turn = _below(state, 4)
-    a, b = edges[first, turn & 1], edges[first, 1 - (turn & 1)]
-    c, d = edges[second, turn >> 1], edges[second, 1 - (turn >> 1)]
-    if kinds[b] != kinds[d] or a in (c, d) or b in (c, d):
-        return False
-    if _adjacent(rows, a, d) or _adjacent(rows, c, b):
-        return False
-    _flip(rows, a, b)
-    _flip(rows, c, d)
-    closes = _has_path(rows, a, d, length - 1)
-    _flip(rows, a, d)
-    closes = closes or _has_path(rows, c, b, length - 1)
-    if closes != closing:
-        _flip(rows, a, d)
-        _flip(rows, a, b)
-        _flip(rows, c, d)
-        return False
-    _flip(rows, c, b)
-    edges[first, 0], edges[first, 1] = a, d
-    edges[second, 0], edges[second, 1] = c, b
-    return True
-
-
-@_kernel
-def _count_triangles(rows: BitRows, edges: IntArray) -> int:
-    corners = 0
-    for i in range(len(edges)):
-        common = rows[edges[i, 0]] & rows[edges[i, 1]]
-        while common:
-            common &= common - np.uint64(1)
-            corners += 1
-    return corners // 3
-
-
-@_kernel
-def _close(state: State, rows: BitRows, edges: IntArray, kinds: IntArray, length: int) -> bool:
-    """Close a first cycle with one swap."""
-    tries = 0
-    while tries < _PATIENCE and not _swap(state, rows, edges, kinds, length, True):
-        tries += 1
-    return tries < _PATIENCE
-
-
-@_kernel
-def _reach(
-    state: State, rows: BitRows, edges: IntArray, kinds: IntArray, length: int, triangles: int
-) -> bool:
-    """Go on, without closing a cycle, until there is a given number of triangles."""
-    for _ in range(_PATIENCE):
-        if _swap(state, rows, edges, kinds, length, False) and (
-            _count_triangles(rows, edges) == triangles
-        ):
-            return True
-    return False
-
-
-@_kernel
-def _matched_pair(state: State, length: int, num_edges: int, pair: BitRows) -> None:
-    """Fill pair[0] with a negative and pair[1] with its positive rewiring."""
-    n = pair.shape[1]
-    done = False
-    while not done:
-        if not _fill_cycle_free(state, pair[0], length, num_edges):
-            continue
-        edges = _list_edges(pair[0], num_edges)
-        degrees = _degrees(edges, n)
-        alike = np.zeros(n, np.int64)
-        for _ in range(_PROPOSALS_PER_EDGE * num_edges):
-            _swap(state, pair[0], edges, alike, length, False)
-        pair[1] = pair[0]
-        other = edges.copy()
-        for _ in range(_PROPOSALS_PER_EDGE * num_edges):
-            _swap(state, pair[0], edges, degrees, length, False)
-            _swap(state, pair[1], other, degrees, length, False)
-        done = _close(state, pair[1], other, degrees, length) and _reach(
-            state, pair[0], edges, degrees, length, _count_triangles(pair[1], other)
+    def read(self, raw: RawFiles) -> GraphArrays:
+        """Generate the graphs."""
+        return generate_cycles(
+            self.length,
+            variant=self.variant,
+            num_graphs=self.num_graphs,
+            seed=self.generator_seed,
+            progress=raw.report(f"{self.length}-cycles graphs"),
         )
 
-
-@_kernel
-def _plain_graph(state: State, length: int, num_edges: int, positive: bool, rows: BitRows) -> None:
-    done = False
-    while not done:
-        if positive:
-            _fill_uniform(state, rows, num_edges)
-            done = _has_cycle(rows, length)
-        else:
-            done = _fill_cycle_free(state, rows, length, num_edges)
-
-
-@_kernel
-def _fill_pairs(
-    states: State, length: int, mean: float, matched: bool, graphs: BitRows, y: IntArray
-) -> None:
-    """Fill graphs 2p and 2p + 1 of each pair p; a coin says which of the two is positive."""
-    for p in range(len(y) // 2):
-        coin = _below(states[p, 0], 2)
-        y[2 * p] = coin
-        y[2 * p + 1] = 1 - coin
-        pair = graphs[2 * p : 2 * p + 2]
-        if matched:
-            _matched_pair(states[p, 0], length, _draw_size(states[p, 0], mean), pair)
-            if coin:
-                negative = pair[0].copy()
-                pair[0] = pair[1]
-                pair[1] = negative
-        else:
-            for k in range(2):
-                state = states[p, 1 + k]
-                _plain_graph(state, length, _draw_size(state, mean), y[2 * p + k] == 1, pair[k])
+    def default_split(self, arrays: GraphArrays, generator: np.random.Generator) -> Split:
+        """Return the fixed split."""
+        return self.split
 
 
 def _check_request(length: int, variant: str, num_graphs: int, seed: int) -> None:
@@ -355,7 +119,7 @@ def _check_request(length: int, variant: str, num_graphs: int, seed: int) -> Non
         raise DataError(f"seed={seed} is negative: give 0 or a positive whole number")
 
 
-def _states(seed: int, length: int, variant: str, first: int, last: int) -> State:
+def _states(seed: int, length: int, variant: str, first: int, last: int) -> NDArray[np.uint64]:
     states = np.empty((last - first, 3, 4), np.uint64)
     for p in range(first, last):
         source = np.random.SeedSequence([seed, length, VARIANTS.index(variant), p])
@@ -396,6 +160,9 @@ def generate_cycles(
         DataError: An argument outside of what is allowed.
     """
     _check_request(length, variant, num_graphs, seed)
+    # Compiled code stands behind this import: checking a request does not need it.
+    from unionsnn.data.sources.cycle_graphs import fill_pairs
+
     n = NUM_NODES[length]
     y = np.empty(num_graphs, np.int64)
     edges: list[IntArray] = []
@@ -404,7 +171,7 @@ def generate_cycles(
         last = min(first + _PAIRS_PER_CALL, num_graphs // 2)
         rows = np.zeros((2 * (last - first), n), np.uint64)
         states = _states(seed, length, variant, first, last)
-        _fill_pairs(
+        fill_pairs(
             states, length, MEAN_EDGES[length], variant == "matched", rows, y[2 * first : 2 * last]
         )
         graphs = np.unpackbits(
@@ -450,3 +217,41 @@ def cycles_split(
     bounds = np.cumsum([size - size % 2 for size in sizes.values()])
     train, validation, test, _ = np.split(np.arange(bounds[-1], dtype=np.int64), bounds)
     return Split(train=train, validation=validation, test=test)
+
+
+# -- the sets of the paper ---------------------------------------------------------------
+
+_VIGNAC = Citation(
+    "Vignac, Loukas, Frossard",
+    "Building powerful and equivariant graph neural networks with structural message-passing",
+    2020,
+)
+_GENERATED = "generated anew: the paper's own graphs are not published"
+
+
+def _cycles_entry(name: str, nodes: int, edges: int, averages: tuple[float, float]) -> CatalogEntry:
+    return CatalogEntry(
+        name=name,
+        source_name=f"{name}, variant matched",
+        task="graph_classification",
+        metric="accuracy",
+        graphs=20_000,
+        nodes=nodes,
+        edges=edges,
+        classes=2,
+        features=1,
+        feature_kind="constant",
+        citations=(_VIGNAC,),
+        licence="MIT",
+        files=(),
+        split=SPLIT_SIZES,
+        paper=figures_per_graph(20_000, 2, *averages),
+        reasons={"edges per graph": _GENERATED},
+    )
+
+
+KNOWN = {
+    4: _cycles_entry("4cycles", 720_000, 1_233_646, (36.00, 61.71)),
+    6: _cycles_entry("6cycles", 1_120_000, 1_755_688, (56.00, 87.84)),
+}
+"""The sets of the paper by the length of their cycles."""

@@ -453,22 +453,25 @@ def set_aside_if_wrong(paths: Iterable[Path]) -> Iterator[None]:
     Otherwise the copies would shadow a mended mirror for ever.
 
     Args:
-        paths: What `fetch` returned.
+        paths: What `fetch` returned, until then.
 
     Raises:
         DataError: The reader's own, with the new names added.
     """
     try:
         yield
+    except DataUnavailableError:
+        raise
     except DataError as error:
         aside = [name for path in paths if (name := set_aside(path)) is not None]
-        where = ""
+        if not aside:
+            raise
         if len(aside) == 1:
             where = f" It was set aside as {aside[0]}; the next call gets it anew."
-        elif aside:
+        else:
             where = f" Its {len(aside)} files were set aside in {aside[0].parent}, with names that "
             where += "end in .rejected; the next call gets them anew."
-        raise DataError(f"{error}.{where}") from error
+        raise DataError(f"{error}.{where}", code=error.codes[0]) from error
 
 
 def files_hash(paths: Sequence[Path]) -> str:

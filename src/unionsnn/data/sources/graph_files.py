@@ -116,7 +116,7 @@ def read_graph_file(path: str | Path, form: str | None = None) -> GraphFile:
 
     Args:
         path: The file.
-        form: A key of `FORMATS`; by default the ending of the name decides.
+        form: A key of `FORMATS`; by default the file extension decides.
 
     Raises:
         DataError: The file cannot be read as graphs; says where and why.
@@ -136,14 +136,14 @@ def format_of(path: Path) -> str:
     """Tell the format of a file by its name.
 
     Raises:
-        DataError: Its ending is not known.
+        DataError: Its file extension is not known.
     """
     for name, form in FORMATS.items():
-        if path.suffix.lower() in form.endings:
+        if path.suffix.lower() in form.extensions:
             return name
-    endings = ", ".join(ending for form in FORMATS.values() for ending in form.endings)
+    extensions = ", ".join(each for form in FORMATS.values() for each in form.extensions)
     raise DataError(
-        f"{path.name} has no known ending (known: {endings}). Rename it, or type "
+        f"{path.name} has no known file extension (known: {extensions}). Rename it, or type "
         f"--format {'|'.join(FORMATS)}."
     )
 
@@ -449,11 +449,11 @@ class Format:
     """How a kind of file is recognised and read.
 
     Attributes:
-        endings: Endings of names, in lower case.
+        extensions: File extensions, in lower case.
         read: Returns whether edges are directed, and the graphs.
     """
 
-    endings: tuple[str, ...]
+    extensions: tuple[str, ...]
     read: Callable[[Path], tuple[bool, list[_Graph]]]
 
 

@@ -1,26 +1,62 @@
-"""Reader of OGB's molecules: strict, without OGB's own loader and its questions."""
+"""OGB's molecules: read strictly, without OGB's own loader and its questions."""
 
 from __future__ import annotations
 
 import gzip
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from unionsnn.base.errors import DataError
 from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.edges import both_ways, cut_by_graph, simple_edges, slices
-from unionsnn.data.sources.download import open_zip, read_members
+from unionsnn.data.sources.download import files_hash, open_zip, read_members
+from unionsnn.data.sources.facts import CatalogEntry, Citation, figures_per_graph
+from unionsnn.data.sources.source import RawFiles, Source, Task
 from unionsnn.data.sources.text_tables import Values, parse_table
 from unionsnn.data.splits import Split, check_split
 
+URL = "http://snap.stanford.edu/ogb/data/graphproppred/csv_mol_download"
+"""Upstream address of the molecules."""
 ATOM_CATEGORIES = (119, 5, 12, 12, 10, 6, 6, 2, 2)
 """How many values each of OGB's nine atom features can take."""
 
 _RAW = ("edge", "edge-feat", "node-feat", "num-node-list", "num-edge-list", "graph-label")
 _SPLIT = {"train": "train", "valid": "validation", "test": "test"}
+
+
+class OGB(Source):
+    """Molecules of OGB with one binary label and its scaffold split.
+
+    "Open Graph Benchmark: Datasets for Machine Learning on Graphs" (Hu et al., NeurIPS 2020).
+
+    Args:
+        folder: Name of the download without its file extension, such as hiv.
+    """
+
+    task: Task = "graph_binary_classification"
+    folder: str
+
+    categories: ClassVar[tuple[int, ...]] = ATOM_CATEGORIES
+
+    @property
+    def known(self) -> CatalogEntry | None:
+        """Counts of the sets of the paper."""
+        return KNOWN.get(self.folder)
+
+    def _archive(self, raw: RawFiles) -> Path:
+        return raw.fetch(f"ogb/{self.folder}.zip", f"{URL}/{self.folder}.zip")
+
+    def processed_key(self, raw: RawFiles) -> str:
+        """Hash of the raw archive."""
+        return f"ogb {files_hash([self._archive(raw)])}"
+
+    def read(self, raw: RawFiles) -> GraphArrays:
+        """Read the raw archive."""
+        return read_ogb_molecules(self._archive(raw), self.folder)
 
 
 def read_ogb_molecules(zip_path: Path, folder: str) -> GraphArrays:
@@ -139,3 +175,58 @@ class _Files:
         for place, chosen in enumerate(rows.values()):
             part[chosen] = place
         return part
+
+
+# -- the sets of the paper ---------------------------------------------------------------
+
+_OGB = Citation(
+    "Hu, Fey, Zitnik, Dong, Ren, Liu, Catasta, Leskovec",
+    "Open Graph Benchmark: datasets for machine learning on graphs",
+    2020,
+)
+_ROUNDING = "the paper repeats OGB's averages, rounded to one decimal"
+
+
+def _ogb_entry(
+    name: str,
+    folder: str,
+    counts: tuple[int, int, int],
+    split: tuple[int, int, int],
+    averages: tuple[float, float],
+    reasons: Mapping[str, str],
+) -> CatalogEntry:
+    graphs, nodes, edges = counts
+    return CatalogEntry(
+        name=name,
+        source_name=f"ogbg-{name}",
+        task="graph_binary_classification",
+        metric="rocauc",
+        graphs=graphs,
+        nodes=nodes,
+        edges=edges,
+        classes=2,
+        features=9,
+        feature_kind="categorical",
+        citations=(_OGB,),
+        licence="MIT",
+        files=((f"ogb/{folder}.zip",),),
+        split=split,
+        paper=figures_per_graph(graphs, 2, *averages),
+        reasons=reasons,
+    )
+
+
+KNOWN = {
+    "hiv": _ogb_entry(
+        "molhiv",
+        "hiv",
+        (41127, 1049163, 1129688),
+        (32901, 4113, 4113),
+        (25.50, 27.50),
+        {"nodes per graph": _ROUNDING, "edges per graph": _ROUNDING},
+    ),
+    "bbbp": _ogb_entry(
+        "molbbbp", "bbbp", (2039, 49068, 52921), (1631, 204, 204), (24.06, 25.95), {}
+    ),
+}
+"""The sets of the paper by their downloads."""

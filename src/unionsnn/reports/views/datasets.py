@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from unionsnn.data.catalog import CatalogEntry, Deviation
 from unionsnn.data.inventory import OnDisk, Removal
+from unionsnn.data.sources.facts import CatalogEntry, Deviation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

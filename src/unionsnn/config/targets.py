@@ -1,0 +1,57 @@
+"""The classes that ``data._target_`` names: what records call them, and what they take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from pydantic import ValidationError
+
+_RECORDED_AS = {
+    "unionsnn.data.sources.tu.TU": "unionsnn.data.datamodules.TUDataModule",
+    "unionsnn.data.sources.cycles.Cycles": "unionsnn.data.datamodules.CyclesDataModule",
+    "unionsnn.data.sources.zinc.Zinc": "unionsnn.data.molecules.ZincDataModule",
+    "unionsnn.data.sources.ogb.OGB": "unionsnn.data.molecules.OGBDataModule",
+    "unionsnn.data.sources.planetoid.Planetoid": "unionsnn.data.nodes.PlanetoidDataModule",
+    "unionsnn.data.sources.amazon.Amazon": "unionsnn.data.nodes.AmazonDataModule",
+    "unionsnn.data.sources.folder.Folder": "unionsnn.data.own.FolderDataModule",
+    "unionsnn.data.sources.pyg.PyG": "unionsnn.data.own.PyGDataModule",
+    "unionsnn.data.sources.pyg.PyGNodes": "unionsnn.data.own.PyGNodeDataModule",
+}
+# The names of the first records, by which hashes and files on disk keep calling these classes. What
+# came later is recorded by its own name.
+_CURRENT = {recorded: current for current, recorded in _RECORDED_AS.items()}
+
+
+def recorded_target(target: str) -> str:
+    """Return the name that hashes and records have for a class."""
+    return _RECORDED_AS.get(target, target)
+
+
+def current_target(target: str) -> str:
+    """Return the path of a class that a configuration or a record names."""
+    return _CURRENT.get(target, target)
+
+
+def argument_faults(target: str, arguments: Mapping[str, Any]) -> list[Any]:
+    """Return pydantic's errors about the keys that one format of data alone has.
+
+    The formats of this package need no torch: their classes are imported, and asked. A class of the
+    user's own is imported when the data are made, and checks its arguments then.
+
+    Args:
+        target: The class that ``data._target_`` names.
+        arguments: What the section holds beside the keys of all data sets.
+    """
+    if not target.startswith("unionsnn.data.sources."):
+        return []
+    module, _, name = target.rpartition(".")
+    try:
+        getattr(import_module(module), name).model_validate(arguments)
+    except ValidationError as error:
+        return [{**fault, "loc": ("data", *fault["loc"])} for fault in error.errors()]
+    except (ImportError, AttributeError):
+        # Named when the data are made, with all that is known then.
+        return []
+    return []

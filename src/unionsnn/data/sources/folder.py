@@ -1,0 +1,178 @@
+"""A folder of a user's own graph files, one graph in each, and a table of their labels."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unionsnn.base.errors import DataError
+from unionsnn.data.arrays import GraphArrays
+from unionsnn.data.edges import both_ways, graphs_of_edges, slices
+from unionsnn.data.sources.download import files_hash
+from unionsnn.data.sources.graph_files import FORMATS, read_graph_file
+from unionsnn.data.sources.source import RawFiles, Source
+
+NODE_ARRAYS = {"node_labels": np.int64, "node_attributes": np.float32}
+
+
+class Folder(Source):
+    """Graphs in files of a folder, one in each, and a table of their labels.
+
+    Args:
+        path: The folder.
+        table: A CSV file in it, with a header: ``file`` and ``label``, or ``file`` and several
+            columns of numbers for a regression.
+        symmetrize: Whether edges that are given in one direction only count both ways; they are
+            an error otherwise.
+    """
+
+    path: str
+    table: str = "labels.csv"
+    symmetrize: bool = False
+
+    belongs_to_user: ClassVar[bool] = True
+
+    def _rows(self) -> tuple[Path, list[Path], list[list[str]]]:
+        """The table, the files that it names, and their labels."""
+        folder = Path(self.path).expanduser()
+        return folder / self.table, *labelled_files(folder, self.table)
+
+    def processed_key(self, raw: RawFiles) -> str:
+        """Hash of the table and of all files that it names, and what the targets are."""
+        table, files, _ = self._rows()
+        kind = "numbers" if self.task == "graph_regression" else "classes"
+        return f"folder {files_hash([table, *files])} {kind} {self.symmetrize}"
+
+    def read(self, raw: RawFiles) -> GraphArrays:
+        """Read all files that the table names."""
+        table, files, labels = self._rows()
+        edges, counts, features = [], [], []
+        for path in files:
+            graph = read_graph_file(path)
+            if graph.num_graphs != 1:
+                raise DataError(
+                    f"{path} holds {graph.num_graphs} graphs; one per file is needed",
+                    code="data.several_graphs",
+                )
+            undirected = not graph.directed or self.symmetrize
+            edges.append(both_ways(graph.edge_index) if undirected else graph.edge_index)
+            counts.append(graph.num_nodes)
+            features.append(npz_features(path, graph.num_nodes))
+        y, class_names = self._targets(table, labels)
+        carried: dict[str, Any] = {key: joined(key, files, features) for key in NODE_ARRAYS}
+        return graphs_of_edges(
+            edges,
+            slices(counts),
+            [str(path) for path in files],
+            y=y,
+            class_names=class_names,
+            **carried,
+        )
+
+    def _targets(
+        self, table: Path, labels: Sequence[Sequence[str]]
+    ) -> tuple[NDArray[Any], tuple[str, ...]]:
+        if self.task == "graph_regression":
+            try:
+                return np.array(labels, dtype=np.float32), ()
+            except ValueError as error:
+                raise DataError(
+                    f"{table}: {error}; a label is a number", code="data.table"
+                ) from None
+        if len(labels[0]) != 1:
+            raise DataError(f"{table} has {len(labels[0])} label columns, not 1", code="data.table")
+        flat = [row[0] for row in labels]
+        names = sorted(set(flat), key=_natural)
+        number = {name: i for i, name in enumerate(names)}
+        return np.array([number[label] for label in flat], dtype=np.int64), tuple(names)
+
+
+def labelled_files(folder: Path, table: str) -> tuple[list[Path], list[list[str]]]:
+    """Files and labels by row of a folder's table.
+
+    Raises:
+        DataError: The table is not there or not whole, or names a file that is not there.
+    """
+    path = folder / table
+    if not path.is_file():
+        raise DataError(
+            f"{path} is not there: data.path names a folder, and data.table a CSV file in it "
+            "with the columns file and label"
+        )
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file)
+            numbered = [(reader.line_num, row) for row in reader if row]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path} is not a CSV file ({error})") from error
+    (line, header), *rows = numbered or [(1, [])]
+    names = [name.strip() for name in header]
+    if len(names) < 2 or names[0] != "file":
+        raise DataError(f"{path}, line {line}: the header is {header}; it must be file,label")
+    files: list[Path] = []
+    first: dict[Path, int] = {}
+    for number, row in rows:
+        if len(row) != len(names):
+            raise DataError(f"{path}, line {number}: {len(row)} columns, not {len(names)}")
+        files.append(folder / row[0].strip())
+        if not files[-1].is_file():
+            raise DataError(f"{path}, line {number}: {files[-1]} is not there")
+        # Twice the same graph could be trained on and tested.
+        before = first.setdefault(files[-1].resolve(), number)
+        if before != number:
+            raise DataError(
+                f"{path}, line {number}: {files[-1]} is in line {before} already; name each "
+                "file once"
+            )
+    if not files:
+        raise DataError(f"{path} names no file")
+    return files, [[value.strip() for value in row[1:]] for _, row in rows]
+
+
+def _natural(label: str) -> tuple[int, float, str]:
+    """Numbers in their order, then words."""
+    try:
+        return 0, float(label), label
+    except ValueError:
+        return 1, 0.0, label
+
+
+def npz_features(path: Path, num_nodes: int) -> dict[str, NDArray[Any]]:
+    """Node features that stand in an npz file beside its edges."""
+    if path.suffix.lower() not in FORMATS["npz"].extensions:
+        return {}
+    found = {}
+    with np.load(path, allow_pickle=False) as archive:
+        for key, dtype in NODE_ARRAYS.items():
+            if key not in archive.files:
+                continue
+            array = archive[key]
+            if array.ndim == 1:
+                array = array[:, None]
+            if array.ndim != 2 or len(array) != num_nodes:
+                raise DataError(f"{path}: {key} has shape {array.shape}, not [{num_nodes}, k]")
+            if dtype == np.int64 and array.dtype.kind not in "iu":
+                raise DataError(f"{path}: {key} are {array.dtype}, not whole numbers")
+            found[key] = array.astype(dtype)
+    return found
+
+
+def joined(
+    key: str, files: Sequence[Path], features: Sequence[Mapping[str, NDArray[Any]]]
+) -> NDArray[Any] | None:
+    """Join one kind of features; all files have it, or none."""
+    lacking = [path for path, found in zip(files, features, strict=True) if key not in found]
+    if len(lacking) == len(files):
+        return None
+    if lacking:
+        raise DataError(f"{lacking[0]} has no {key}, but other files have")
+    arrays = [found[key] for found in features]
+    widths = {array.shape[1] for array in arrays}
+    if len(widths) > 1:
+        raise DataError(f"{key} have {' and '.join(map(str, sorted(widths)))} columns")
+    return np.concatenate(arrays)

@@ -1,0 +1,150 @@
+"""Any in-memory data set class, named by its dotted path: its graphs, or the nodes of its one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from unionsnn.base.errors import DataError
+from unionsnn.data.arrays import GraphArrays
+from unionsnn.data.edges import both_ways, graphs_of_edges, slices
+from unionsnn.data.sources.source import NodeSource, RawFiles, Source
+
+
+class PyG(Source):
+    """The graphs of any in-memory data set class, named by its dotted path.
+
+    PyG keeps the files; nothing but coefficients is kept here.
+
+    Args:
+        dataset: Dotted path of a class, such as torch_geometric.datasets.TUDataset.
+        arguments: Its arguments; ``root`` is a folder in the data root where it is left out.
+        symmetrize: Whether edges that are given in one direction only count both ways.
+    """
+
+    dataset: str
+    arguments: dict[str, Any] | None = None
+    symmetrize: bool = False
+
+    belongs_to_user: ClassVar[bool] = True
+
+    def processed_key(self, raw: RawFiles) -> None:
+        """Nothing is kept: PyG has its own files, and what they depend on is not known here."""
+
+    def read(self, raw: RawFiles) -> GraphArrays:
+        """Make the data set and take its arrays."""
+        made = make_dataset(self.dataset, self.arguments or {}, raw.root / "raw" / "pyg")
+        level = self.task.partition("_")[0]
+        try:
+            return read_pyg_dataset(made, level=level, symmetrize=self.symmetrize)
+        except DataError as error:
+            raise DataError(f"{self.dataset}: {error}.", code=error.codes[0]) from error
+
+
+class PyGNodes(NodeSource, PyG):
+    """The nodes of the one graph of any in-memory data set class, with the split of its masks."""
+
+
+def read_pyg_dataset(dataset: Any, *, level: str, symmetrize: bool) -> GraphArrays:
+    """Read a PyG data set: whole numbers in x are labels, other numbers attributes.
+
+    Self loops are dropped and repeated edges counted once. For nodes the set must be one graph;
+    where it has masks for training, validation and test, they are its split.
+
+    Args:
+        dataset: A sequence of PyG's `Data`.
+        level: Whether targets belong to each ``graph`` or each ``node``.
+        symmetrize: As in `PyG`.
+
+    Raises:
+        DataError: Says what the data set lacks.
+    """
+    graphs = [dataset[i] for i in range(len(dataset))]
+    if not graphs:
+        raise DataError("the data set is empty")
+    for i, data in enumerate(graphs):
+        if data.get("y") is None:
+            raise DataError(f"graph {i} has no y: there is nothing to predict")
+        if data.get("edge_index") is None:
+            raise DataError(f"graph {i} has no edge_index")
+    if level == "node" and len(graphs) != 1:
+        raise DataError(f"the data set has {len(graphs)} graphs; nodes are classified in one")
+    if level == "graph" and len(graphs) == 1 and len(graphs[0].y) == graphs[0].num_nodes > 1:
+        raise DataError("its one graph has a y for each node; type data=pyg_nodes")
+    node_slices = slices([int(data.num_nodes) for data in graphs])
+    edges = [data.edge_index.cpu().numpy() for data in graphs]
+    return graphs_of_edges(
+        [both_ways(e) for e in edges] if symmetrize else edges,
+        node_slices,
+        [f"graph {i}" for i in range(len(graphs))],
+        **_pyg_targets(graphs, level, int(node_slices[-1])),
+        **_pyg_features(graphs),
+        level=level,
+    )
+
+
+def _pyg_targets(graphs: Sequence[Any], level: str, num_nodes: int) -> dict[str, Any]:
+    y = np.concatenate([data.y.reshape(-1 if level == "node" else 1, _width(data, level)).numpy()
+                        for data in graphs])  # fmt: skip
+    if y.dtype.kind in "iub" and y.shape[1] == 1:
+        classes, number = np.unique(y[:, 0], return_inverse=True)
+        names = tuple(str(value) for value in classes)
+        found: dict[str, Any] = {"y": number.astype(np.int64), "class_names": names}
+    else:
+        found = {"y": y.astype(np.float32)}
+    masks = [graphs[0].get(f"{name}_mask") for name in ("train", "val", "test")]
+    if level == "node" and all(mask is not None and mask.dim() == 1 for mask in masks):
+        part = np.full(num_nodes, 3, dtype=np.int64)
+        for place, mask in enumerate(masks):
+            part[mask.numpy().astype(bool)] = place
+        found["part"] = part
+    return found
+
+
+def _width(data: Any, level: str) -> int:
+    count = int(data.num_nodes) if level == "node" else 1
+    return int(data.y.numel()) // max(count, 1)
+
+
+def _pyg_features(graphs: Sequence[Any]) -> dict[str, Any]:
+    if graphs[0].get("x") is None:
+        return {}
+    x = np.concatenate([data.x.reshape(int(data.num_nodes), -1).numpy() for data in graphs])
+    if x.dtype.kind in "iub":
+        return {"node_labels": x.astype(np.int64)}
+    return {"node_attributes": x.astype(np.float32)}
+
+
+def make_dataset(path: str, arguments: Mapping[str, Any], folder: Path) -> Any:
+    """Import a data set class and call it."""
+    module, _, name = path.rpartition(".")
+    try:
+        kind = getattr(import_module(module), name)
+        signature = inspect.signature(kind)
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
+        raise DataError(
+            f"data.dataset is {path!r}, which cannot be imported ({error}); type the dotted path "
+            "of a class, such as torch_geometric.datasets.TUDataset"
+        ) from error
+    given = dict(arguments)
+    if "root" in signature.parameters:
+        given.setdefault("root", str(folder / name))
+    try:
+        signature.bind(**given)
+    except TypeError as error:
+        raise DataError(
+            f"data.arguments are {dict(arguments)}, but {path} does not take them ({error}); it "
+            f"takes {', '.join(signature.parameters)}"
+        ) from error
+    try:
+        return kind(**given)
+    except Exception as error:  # It is someone else's code: anything may come out of it.
+        raise DataError(
+            f"{path} with {given} failed ({type(error).__name__}: {error}); it must work by itself "
+            "before it can be used here"
+        ) from error

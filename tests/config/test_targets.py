@@ -1,0 +1,47 @@
+"""Classes that `_target_` names: recorded by their first names, checked without torch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from unionsnn.base.errors import RequestError
+from unionsnn.config.compose import compose_config
+from unionsnn.config.schema import ConfigSchema
+from unionsnn.config.targets import _RECORDED_AS, current_target, recorded_target
+from unionsnn.data.sources.source import Source
+from unionsnn.training.build import build_data, locate
+
+
+@pytest.mark.parametrize("target", _RECORDED_AS)
+def test_every_recorded_name_leads_to_a_source(target: str) -> None:
+    assert current_target(recorded_target(target)) == target
+    assert issubclass(locate(target, Source, "data._target_"), Source)
+
+
+def test_a_configuration_is_recorded_by_its_first_name_and_read_by_either() -> None:
+    config = compose_config(["data=mutag"])
+    assert config["data"]["_target_"] == "unionsnn.data.datamodules.TUDataModule"
+    assert ConfigSchema.model_validate(config).data.target == "unionsnn.data.sources.tu.TU"
+    named = compose_config(["data=mutag", "data._target_=unionsnn.data.sources.tu.TU"])
+    assert named == config
+    assert type(build_data(config).source).__name__ == "TU"
+
+
+def test_shipped_sources_are_checked_without_torch() -> None:
+    code = (
+        "import sys\n"
+        "from unionsnn.data import catalog\n"
+        "from unionsnn.data.sources import folder, pyg\n"
+        "from unionsnn.config.compose import compose_config\n"
+        "compose_config(['data=mutag'])\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_key_that_the_source_does_not_take_is_refused() -> None:
+    with pytest.raises(RequestError, match=r"data\.length"):
+        compose_config(["data=mutag", "+data.length=4"])
