@@ -12,13 +12,11 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from fault_codes import printed_codes
+from commands import Command, printed_codes
 from unionsnn import __version__
 from unionsnn.base.errors import DataError, DataUnavailableError, RequestError
 from unionsnn.cli import app
@@ -34,40 +32,6 @@ TINY = [
     "trainer.accelerator=cpu",
 ]
 ONE_EPOCH = [*TINY, "trainer.max_epochs=1"]
-
-
-@dataclass(frozen=True)
-class Ended:
-    """What came of a command."""
-
-    status: object
-    stdout: str
-    stderr: str
-
-
-Command = Callable[..., Ended]
-
-
-@pytest.fixture
-def command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Command:
-    """Return a caller of the console script's function, in this process and the test's folder."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("UNIONSNN_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("COLUMNS", "80")
-
-    def call(*arguments: str) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["unionsnn", *arguments])
-        handler = signal.getsignal(signal.SIGTERM)
-        try:
-            with pytest.raises(SystemExit) as ended:
-                app.main()
-        finally:
-            signal.signal(signal.SIGTERM, handler)
-        return Ended(ended.value.code, *capsys.readouterr())
-
-    return call
 
 
 def test_train_prints_a_table_writes_a_record_and_reads_it_the_second_time(

@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from commands import Command
 from tu_files import write_tu
 from unionsnn.data.catalog import CATALOG
-
-CODE = "import sys; from unionsnn.cli import main; sys.argv[0] = 'unionsnn'; main()"
-
-
-def run(
-    *arguments: str, cwd: Path, answer: str = "", **environment: str
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", CODE, *arguments],
-        cwd=cwd,
-        input=answer,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "UNIONSNN_DATA": str(cwd / "data"), **environment},
-    )
 
 
 def lines(text: str) -> list[list[str]]:
@@ -39,9 +22,11 @@ def lines(text: str) -> list[list[str]]:
     ]
 
 
-def test_the_table_has_all_sets_with_their_counts_and_reasons(tmp_path: Path) -> None:
-    done = run("datasets", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+def test_the_table_has_all_sets_with_their_counts_and_reasons(
+    tmp_path: Path, command: Command
+) -> None:
+    done = command("datasets")
+    assert done.status == 0, done.stderr
     rows = lines(done.stdout)
     first = {row[0]: row[1:] for row in rows[: len(CATALOG)]}
     assert list(first) == list(CATALOG)
@@ -57,17 +42,17 @@ def test_the_table_has_all_sets_with_their_counts_and_reasons(tmp_path: Path) ->
     assert ["computers", "features", "767", "7,667"] in [row[:4] for row in rest]
 
 
-def test_json_has_the_same_as_plain_types(tmp_path: Path) -> None:
-    content = json.loads(run("datasets", "--json", cwd=tmp_path).stdout)
+def test_json_has_the_same_as_plain_types(tmp_path: Path, command: Command) -> None:
+    content = json.loads(command("datasets", "--json").stdout)
     assert [entry["name"] for entry in content] == list(CATALOG)
-    one = json.loads(run("datasets", "photo", "--json", cwd=tmp_path).stdout)
+    one = json.loads(command("datasets", "photo", "--json").stdout)
     assert one in content
     assert one["split"] == [749, 749, 5989]
     assert "(2018)" in one["citations"][0]
 
 
-def test_one_set_is_shown_with_its_citations(tmp_path: Path) -> None:
-    done = run("datasets", "citeseer", cwd=tmp_path)
+def test_one_set_is_shown_with_its_citations(tmp_path: Path, command: Command) -> None:
+    done = command("datasets", "citeseer")
     assert "Collective classification in network data (2008)" in done.stdout
     assert "120 training, 500 validation, 1,000 test" in done.stdout
     assert "raw lists" in done.stdout
@@ -85,52 +70,53 @@ def test_one_set_is_shown_with_its_citations(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_wrong_requests_exit_with_2(tmp_path: Path, arguments: list[str], message: str) -> None:
-    done = run(*arguments, cwd=tmp_path)
-    assert done.returncode == 2
+def test_wrong_requests_exit_with_2(
+    tmp_path: Path, arguments: list[str], message: str, command: Command
+) -> None:
+    done = command(*arguments)
+    assert done.status == 2
     assert message in done.stderr
-    assert "Traceback" not in done.stderr
 
 
-def test_a_plot_loads_the_set_and_draws_its_histograms(tmp_path: Path, mirror: Path) -> None:
-    done = run(
-        "datasets", "mutag", "--plot", "mutag.svg", cwd=tmp_path, UNIONSNN_MIRROR=str(mirror)
-    )
-    assert done.returncode == 0, done.stderr
+def test_a_plot_loads_the_set_and_draws_its_histograms(
+    tmp_path: Path, mirror: Path, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
+    monkeypatch.setenv("UNIONSNN_MIRROR", str(mirror))
+    done = command("datasets", "mutag", "--plot", "mutag.svg")
+    assert done.status == 0, done.stderr
     drawn = (tmp_path / "mutag.svg").read_text()
     assert drawn.lstrip().startswith("<?xml")
     assert "coefficients cached" in done.stdout
-    refused = run("datasets", "mutag", "--plot", "mutag.doc", cwd=tmp_path)
-    assert refused.returncode == 1
+    refused = command("datasets", "mutag", "--plot", "mutag.doc")
+    assert refused.status == 1
     assert ".png" in refused.stderr
 
 
-def test_clean_lists_asks_and_deletes_only_what_is_named(tmp_path: Path) -> None:
+def test_clean_lists_asks_and_deletes_only_what_is_named(tmp_path: Path, command: Command) -> None:
     write_tu(tmp_path, "TOY")
     small = ["model.hidden_channels=8", "trainer.max_epochs=1", "trainer.progress=none"]
-    trained = run(
+    trained = command(
         "train",
         "data=tu",
         "data.name=TOY",
         f"data.mirror={tmp_path}",
         "data.offline=true",
         *small,
-        cwd=tmp_path,
     )
-    assert trained.returncode == 0, trained.stderr
+    assert trained.status == 0, trained.stderr
     root = tmp_path / "data"
-    declined = run("clean", cwd=tmp_path, answer="n\n")
-    assert declined.returncode == 0
+    declined = command("clean", answer="n\n")
+    assert declined.status == 0
     assert "Nothing is deleted." in declined.stdout
     assert [row[0] for row in lines(declined.stdout)] == ["raw", "processed", "coefficients"]
     assert re.search(r"Delete these [\d.]+ [kM]B\?", declined.stdout)
-    unanswered = run("clean", cwd=tmp_path)
-    assert unanswered.returncode == 130
+    unanswered = command("clean")
+    assert unanswered.status == 130
     assert sorted(path.name for path in root.iterdir()) == ["coefficients", "processed", "raw"]
-    done = run("clean", "processed", f"paths.data={root}", "--yes", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = command("clean", "processed", f"paths.data={root}", "--yes")
+    assert done.status == 0, done.stderr
     assert sorted(path.name for path in root.iterdir()) == ["coefficients", "raw"]
-    assert run("clean", "--yes", cwd=tmp_path).returncode == 0
+    assert command("clean", "--yes").status == 0
     assert list(root.iterdir()) == []
-    assert "There is nothing to delete" in run("clean", cwd=tmp_path).stdout
+    assert "There is nothing to delete" in command("clean").stdout
     assert (tmp_path / "runs").is_dir()

@@ -13,7 +13,7 @@ import networkx as nx
 import pytest
 from click.testing import CliRunner, Result
 
-from fault_codes import printed_codes
+from commands import printed_codes
 from unionsnn.cli.app import command_line
 from unionsnn.expressivity.theorems import four_cycles
 from unionsnn.reports.formats import markdown

@@ -32,15 +32,18 @@ def call(*words: object) -> Result:
     return CliRunner().invoke(command_line, [str(w) for w in words], catch_exceptions=False)
 
 
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two repetitions, which no test writes to."""
+    root = tmp_path_factory.mktemp("trained")
+    overrides = ["model=gin", "protocol=repeated_seeds", "protocol.seeds=2", f"run_dir={root}/run"]
+    run_experiment(compose_config([*overrides, f"paths.data={root}/data", *TINY]))
+    return root / "run"
+
+
+@pytest.fixture(autouse=True)
+def _data_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNIONSNN_DATA", str(tmp_path / "data"))
-    folder = tmp_path / "run"
-    config = compose_config(
-        ["model=gin", "protocol=repeated_seeds", "protocol.seeds=2", f"run_dir={folder}", *TINY]
-    )
-    run_experiment(config)
-    return folder
 
 
 def test_predictions_are_printed_and_written_in_each_format(run: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 from pyarrow import parquet
 
-from fault_codes import printed_codes
+from commands import printed_codes
 from graphs import COLUMNS
 from tu_files import write_tu
 from unionsnn.cli.app import command_line
