@@ -92,7 +92,7 @@ def test_a_table_of_labels_stands_beside_the_predictions(run: Path, tmp_path: Pa
     [
         (lambda run, own: [run, own / "none.g6"], 2, "does not exist"),
         (lambda run, own: [own, own / "a.g6"], 2, "holds no checkpoints/NN.ckpt"),
-        (lambda run, own: [run, own / "x.odd"], 2, "no known ending"),
+        (lambda run, own: [run, own / "x.odd"], 2, "no known file extension"),
         (lambda run, own: [run, own / "a.g6", "--out", own / "x.docx"], 2, "must end in"),
         (lambda run, own: [run, own / "a.g6", "--format", "odd"], 2, "--format odd is unknown"),
         (lambda run, own: [run, own / "one_way.txt"], 1, "type --symmetrize"),
