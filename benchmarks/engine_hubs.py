@@ -69,7 +69,8 @@ def run(mirror, name, threads):
     """Compute all edges of a graph, then compare."""
     from engine_data import load
     from unionsnn.coefficients import SimpleGraph
-    from unionsnn.coefficients.engine import compute_columns
+    from unionsnn.coefficients.engine import compute_values
+    from unionsnn.coefficients.passes import RadiusOne
 
     data = load(mirror, name)
     graph = SimpleGraph.from_edge_index(data.edge_index, data.num_nodes)
@@ -82,7 +83,7 @@ def run(mirror, name, threads):
             left = spent * (total - done) / done
             print(f"  {done / total:.1%} after {spent:.0f} s, {left:.0f} s left", file=sys.stderr)
 
-    values = compute_columns(graph, ("a",), threads=threads, progress=progress)[:, 0]
+    values = compute_values(RadiusOne(graph, ("a",)), threads=threads, progress=progress)[:, 0]
     wall, cpu = time.perf_counter() - begin, time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(

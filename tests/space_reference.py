@@ -7,21 +7,7 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
-MATRIX_CHOICES = (
-    ("path", "singular_value_sum"),
-    ("path", "entry_sum"),
-    ("path", "largest_eigenvalue"),
-    ("laplacian", "singular_value_sum"),
-    ("laplacian", "largest_eigenvalue"),
-)
-LOCAL_CHOICES = (
-    *MATRIX_CHOICES,
-    ("edge_betweenness", None),
-    ("node_edge_count", None),
-    ("curvature", None),
-)
-WHOLE_CHOICES = (("curvature_graph", None), ("cycle_count", None))
-SUBSTRUCTURES = ("union", "overlap", "union_minus")
+from unionsnn.coefficients import space
 
 
 def substructure(graph, v, u, kind, radius):
@@ -33,33 +19,38 @@ def substructure(graph, v, u, kind, radius):
     return nx.intersection(ball_v, ball_u) if kind == "overlap" else nx.compose(ball_v, ball_u)
 
 
-def local_value(S, v, u, descriptor, encoding, alpha=0.5, exponent=2):
-    if descriptor == "edge_betweenness":
-        scores = nx.edge_betweenness_centrality(S, normalized=False)
-        return scores.get((v, u), scores.get((u, v)))
-    if descriptor == "node_edge_count":
-        n, m = S.number_of_nodes(), S.number_of_edges()
-        return m / (n * (n - 1)) * n**exponent
-    if descriptor == "curvature":
-        return curvature(S, v, u, alpha)
-    nodes = list(S)
-    if descriptor == "path":
-        lengths = dict(nx.all_pairs_shortest_path_length(S))
-        matrix = np.array([[lengths[i][j] for j in nodes] for i in nodes], dtype=float)
-    else:
-        matrix = nx.laplacian_matrix(S).toarray().astype(float)
-    return {
-        "singular_value_sum": lambda: np.linalg.svd(matrix, compute_uv=False).sum(),
-        "entry_sum": matrix.sum,
-        "largest_eigenvalue": lambda: np.linalg.eigvalsh(matrix)[-1],
-    }[encoding]()
+def local_value(S, v, u, descriptor, encoding):
+    """Coefficient of the edge in its substructure, for the default alpha and exponent."""
+    if descriptor in MATRICES:
+        return ENCODINGS[encoding](MATRICES[descriptor](S))
+    return INSIDE[descriptor](S, v, u)
 
 
-def whole_value(graph, v, u, descriptor, alpha=0.5):
-    return curvature(graph, v, u, alpha) if descriptor == "curvature_graph" else cycles(graph, v, u)
+def whole_value(graph, v, u, descriptor):
+    """Coefficient of the edge in the whole graph, for the default alpha."""
+    return IN_GRAPH[descriptor](graph, v, u)
 
 
-def curvature(graph, v, u, alpha):
+def path_matrix(S):
+    lengths = dict(nx.all_pairs_shortest_path_length(S))
+    return np.array([[lengths[i][j] for j in S] for i in S], dtype=float)
+
+
+def laplacian(S):
+    return nx.laplacian_matrix(S).toarray().astype(float)
+
+
+def edge_betweenness(S, v, u):
+    scores = nx.edge_betweenness_centrality(S, normalized=False)
+    return scores.get((v, u), scores.get((u, v)))
+
+
+def node_edge_count(S, v, u):
+    n, m = S.number_of_nodes(), S.number_of_edges()
+    return m / (n * (n - 1)) * n**2
+
+
+def curvature(graph, v, u, alpha=0.5):
     """1 - W1 by a linear programme over all pairs of nodes with mass."""
     mass_v, mass_u = measure(graph, v, alpha), measure(graph, u, alpha)
     near = {x: nx.single_source_shortest_path_length(graph, x, cutoff=3) for x in mass_v}
@@ -85,3 +76,33 @@ def cycles(graph, v, u):
     rest = graph.copy()
     rest.remove_edge(v, u)
     return sum(1 for _ in nx.all_simple_paths(rest, v, u, cutoff=5))
+
+
+MATRICES = {
+    "path": path_matrix,
+    "laplacian": laplacian,
+}
+ENCODINGS = {
+    "singular_value_sum": lambda matrix: np.linalg.svd(matrix, compute_uv=False).sum(),
+    "entry_sum": lambda matrix: matrix.sum(),
+    "largest_eigenvalue": lambda matrix: np.linalg.eigvalsh(matrix)[-1],
+}
+INSIDE = {
+    "edge_betweenness": edge_betweenness,
+    "node_edge_count": node_edge_count,
+    "curvature": curvature,
+}
+IN_GRAPH = {
+    "curvature_graph": curvature,
+    "cycle_count": cycles,
+}
+
+SUBSTRUCTURES = tuple(space.SUBSTRUCTURES)
+WHOLE_CHOICES = tuple((d, None) for d in space.DESCRIPTORS if space.is_of_whole_graph(d))
+LOCAL_CHOICES = tuple(
+    (descriptor, encoding)
+    for descriptor in space.DESCRIPTORS
+    if not space.is_of_whole_graph(descriptor)
+    for encoding in space.encodings_of(descriptor)
+)
+MATRIX_CHOICES = tuple(choice for choice in LOCAL_CHOICES if choice[1] is not None)

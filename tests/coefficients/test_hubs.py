@@ -7,10 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unionsnn.coefficients import SimpleGraph, engine, planning, schedule
-from unionsnn.coefficients.kernels import hubs
+from unionsnn.coefficients import SimpleGraph, engine, passes
+from unionsnn.coefficients.kernels import hubs, routes
 
 ENDS = 0, 1
+
+
+def compute(graph, quantities, **options):
+    return engine.compute_values(passes.RadiusOne(graph, quantities), **options)
 
 
 def graph_of(adjacency):
@@ -109,7 +113,7 @@ def hub_graph():
 
 @pytest.fixture(scope="module")
 def values(hub_graph):
-    return engine.compute_columns(hub_graph, ("a", "nodes"), threads=1)
+    return compute(hub_graph, ("a", "nodes"), threads=1)
 
 
 def hub_edges(graph):
@@ -122,33 +126,30 @@ def hub_edges(graph):
             return super().coefficient(u)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schedule, "Hub", Watched)
-        engine.compute_columns(graph, ("a",), threads=1)
+        patch.setattr(passes, "Hub", Watched)
+        compute(graph, ("a",), threads=1)
     return seen
 
 
 def test_routes_agree(hub_graph, values, monkeypatch):
     assert len(hub_edges(hub_graph)) > 100
-    monkeypatch.setattr(planning, "_MIN_HUB_DEGREE", 10**6)
+    monkeypatch.setattr(routes, "_MIN_HUB_DEGREE", 10**6)
     assert not hub_edges(hub_graph)
-    without = engine.compute_columns(hub_graph, ("a", "nodes"), threads=1)
+    without = compute(hub_graph, ("a", "nodes"), threads=1)
     np.testing.assert_allclose(values, without, rtol=1e-9)
     assert (values != without).any()
 
 
 @pytest.mark.parametrize(("threads", "block_size"), [(1, 1), (2, None), (3, 17), (2, 100_000)])
 def test_threads_and_blocks_change_no_bit(hub_graph, values, threads, block_size):
-    again = engine.compute_columns(
-        hub_graph, ("a", "nodes"), threads=threads, block_size=block_size
-    )
+    again = compute(hub_graph, ("a", "nodes"), threads=threads, block_size=block_size)
     assert (again == values).all()
 
 
 def test_chunks_hold_at_most_a_block(hub_graph):
-    g = hub_graph
-    routes = np.full(g.num_undirected_edges, planning.DIRECT, np.int32)
-    classes = planning.hub_classes(g.indptr, g.indices)
-    bounds, costs, _ = planning.plan_chunks(g.indptr, g.indices, g.edges, classes, routes, 1, 50)
+    kinds = np.full(hub_graph.num_undirected_edges, routes.DIRECT, np.int32)
+    edge_costs, _ = passes.RadiusOne(hub_graph, ("a",)).costs(kinds)
+    bounds, costs = engine.plan_chunks(edge_costs, 1, 50)
     assert np.diff(bounds).max() == 50
     assert len(costs) == len(bounds) - 1
 
@@ -165,9 +166,7 @@ def test_progress_and_finished_edges_cover_all_once(hub_graph, values, threads):
         told.append(done)
         assert total == len(values)
 
-    engine.compute_columns(
-        hub_graph, ("a", "nodes"), threads=threads, progress=progress, partial=partial
-    )
+    compute(hub_graph, ("a", "nodes"), threads=threads, progress=progress, partial=partial)
     assert (seen == 1).all()
     assert told == sorted(told)
     assert told[-1] == len(values)
@@ -186,7 +185,7 @@ def test_an_interrupt_keeps_what_is_done_and_a_later_call_goes_on(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        engine.compute_columns(
+        compute(
             hub_graph,
             ("a", "nodes"),
             threads=threads,
@@ -199,7 +198,7 @@ def test_an_interrupt_keeps_what_is_done_and_a_later_call_goes_on(
     # Other threads may finish their last edges while the first one raises.
     assert threads > 1 or done < len(values)
     fresh = []
-    again = engine.compute_columns(
+    again = compute(
         hub_graph,
         ("a", "nodes"),
         threads=threads,
@@ -215,7 +214,7 @@ def test_an_interrupt_keeps_what_is_done_and_a_later_call_goes_on(
 
 def test_known_edges_are_taken_as_they_are(hub_graph, values):
     marked = np.full((10, 2), 7.0)
-    again = engine.compute_columns(hub_graph, ("a", "nodes"), known=[(5, 15, marked)])
+    again = compute(hub_graph, ("a", "nodes"), known=[(5, 15, marked)])
     assert (again[5:15] == 7.0).all()
     assert (np.delete(again, np.s_[5:15], 0) == np.delete(values, np.s_[5:15], 0)).all()
 
@@ -224,21 +223,21 @@ def test_a_failing_hub_raises_and_ends_the_threads(hub_graph, monkeypatch):
     def fail(*args):
         raise MemoryError("no room")
 
-    monkeypatch.setattr(schedule, "Hub", fail)
+    monkeypatch.setattr(passes, "Hub", fail)
     for threads in (1, 2):
         with pytest.raises(MemoryError, match="no room"):
-            engine.compute_columns(hub_graph, ("a",), threads=threads)
+            compute(hub_graph, ("a",), threads=threads)
 
 
 def test_hubs_wait_for_memory():
-    gate = schedule._MemoryGate(100)
-    held, most = [], []
+    gate = engine.MemoryGate(100)
+    in_use, most = [], []
 
     def use(size):
         with gate.hold(size):
-            held.append(size)
-            most.append(sum(held))
-            held.remove(size)
+            in_use.append(size)
+            most.append(sum(in_use))
+            in_use.remove(size)
 
     from concurrent.futures import ThreadPoolExecutor
 
@@ -246,11 +245,3 @@ def test_hubs_wait_for_memory():
         list(pool.map(use, itertools.chain([60, 50, 500], [30] * 200)))
     assert max(most) <= 500
     assert all(total <= 100 for total in most if total < 500)
-
-
-@pytest.mark.parametrize("block_size", [0, -3, 2.0, True, "9"])
-def test_block_size_is_checked(block_size):
-    with pytest.raises(ValueError, match="block_size must be a positive integer, or None for no"):
-        engine.check_block_size(block_size)
-    assert engine.check_block_size(None) is None
-    assert engine.check_block_size(np.int64(9)) == 9

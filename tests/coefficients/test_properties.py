@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from structure_reference import random_graph
 from unionsnn.coefficients import QUANTITIES, SimpleGraph, engine, structural_coefficients
 from unionsnn.coefficients.kernels.radius_one import compute_chunk, new_workspace
-from unionsnn.coefficients.planning import DIRECT, plan_chunks
+from unionsnn.coefficients.kernels.routes import DIRECT
+from unionsnn.coefficients.passes import RadiusOne
 
 seeds = st.integers(0, 2**32 - 1).map(np.random.default_rng)
 few = settings(max_examples=60, deadline=None)
@@ -72,9 +73,8 @@ def test_chunks_change_no_bit(rng):
     degree = int(np.diff(graph.indptr).max())
     for begin, end in itertools.pairwise(cuts):
         work = new_workspace(graph.num_nodes, degree, 1)
-        arrays = graph.indptr, graph.indices, graph.edges
-        compute_chunk(*arrays, begin, end, none, routes, work, np.arange(4), values)
-    assert (values == engine.compute_columns(graph, QUANTITIES, threads=1)).all()
+        compute_chunk(graph.csr, begin, end, routes, none, work, np.arange(4), values)
+    assert (values == engine.compute_values(RadiusOne(graph, QUANTITIES), threads=1)).all()
 
 
 def test_many_chunks_on_many_threads_change_no_bit():
@@ -83,8 +83,8 @@ def test_many_chunks_on_many_threads_change_no_bit():
     source, target = rng.integers(300, size=(2, 4000)) ** 2 // 300
     edge_index = np.concatenate([[source, target], [target, source]], axis=1)
     graph = SimpleGraph.from_edge_index(edge_index, 300)
-    none, routes = np.empty(0, np.int32), np.full(graph.num_undirected_edges, DIRECT, np.int32)
-    arrays = graph.indptr, graph.indices, graph.edges
-    assert len(plan_chunks(*arrays, none, routes, 3, None)[0]) > 10
-    one = engine.compute_columns(graph, QUANTITIES, threads=1)
-    assert (engine.compute_columns(graph, QUANTITIES, threads=3) == one).all()
+    edge_pass = RadiusOne(graph, QUANTITIES)
+    costs, _ = edge_pass.costs(np.full(graph.num_undirected_edges, DIRECT, np.int32))
+    assert len(engine.plan_chunks(costs, 3, None)[0]) > 10
+    one = engine.compute_values(edge_pass, threads=1)
+    assert (engine.compute_values(edge_pass, threads=3) == one).all()

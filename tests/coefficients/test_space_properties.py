@@ -7,7 +7,10 @@ from hypothesis import strategies as st
 
 from space_reference import LOCAL_CHOICES, SUBSTRUCTURES, WHOLE_CHOICES
 from structure_reference import random_graph
+from unionsnn.base.errors import RequestError
 from unionsnn.coefficients import CoefficientSpec, structural_coefficients
+from unionsnn.coefficients.engine import check_count
+from unionsnn.coefficients.kernels import any_radius
 
 seeds = st.integers(0, 2**32 - 1).map(np.random.default_rng)
 local = st.builds(
@@ -125,24 +128,29 @@ def test_an_interrupted_computation_goes_on(descriptor):
     seen = []
     values = spec.compute(edges, 300, progress=lambda *args: seen.append(args), **options)
     assert (values == right).all()
-    assert 0 < before < seen[0][0]
+    assert 0 < before <= seen[0][0]
     assert sum(end - begin for _, begin, end, _ in kept.runs) == seen[-1][1]
     assert (spec.compute(edges, 300, **options) == right).all()
 
 
 def test_an_exception_on_a_thread_ends_the_computation(monkeypatch):
-    from unionsnn.coefficients import general
-
     def fail(*args):
         raise RuntimeError("in a chunk")
 
-    monkeypatch.setattr(general, "compute_chunk", fail)
+    monkeypatch.setattr(any_radius, "compute_chunk", fail)
     edges = np.random.default_rng(1).integers(300, size=(2, 400))
     with pytest.raises(RuntimeError, match="in a chunk"):
         structural_coefficients(edges, 300, symmetrize=True, radius=2, threads=2, block_size=9)
 
 
-@pytest.mark.parametrize("block_size", [0, -1, 1.5, "2", True])
-def test_block_size_is_checked(block_size):
-    with pytest.raises(ValueError, match="block_size must be a positive integer, or None"):
-        structural_coefficients([[0, 1], [1, 0]], 2, block_size=block_size)
+@pytest.mark.parametrize("option", ["threads", "block_size"])
+@pytest.mark.parametrize("given", [0, -3, 1.5, 2.0, "2", True])
+def test_threads_and_block_size_are_checked(option, given):
+    with pytest.raises(RequestError, match=f"^{option} .* got {given!r}") as raised:
+        structural_coefficients([[0, 1], [1, 0]], 2, **{option: given})
+    assert raised.value.codes == ["coefficient.count"]
+
+
+def test_counts_of_numpy_are_counts():
+    assert check_count("threads", None, "all") is None
+    assert check_count("threads", np.int64(9), "all") == 9

@@ -4,13 +4,16 @@ import numpy as np
 import pytest
 
 from unionsnn.coefficients import SimpleGraph, space
-from unionsnn.coefficients.general import compute_general
-from unionsnn.coefficients.kernels import any_radius, neighborhoods, quotients
+from unionsnn.coefficients.engine import compute_values
 from unionsnn.coefficients.kernels.any_radius import (
     Choice,
     compute_chunk,
     compute_whole_graph_chunk,
 )
+from unionsnn.coefficients.kernels.arguments import Numbers, new_workspace
+from unionsnn.coefficients.kernels.neighborhoods import UNION
+from unionsnn.coefficients.kernels.routes import DIRECT
+from unionsnn.coefficients.passes import AnyRadius
 
 # Node 0 has so many neighbours that its edges leave the bit rows: the lists are built at radius 1.
 WHEEL = np.array([[0] * 70 + list(range(1, 70)), list(range(1, 71)) + list(range(2, 71))])
@@ -19,93 +22,76 @@ UNKNOWN = 99
 DESCRIPTOR = "no kernel computes this descriptor"
 ENCODING = "no kernel computes this encoding"
 SUBSTRUCTURE = "no kernel builds this substructure"
+NUMBERS = Numbers(2.0, 0.5, 1, 2)
 
 
 def graph_of(edges):
     return SimpleGraph.from_edge_index(edges, int(edges.max()) + 1, symmetrize=True)
 
 
-def run(graph, substructure, descriptor, encoding, radius=1, wanted=(0, -1, -1)):
-    choice = Choice(substructure, descriptor, encoding, 2.0, 1, 2)
-    work = any_radius.new_workspace(graph.num_nodes, graph.num_undirected_edges)
-    values = np.empty((graph.num_undirected_edges, 1))
-    arrays = graph.indptr, graph.indices, graph.edges, 0, 1, choice
-    compute_chunk(*arrays, np.array([radius]), work, np.array(wanted), values)
+def run(graph, choice, radius=1, wanted=(0, -1, -1)):
+    num_edges = graph.num_undirected_edges
+    work, routes = new_workspace(graph.num_nodes, num_edges), np.full(num_edges, DIRECT, np.int32)
+    values = np.empty((num_edges, 1))
+    arguments = graph.csr, 0, 1, routes, choice, np.array([radius]), work, np.array(wanted)
+    compute_chunk(*arguments, values)
 
 
 @pytest.mark.parametrize("radius", [1, 2])
 @pytest.mark.parametrize("edges", [SQUARE, WHEEL])
+@pytest.mark.parametrize("place", [UNKNOWN, -1])
 @pytest.mark.parametrize(
-    ("codes", "message"),
+    ("substructure", "of_quotient", "message"),
     [
-        ((UNKNOWN, quotients.PATH, quotients.SINGULAR_VALUE_SUM), SUBSTRUCTURE),
-        ((neighborhoods.UNION, UNKNOWN, quotients.SINGULAR_VALUE_SUM), DESCRIPTOR),
-        ((neighborhoods.UNION, any_radius.CURVATURE_GRAPH, -1), DESCRIPTOR),
-        ((neighborhoods.UNION, quotients.PATH, UNKNOWN), ENCODING),
-        ((neighborhoods.UNION, quotients.PATH, -1), ENCODING),
-        ((neighborhoods.UNION, quotients.LAPLACIAN, UNKNOWN), ENCODING),
-        ((neighborhoods.UNION, quotients.LAPLACIAN, quotients.ENTRY_SUM), ENCODING),
+        (UNKNOWN, False, SUBSTRUCTURE),
+        (UNKNOWN, True, SUBSTRUCTURE),
+        (UNION, False, DESCRIPTOR),
+        (UNION, True, ENCODING),
     ],
 )
-def test_a_code_without_a_kernel(edges, radius, codes, message):
+def test_a_code_without_a_kernel(edges, radius, substructure, of_quotient, place, message):
+    choice = Choice(substructure, place, of_quotient, True, NUMBERS)
     with pytest.raises(NotImplementedError, match=message):
-        run(graph_of(edges), *codes, radius)
+        run(graph_of(edges), choice, radius)
 
 
 def test_an_unknown_substructure_has_no_size_either():
     with pytest.raises(NotImplementedError, match=SUBSTRUCTURE):
-        run(graph_of(SQUARE), UNKNOWN, quotients.PATH, quotients.ENTRY_SUM, wanted=(-1, 0, -1))
+        run(graph_of(SQUARE), Choice(UNKNOWN, 0, True, False, NUMBERS), wanted=(-1, 0, -1))
 
 
-def test_a_matrix_without_a_kernel():
-    one = np.ones(1, np.int64)
-    with pytest.raises(NotImplementedError, match="no kernel fills the matrix"):
-        quotients.matrix_value(
-            UNKNOWN, quotients.ENTRY_SUM, one.reshape(1, 1), one, one, 1, np.empty((66, 64))
-        )
-
-
-@pytest.mark.parametrize("descriptor", [UNKNOWN, quotients.PATH])
-def test_a_descriptor_that_is_not_of_the_whole_graph(descriptor):
+@pytest.mark.parametrize("place", [UNKNOWN, -1])
+def test_a_descriptor_that_is_not_of_the_whole_graph(place):
     graph = graph_of(SQUARE)
-    work = any_radius.new_workspace(graph.num_nodes, graph.num_undirected_edges)
-    choice = Choice(neighborhoods.UNION, descriptor, -1, 2.0, 1, 2)
-    arrays = graph.indptr, graph.indices, graph.edges, 0, 1, choice
+    num_edges = graph.num_undirected_edges
+    work, routes = new_workspace(graph.num_nodes, num_edges), np.full(num_edges, DIRECT, np.int32)
+    choice = Choice(UNION, place, False, False, NUMBERS)
     with pytest.raises(NotImplementedError, match=DESCRIPTOR):
-        compute_whole_graph_chunk(*arrays, work, np.empty(graph.num_undirected_edges))
+        compute_whole_graph_chunk(graph.csr, 0, 1, routes, choice, work, np.empty(num_edges))
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize(
-    ("table", "choices", "message"),
-    [
-        ("SUBSTRUCTURES", ("new", "path", "entry_sum"), SUBSTRUCTURE),
-        ("DESCRIPTORS", ("union", "new", "entry_sum"), DESCRIPTOR),
-        ("ENCODINGS", ("union", "path", "new"), ENCODING),
-    ],
-)
-def test_a_name_that_only_the_space_of_choices_knows(monkeypatch, table, choices, message, threads):
-    monkeypatch.setattr(space, table, (*getattr(space, table), "new"))
-    with pytest.raises(NotImplementedError, match=message):
-        compute_general(graph_of(WHEEL), *choices, (1,), ("a",), threads=threads, block_size=9)
+def test_a_failure_of_a_kernel_is_that_of_the_run(monkeypatch, threads):
+    rows = {**space.SUBSTRUCTURES, "new": space.Substructure(UNKNOWN, "", "", "")}
+    monkeypatch.setattr(space, "SUBSTRUCTURES", rows)
+    edge_pass = AnyRadius(graph_of(WHEEL), "new", "path", "entry_sum", (1,), ("a",))
+    with pytest.raises(NotImplementedError, match=SUBSTRUCTURE):
+        compute_values(edge_pass, threads=threads, block_size=9)
 
 
-def test_codes_are_positions_in_the_space_of_choices():
-    substructures = neighborhoods.UNION, neighborhoods.OVERLAP, neighborhoods.UNION_MINUS
-    assert [space.SUBSTRUCTURES[c] for c in substructures] == ["union", "overlap", "union_minus"]
-    matrices = quotients.PATH, quotients.LAPLACIAN
-    assert [space.DESCRIPTORS[code] for code in matrices] == ["path", "laplacian"]
-    encodings = quotients.SINGULAR_VALUE_SUM, quotients.ENTRY_SUM, quotients.LARGEST_EIGENVALUE
-    assert [space.ENCODINGS[code] for code in encodings] == [
-        "singular_value_sum",
-        "entry_sum",
-        "largest_eigenvalue",
-    ]
-    whole = any_radius.CURVATURE_GRAPH, any_radius._CYCLE_COUNT
-    assert [space.DESCRIPTORS[code] for code in whole] == ["curvature_graph", "cycle_count"]
-    local = any_radius._EDGE_BETWEENNESS, any_radius._NODE_EDGE_COUNT, any_radius._CURVATURE
-    assert [space.DESCRIPTORS[code] for code in local] == [
-        "edge_betweenness",
-        "node_edge_count",
-        "curvature",
-    ]
+def test_each_row_has_a_kernel_of_its_own():
+    pairs = [(d, e) for d in space.DESCRIPTORS for e in space.encodings_of(d)]
+    functions = [space.kernel_of(*pair).function for pair in pairs]
+    assert len(set(functions)) == len(pairs)
+    reads = {space.kernel_of(*pair).reads for pair in pairs}
+    assert sorted(map(id, functions)) == sorted(id(f) for r in reads for f in space.functions(r))
+    codes = [row.code for row in space.SUBSTRUCTURES.values()]
+    assert len(set(codes)) == len(codes)
+
+
+def test_matrices_have_an_encoding_and_encodings_a_matrix():
+    assert all(space.encodings_of(name) for name in space.DESCRIPTORS)
+    assert all(row.kernels for row in space.ENCODINGS.values())
+    assert {name for row in space.ENCODINGS.values() for name in row.kernels} == set(
+        space.matrices()
+    )

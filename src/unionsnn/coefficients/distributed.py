@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from unionsnn.coefficients.engine import Progress
 from unionsnn.coefficients.graph import SimpleGraph
-from unionsnn.coefficients.schedule import Progress
 from unionsnn.coefficients.spec import CoefficientSpec
 
 FloatArray = npt.NDArray[np.float64]

@@ -1,38 +1,110 @@
-"""Coefficients of all edges of a graph: one job an undirected edge, on threads over chunks.
+"""One run over the edges of a graph: chunks on threads, progress, finished edges, interrupts.
 
 The value of an edge is a function of the graph alone: neither the chunk it falls into nor what was
 computed before changes a bit of it. First the chunks are computed, all but the edges that are
-cheaper at a hub (`hubs`); these follow, hub by hub.
+cheaper together (at a hub: see `kernels.hubs`); these follow, group by group.
 """
 
 import os
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
+from unionsnn.base.errors import RequestError
 from unionsnn.coefficients.graph import SimpleGraph
-from unionsnn.coefficients.kernels.radius_one import COLUMNS
+from unionsnn.coefficients.kernels.jit import kernel
+from unionsnn.coefficients.kernels.routes import DIRECT, KNOWN
 from unionsnn.coefficients.kernels.spectra import OWN_SOLVER_LIMIT
-from unionsnn.coefficients.planning import DIRECT, KNOWN, hub_classes, plan_chunks
-from unionsnn.coefficients.schedule import Partial, Progress, Run
-
-__all__ = [
-    "Partial",
-    "Progress",
-    "available_threads",
-    "check_block_size",
-    "check_threads",
-    "compute_columns",
-]
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+NodeArray = npt.NDArray[np.int32]
+
+Progress = Callable[[int, int], Any]
+Partial = Callable[[int, int, FloatArray], Any]
+Task = Callable[[], None]
 
 # Estimated nanoseconds below which a second thread costs more than it brings.
 _TINY_WORK = 2.0e7
+
+# A chunk takes between these times: long against a call, short enough for progress and interrupts.
+_CHUNKS_PER_THREAD = 16
+_MIN_CHUNK_COST = 3.0e6
+_MAX_CHUNK_COST = 5.0e7
+
+_GROUP_MEMORY = 1 << 30
+_POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Group:
+    """Edges that chunks have left because they are cheaper together.
+
+    Attributes:
+        edges: Numbers of the undirected edges.
+        column: Where their values belong.
+        cost: Estimated nanoseconds.
+        memory: Bytes that are in use meanwhile.
+        values: Yields the value of each edge, given the memory of a thread.
+
+    Shapes:
+        edges [K].
+    """
+
+    edges: IntArray
+    column: int
+    cost: float
+    memory: int
+    values: Callable[[Any], Iterator[float]]
+
+
+class Pass(Protocol):
+    """What a kernel brings to a run.
+
+    Attributes:
+        graph: The graph.
+        num_columns: Numbers of each edge.
+        max_order: Largest order of a matrix that LAPACK may be given.
+        max_groups: Most groups that chunks can leave.
+        failure: Why a value may not be finite.
+    """
+
+    graph: SimpleGraph
+    num_columns: int
+    max_order: int
+    max_groups: int
+    failure: str
+
+    def costs(self, routes: NodeArray) -> tuple[FloatArray, float]:
+        """Estimate the nanoseconds of each edge in its chunk, and of all groups.
+
+        Shapes:
+            routes [M] -> [M], 0 for an edge that is `KNOWN`.
+        """
+
+    def new_workspace(self) -> Any:
+        """Allocate the memory of one thread."""
+
+    def compute(
+        self, begin: int, end: int, routes: NodeArray, workspace: Any, values: FloatArray
+    ) -> None:
+        """Compute the edges begin..end-1 but the known ones; a route says which are left.
+
+        Shapes:
+            routes [M] (in: `DIRECT` or `KNOWN`, out: at least 0 where a group follows),
+            values [M, C].
+        """
+
+    def groups(self, routes: NodeArray) -> list[Group]:
+        """Edges that chunks have left."""
 
 
 def available_threads() -> int:
@@ -42,38 +114,30 @@ def available_threads() -> int:
     return os.cpu_count() or 1
 
 
-def check_threads(threads: Any) -> int | None:
-    """Return threads, or say why it cannot be used.
+def check_count(option: str, value: Any, default: str) -> int | None:
+    """Return a number of threads or edges, or say why it cannot be used.
+
+    Args:
+        option: Its name.
+        value: A positive integer or None.
+        default: What None stands for.
 
     Raises:
-        ValueError: Not a positive integer and not None.
+        RequestError: It is neither.
     """
-    return _check_count("threads", threads, "all cores available")
-
-
-def check_block_size(block_size: Any) -> int | None:
-    """Return block_size, or say why it cannot be used.
-
-    Raises:
-        ValueError: Not a positive integer and not None.
-    """
-    return _check_count("block_size", block_size, "no limit")
-
-
-def _check_count(option: str, value: Any, default: str) -> int | None:
     if value is None:
         return None
     valid = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not valid or value < 1:
-        raise ValueError(
-            f"{option} must be a positive integer, or None for {default}, got {value!r}."
+        raise RequestError(
+            f"{option} must be a positive integer, or None for {default}, got {value!r}.",
+            code="coefficient.count",
         )
     return int(value)
 
 
-def compute_columns(
-    graph: SimpleGraph,
-    quantities: tuple[str, ...],
+def compute_values(
+    edge_pass: Pass,
     *,
     threads: int | None = None,
     block_size: int | None = None,
@@ -81,20 +145,20 @@ def compute_columns(
     partial: Partial | None = None,
     known: Iterable[tuple[int, int, FloatArray]] = (),
 ) -> FloatArray:
-    """Compute the raw quantities of every undirected edge at radius 1.
+    """Compute the numbers of every undirected edge.
 
     Beside the graph and the result, memory is bounded by the number of threads times the largest
-    neighbourhoods: a thread holds the matrices of one union subgraph or of one hub (24 bytes a
-    pair of neighbours; the hubs held at once are kept below a gigabyte in all, or to one).
+    neighbourhoods: a thread holds the matrices of one substructure or of one hub (24 bytes a pair
+    of neighbours; the hubs held at once are kept below a gigabyte in all, or to one).
 
     Args:
-        graph: The graph.
-        quantities: Names out of `COLUMNS`, in the order of the columns wanted.
+        edge_pass: The pass.
         threads: Number of threads; None uses the cores available, but one for tiny work.
         block_size: Most edges that are computed between two looks at progress and interrupts;
             None leaves it to their estimated cost, 50 ms at most.
         progress: Called with (done, total) from the calling thread; the total is the number of
-            edges, and done the share of the estimated work that is done, in edges.
+            edges, and done the known ones and the share of the estimated work on the others that
+            is done, in edges.
         partial: Called with (begin, end, values) from the calling thread when the edges
             begin..end-1 are done, a few at a time and in no particular order; an interrupt
             delivers what is done before it is raised.
@@ -104,47 +168,223 @@ def compute_columns(
         -> [M, C], M undirected edges.
 
     Raises:
-        RuntimeError: An eigenvalue iteration did not converge.
+        RuntimeError: A value is not finite, or a linear programme failed.
     """
+    graph = edge_pass.graph
     num_edges = graph.num_undirected_edges
-    values = np.empty((num_edges, len(quantities)))
-    if num_edges:
-        wanted = np.array([quantities.index(n) if n in quantities else -1 for n in COLUMNS])
-        routes = np.full(num_edges, DIRECT, np.int32)
-        for begin, end, rows in known:
-            values[begin:end] = rows
-            routes[begin:end] = KNOWN
-        indptr, indices = graph.indptr, graph.indices
-        classes = hub_classes(indptr, indices) if "a" in quantities else np.empty(0, np.int32)
-        cores = threads or available_threads()
-        plan = plan_chunks(indptr, indices, graph.edges, classes, routes, cores, block_size)
-        work = float(plan[1].sum()) + plan[2]
-        if threads is None:
-            threads = 1 if work < _TINY_WORK else cores
-        run = Run(graph, wanted, values, classes, routes, progress, partial)
-        # An edge's matrix has at most as many rows as its ends have neighbours.
-        with single_threaded_blas(2 * int(np.diff(indptr).max(initial=0))):
-            run.compute(*plan, threads)
-    check_finite(
-        graph,
-        values,
-        "the eigenvalue iteration did not converge. Please report the graph: this is a defect of "
-        "unionsnn, not of the input",
-    )
-    return values
-
-
-def check_finite(graph: SimpleGraph, values: FloatArray, why: str) -> None:
-    """Raise RuntimeError with the first edge whose row is not finite, and why that may be."""
+    values = np.empty((num_edges, edge_pass.num_columns))
+    if num_edges == 0:
+        return values
+    routes = np.full(num_edges, DIRECT, np.int32)
+    for begin, end, rows in known:
+        values[begin:end] = rows
+        routes[begin:end] = KNOWN
+    with _single_threaded_blas(edge_pass.max_order):
+        _Run(edge_pass, values, routes, progress, partial).compute(threads, block_size)
     finite = np.isfinite(values).all(axis=1)
     if not finite.all():
         v, u = graph.edges[:, int(np.argmin(finite))]
-        raise RuntimeError(f"The coefficient of edge {v} - {u} is not finite: {why}.")
+        raise RuntimeError(f"The coefficient of edge {v} - {u} is not finite: {edge_pass.failure}.")
+    return values
 
 
-def single_threaded_blas(max_order: int) -> AbstractContextManager[Any]:
+def _single_threaded_blas(max_order: int) -> AbstractContextManager[Any]:
     """Hold BLAS to one thread while matrices of up to the given order are solved."""
     # Asking for the loaded libraries takes longer than a small graph; only LAPACK needs it.
     if max_order <= OWN_SOLVER_LIMIT:
         return nullcontext()
     return threadpool_limits(limits=1, user_api="blas")
+
+
+def plan_chunks(
+    costs: FloatArray, threads: int, block_size: int | None
+) -> tuple[IntArray, FloatArray]:
+    """Cut the edges into chunks of about equal cost, of at most ``block_size`` edges.
+
+    Shapes:
+        costs [M] -> bounds [K + 1] and the cost of each chunk [K].
+    """
+    per_chunk = float(costs.sum()) / (_CHUNKS_PER_THREAD * threads)
+    per_chunk = min(max(per_chunk, _MIN_CHUNK_COST), _MAX_CHUNK_COST)
+    return _cut(costs, per_chunk, block_size or len(costs))
+
+
+@kernel
+def _cut(costs: FloatArray, per_chunk: float, block_size: int) -> tuple[IntArray, FloatArray]:
+    bounds = [0]
+    chunk_costs = [0.0 for _ in range(0)]
+    cost, last = 0.0, costs.shape[0]
+    for i in range(last):
+        cost += costs[i]
+        if i + 1 < last and (cost >= per_chunk or i + 1 - bounds[-1] >= block_size):
+            bounds.append(i + 1)
+            chunk_costs.append(cost)
+            cost = 0.0
+    bounds.append(last)
+    chunk_costs.append(cost)
+    return np.array(bounds), np.array(chunk_costs)
+
+
+class _Run:
+    """One pass over the edges: what the tasks write, and who is told."""
+
+    def __init__(
+        self,
+        edge_pass: Pass,
+        values: FloatArray,
+        routes: NodeArray,
+        progress: Progress | None,
+        partial: Partial | None,
+    ) -> None:
+        self._pass = edge_pass
+        self._values = values
+        self._routes = routes
+        self._progress = progress
+        self._partial = partial
+        self._num_known = int((routes == KNOWN).sum())
+        self._idle: SimpleQueue[Any] = SimpleQueue()
+        self._finished: SimpleQueue[tuple[int, int, float]] = SimpleQueue()
+        self._stop = threading.Event()
+        self._caller = threading.current_thread()
+        self._memory = MemoryGate(_GROUP_MEMORY)
+        self._done = self._work = 0.0
+
+    def compute(self, threads: int | None, block_size: int | None) -> None:
+        """Compute all edges; the first failure or interrupt stops what has not begun."""
+        costs, work_of_groups = self._pass.costs(self._routes)
+        cores = threads or available_threads()
+        bounds, chunk_costs = plan_chunks(costs, cores, block_size)
+        self._work = float(chunk_costs.sum()) + work_of_groups
+        if threads is None and self._work < _TINY_WORK:
+            cores = 1
+        limits = bounds.tolist()
+        chunks = [
+            self._chunk_task(*job)
+            for job in zip(limits[:-1], limits[1:], chunk_costs.tolist(), strict=True)
+        ]
+        cores = max(1, min(cores, max(len(chunks), self._pass.max_groups)))
+        for _ in range(cores):
+            self._idle.put(self._pass.new_workspace())
+        self._run_tasks(chunks, cores)
+        if self._pass.max_groups:
+            groups = sorted(self._pass.groups(self._routes), key=lambda group: -group.cost)
+            # What the chunks found sets the scale for the rest of the work.
+            scale = (self._work - self._done) / max(sum(group.cost for group in groups), 1.0)
+            self._run_tasks([self._group_task(group, scale) for group in groups], cores)
+        self._done = self._work
+        self._tell_progress()
+
+    def _run_tasks(self, tasks: Sequence[Task], threads: int) -> None:
+        try:
+            if threads == 1:
+                for task in tasks:
+                    task()
+            else:
+                self._run_on_threads(tasks, threads)
+        except BaseException:
+            self._deliver(tell_progress=False)
+            raise
+        self._deliver()
+
+    def _run_on_threads(self, tasks: Sequence[Task], threads: int) -> None:
+        executor = ThreadPoolExecutor(threads, thread_name_prefix="unionsnn-coefficients")
+        try:
+            pending: set[Future[None]] = {executor.submit(task) for task in tasks}
+            while pending:
+                finished, pending = wait(pending, _POLL_SECONDS, FIRST_COMPLETED)
+                for future in finished:
+                    future.result()
+                self._deliver()
+        finally:
+            self._stop.set()
+            executor.shutdown(cancel_futures=True)
+            self._stop.clear()
+
+    def _chunk_task(self, begin: int, end: int, cost: float) -> Task:
+        def task() -> None:
+            workspace = self._idle.get()
+            try:
+                self._pass.compute(begin, end, self._routes, workspace, self._values)
+            finally:
+                self._idle.put(workspace)
+            self._report(begin, end, cost)
+
+        return task
+
+    def _group_task(self, group: Group, scale: float) -> Task:
+        cost_per_edge = scale * group.cost / len(group.edges)
+
+        def task() -> None:
+            workspace = self._idle.get()
+            try:
+                with self._memory.hold(group.memory):
+                    if self._stop.is_set():
+                        return
+                    values = group.values(workspace)
+                    for i, value in zip(group.edges.tolist(), values, strict=True):
+                        self._values[i, group.column] = value
+                        self._routes[i] = DIRECT
+                        self._report(i, i + 1, cost_per_edge)
+                        if self._stop.is_set():
+                            break
+            finally:
+                self._idle.put(workspace)
+
+        return task
+
+    def _report(self, begin: int, end: int, work: float) -> None:
+        """Note a piece of work from any thread; the calling thread hands it on at once."""
+        self._finished.put((begin, end, work))
+        if threading.current_thread() is self._caller:
+            self._deliver()
+
+    def _deliver(self, *, tell_progress: bool = True) -> None:
+        """Hand on what has been finished, from the calling thread."""
+        news = False
+        while True:
+            try:
+                begin, end, work = self._finished.get_nowait()
+            except Empty:
+                break
+            news = True
+            self._done += work
+            if self._partial is not None:
+                for first, last in self._finished_runs(begin, end):
+                    self._partial(first, last, self._values[first:last])
+        if news and tell_progress:
+            self._tell_progress()
+
+    def _finished_runs(self, begin: int, end: int) -> list[tuple[int, int]]:
+        """Longest runs of edges in begin..end-1 that are new and wait for no group."""
+        new = np.concatenate([[False], self._routes[begin:end] == DIRECT, [False]])
+        changes = begin + np.flatnonzero(new[1:] != new[:-1])
+        return list(zip(changes[::2].tolist(), changes[1::2].tolist(), strict=True))
+
+    def _tell_progress(self) -> None:
+        if self._progress is not None:
+            total = len(self._routes)
+            share = self._done / self._work if self._work > 0 else 1.0
+            done = self._num_known + int((total - self._num_known) * share)
+            self._progress(min(total, done), total)
+
+
+class MemoryGate:
+    """Holds back who asks for memory until there is enough of it, or nobody else has any."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._in_use = 0
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def hold(self, size: int) -> Iterator[None]:
+        """Use so many bytes."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._in_use or self._in_use + size <= self._limit)
+            self._in_use += size
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._in_use -= size
+                self._changed.notify_all()

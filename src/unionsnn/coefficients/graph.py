@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from unionsnn.base.errors import RequestError
+from unionsnn.coefficients.kernels.arguments import Csr
 from unionsnn.coefficients.kernels.jit import kernel
 
 IntArray = npt.NDArray[np.int64]
@@ -40,6 +42,11 @@ class SimpleGraph:
     edge_to_undirected: EdgeArray
 
     @property
+    def csr(self) -> Csr:
+        """The graph as kernels take it."""
+        return Csr(self.indptr, self.indices, self.edges)
+
+    @property
     def num_undirected_edges(self) -> int:
         """Number of undirected edges M, without loops and duplicates."""
         return int(self.edges.shape[1])
@@ -70,7 +77,7 @@ class SimpleGraph:
 
         Raises:
             TypeError: edge_index or num_nodes is not of integers.
-            ValueError: Wrong shape, an id outside 0..N-1, or an edge without its reverse.
+            RequestError: Wrong shape, an id outside 0..N-1, or an edge without its reverse.
         """
         num_nodes = check_num_nodes(num_nodes)
         edges = as_edge_index(edge_index)
@@ -85,11 +92,12 @@ class SimpleGraph:
         undirected, pairs, missing, example = _pair_directions(indptr, indices, slots[:0])
         if missing:
             v, u = edges[:, np.flatnonzero(slots == example)[0]]
-            raise ValueError(
+            raise RequestError(
                 f"edge_index is not symmetric: {missing} of its {len(indices)} distinct edges lack "
                 f"their reverse, for example {v} -> {u} without {u} -> {v}. Add the reverse edges, "
                 "or pass symmetrize=True to have them added (at the command: --symmetrize, or "
-                "data.symmetrize=true for data=folder and data=pyg)."
+                "data.symmetrize=true for data=folder and data=pyg).",
+                code="graph.not_symmetric",
             )
         return cls(num_nodes, indptr, indices, pairs, _assign(slots[:given], undirected))
 
@@ -99,14 +107,16 @@ def check_num_nodes(num_nodes: Any) -> int:
 
     Raises:
         TypeError: Not an integer.
-        ValueError: Negative, or beyond 32-bit node ids.
+        RequestError: Negative, or beyond 32-bit node ids.
     """
     if isinstance(num_nodes, bool | np.bool_) or not isinstance(num_nodes, int | np.integer):
         raise TypeError(
             f"num_nodes must be an integer, got {num_nodes!r} ({type(num_nodes).__name__})."
         )
     if not 0 <= num_nodes <= MAX_NODES:
-        raise ValueError(f"num_nodes must lie in 0..{MAX_NODES}, got {num_nodes}.")
+        raise RequestError(
+            f"num_nodes must lie in 0..{MAX_NODES}, got {num_nodes}.", code="graph.num_nodes"
+        )
     return int(num_nodes)
 
 
@@ -121,13 +131,14 @@ def as_edge_index(edge_index: Any) -> IntArray:
 
     Raises:
         TypeError: The values are not integers.
-        ValueError: The shape is not [2, E].
+        RequestError: The shape is not [2, E].
     """
     array = np.asarray(edge_index)
     if array.ndim != 2 or array.shape[0] != 2:
         hint = " Transpose it." if array.ndim == 2 and array.shape[1] == 2 else ""
-        raise ValueError(
-            f"edge_index must have shape [2, num_edges], got {list(array.shape)}.{hint}"
+        raise RequestError(
+            f"edge_index must have shape [2, num_edges], got {list(array.shape)}.{hint}",
+            code="graph.shape",
         )
     # An empty list is read as float64; there is nothing in it to convert wrongly.
     if array.size and not np.issubdtype(array.dtype, np.integer):
@@ -136,7 +147,10 @@ def as_edge_index(edge_index: Any) -> IntArray:
             "Convert it first, for example with edge_index.astype('int64')."
         )
     if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
-        raise ValueError(f"edge_index holds node id {array.max()}, which int64 cannot represent.")
+        raise RequestError(
+            f"edge_index holds node id {array.max()}, which int64 cannot represent.",
+            code="graph.node_id",
+        )
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
@@ -151,9 +165,10 @@ def _check_range(edges: IntArray, num_nodes: int) -> None:
         if bad < 0
         else f"Pass num_nodes={int(edges.max()) + 1} or more, or renumber the nodes."
     )
-    raise ValueError(
+    raise RequestError(
         f"edge_index holds node id {bad} in column {column}, "
-        f"but num_nodes={num_nodes} (allowed ids: {allowed}). {advice}"
+        f"but num_nodes={num_nodes} (allowed ids: {allowed}). {advice}",
+        code="graph.node_id",
     )
 
 

@@ -1,100 +1,282 @@
-"""The space of coefficients: what may be combined with what, and why not."""
+"""The space of coefficients: the table of choices, and what may be combined with what.
 
-import difflib
+Kernels, checks, messages, help and the tables of docs/coefficients.md are made from the rows here.
+A new descriptor or encoding is a kernel and a row: docs/add_a_descriptor.md,
+docs/add_an_encoding.md.
+"""
+
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 
-SUBSTRUCTURES = ("union", "overlap", "union_minus")
-MATRICES = ("path", "laplacian")
-"""Descriptors that are a matrix of the substructure: an encoding makes a number of it."""
+from unionsnn.base.errors import Fault
+from unionsnn.base.words import nearest
+from unionsnn.coefficients.kernels.betweenness import edge_betweenness
+from unionsnn.coefficients.kernels.counting import cycle_count, node_edge_count
+from unionsnn.coefficients.kernels.curvature import (
+    curvature_in_graph,
+    curvature_inside,
+    float_curvature,
+)
+from unionsnn.coefficients.kernels.neighborhoods import OVERLAP, UNION, UNION_MINUS
+from unionsnn.coefficients.kernels.quotients import (
+    laplacian_largest_eigenvalue,
+    laplacian_singular_value_sum,
+    path_entry_sum,
+    path_largest_eigenvalue,
+    path_singular_value_sum,
+)
 
-LOCAL_SCALARS = ("edge_betweenness", "node_edge_count", "curvature")
-"""Descriptors that are a number of the edge inside the substructure."""
+Reads = Literal["graph", "substructure", "quotient"]
 
-WHOLE_GRAPH_SCALARS = ("curvature_graph", "cycle_count")
-"""Descriptors that are a number of the edge in the whole graph: no substructure, no radius."""
 
-DESCRIPTORS = MATRICES + LOCAL_SCALARS + WHOLE_GRAPH_SCALARS
-ENCODINGS = ("singular_value_sum", "entry_sum", "largest_eigenvalue")
+@dataclass(frozen=True)
+class Kernel:
+    """A compiled function that computes the coefficient of an edge (v, u).
+
+    Attributes:
+        function: Takes (graph, v, u, numbers, work), (subgraph, numbers, work) or (quotient,
+            matrix), as `reads` says; the types are those of `kernels.arguments`.
+        reads: The whole graph, the substructure, or the substructure with its twins folded.
+        needs_lists: Whether the lists of a substructure are read where there are bit rows too.
+        for_any_alpha: What computes curvature where α is not a fraction with a small denominator.
+    """
+
+    function: Callable[..., float]
+    reads: Reads
+    needs_lists: bool = True
+    for_any_alpha: Callable[..., float] | None = None
+
+
+@dataclass(frozen=True)
+class Substructure:
+    """Subgraph around an edge (v, u), with B the nodes within the radius.
+
+    Attributes:
+        code: What kernels call it.
+        nodes: Its nodes.
+        edges: Its edges.
+        in_paper: What Xu et al. (AAAI 2024) call it.
+    """
+
+    code: int
+    nodes: str
+    edges: str
+    in_paper: str
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """What is looked at in a substructure S or in the whole graph.
+
+    Attributes:
+        definition: One line, with its source.
+        kernel: What computes it; None for a matrix, of which encodings make numbers.
+        parameter: The option that its values depend on.
+        can_be_negative: Whether its values can be negative or sum to 0.
+    """
+
+    definition: str
+    kernel: Kernel | None = None
+    parameter: Literal["alpha", "exponent"] | None = None
+    can_be_negative: bool = False
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """A number made of a matrix.
+
+    Attributes:
+        definition: One line.
+        kernels: For each matrix that it is of use to, what computes it.
+    """
+
+    definition: str
+    kernels: dict[str, Kernel] = field(hash=False)
+
+
+SUBSTRUCTURES = {
+    "union": Substructure(
+        UNION,
+        "B_v ∪ B_u",
+        "all edges of the graph between them: E1, E2, E3, E4",
+        "union subgraph",
+    ),
+    "overlap": Substructure(
+        OVERLAP,
+        "B_v ∩ B_u",
+        "all edges of the graph between them: E1",
+        "S_v ∩ S_u",
+    ),
+    "union_minus": Substructure(
+        UNION_MINUS,
+        "B_v ∪ B_u",
+        "those inside B_v and those inside B_u: E1, E2, E4",
+        "S_v ∪ S_u",
+    ),
+}
+
+DESCRIPTORS = {
+    "path": Descriptor("matrix P, P_ij the length of a shortest path inside S (eq. 2)"),
+    "laplacian": Descriptor("matrix L = D - A of S"),
+    "edge_betweenness": Descriptor(
+        "Σ over unordered pairs {s, t} of σ_st(v, u) / σ_st in S (eq. 7)",
+        Kernel(edge_betweenness, "substructure", needs_lists=False),
+    ),
+    "node_edge_count": Descriptor(
+        "|E_S| / (|V_S| · |V_S - 1|) · |V_S|^λ (eq. 8), λ the exponent",
+        Kernel(node_edge_count, "substructure", needs_lists=False),
+        parameter="exponent",
+    ),
+    "curvature": Descriptor(
+        "1 - W1(μ_v, μ_u) in S (eqs. 9-11)",
+        Kernel(curvature_inside, "substructure", for_any_alpha=float_curvature),
+        parameter="alpha",
+        can_be_negative=True,
+    ),
+    "curvature_graph": Descriptor(
+        "1 - W1(μ_v, μ_u) in the whole graph, as in CurvGN",
+        Kernel(curvature_in_graph, "graph", for_any_alpha=float_curvature),
+        parameter="alpha",
+        can_be_negative=True,
+    ),
+    "cycle_count": Descriptor(
+        "number of simple cycles of length 3 to 6 through (v, u) in the whole graph",
+        Kernel(cycle_count, "graph"),
+    ),
+}
+
+ENCODINGS = {
+    "singular_value_sum": Encoding(
+        "Σ σ_i, the sum of the singular values",
+        {
+            "path": Kernel(path_singular_value_sum, "quotient", needs_lists=False),
+            "laplacian": Kernel(laplacian_singular_value_sum, "substructure", needs_lists=False),
+        },
+    ),
+    "entry_sum": Encoding(
+        "sum of the entries",
+        # The entries of a Laplacian sum to 0.
+        {"path": Kernel(path_entry_sum, "quotient", needs_lists=False)},
+    ),
+    "largest_eigenvalue": Encoding(
+        "largest eigenvalue",
+        {
+            "path": Kernel(path_largest_eigenvalue, "quotient", needs_lists=False),
+            "laplacian": Kernel(laplacian_largest_eigenvalue, "quotient", needs_lists=False),
+        },
+    ),
+}
+
 QUANTITIES = ("a", "a_tree", "nodes", "edges")
 """Raw quantities of an edge, in canonical order."""
 
-DEFAULT_ENCODING = "singular_value_sum"
+PAPER = ("union", "path", "singular_value_sum")
+"""The choices of Xu et al. (AAAI 2024); the default."""
+
+DEFAULT_ENCODING = PAPER[2]
 DEFAULT_ALPHA = 0.5
 DEFAULT_EXPONENT = 2.0
 
-_USES_ALPHA = ("curvature", "curvature_graph")
-_USES_EXPONENT = ("node_edge_count",)
+
+def matrices() -> tuple[str, ...]:
+    """Descriptors that are a matrix of the substructure."""
+    return tuple(name for name, row in DESCRIPTORS.items() if row.kernel is None)
 
 
-def uses_alpha(descriptor: str) -> bool:
-    """Whether the values of a descriptor depend on alpha."""
-    return descriptor in _USES_ALPHA
+def is_of_whole_graph(descriptor: str) -> bool:
+    """Whether a descriptor knows neither a substructure nor a radius."""
+    kernel = DESCRIPTORS[descriptor].kernel
+    return kernel is not None and kernel.reads == "graph"
 
 
-def uses_exponent(descriptor: str) -> bool:
-    """Whether the values of a descriptor depend on the exponent."""
-    return descriptor in _USES_EXPONENT
+def encodings_of(descriptor: str) -> tuple[str | None, ...]:
+    """Encodings that a descriptor allows; None alone for one that is a number."""
+    if DESCRIPTORS[descriptor].kernel is not None:
+        return (None,)
+    return tuple(name for name, row in ENCODINGS.items() if descriptor in row.kernels)
+
+
+def kernel_of(descriptor: str, encoding: str | None) -> Kernel:
+    """Kernel of choices that go together."""
+    if encoding is not None:
+        return ENCODINGS[encoding].kernels[descriptor]
+    kernel = DESCRIPTORS[descriptor].kernel
+    assert kernel is not None, f"{descriptor} is a matrix"
+    return kernel
+
+
+def functions(reads: Reads) -> list[Callable[..., float]]:
+    """All functions that read the same; kernels are told the position of the one to call."""
+    pairs = [(d, e) for d in DESCRIPTORS for e in encodings_of(d)]
+    kernels = [kernel_of(*pair) for pair in pairs]
+    return [kernel.function for kernel in kernels if kernel.reads == reads]
+
+
+def uses(descriptor: str, parameter: str) -> bool:
+    """Whether the values of a descriptor depend on alpha, or on the exponent."""
+    return DESCRIPTORS[descriptor].parameter == parameter
 
 
 def has_tree_value(
     substructure: str, descriptor: str, encoding: str | None, radius: Sequence[int]
 ) -> bool:
     """Whether a_tree, and with it the excess a_tree - a, is defined at the first of the radii."""
-    choices = (substructure, descriptor, encoding)
-    return choices == ("union", "path", DEFAULT_ENCODING) and 1 in radius
+    return (substructure, descriptor, encoding) == PAPER and 1 in radius
 
 
-def name_faults(option: str, value: Any, allowed: Sequence[str]) -> list[str]:
+def name_faults(option: str, value: Any, allowed: Iterable[str]) -> list[Fault]:
     """Say why a value is not one of the allowed names, if it is not."""
+    allowed = tuple(allowed)
     if isinstance(value, str) and value in allowed:
         return []
-    close = difflib.get_close_matches(str(value), allowed, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    return [f"{option} {value!r} is not available; allowed: {', '.join(allowed)}.{hint}"]
+    hint = nearest(str(value), allowed)
+    text = f"{option} {value!r} is not available; allowed: {', '.join(allowed)}.{hint}"
+    return [Fault(text, "coefficient.unknown")]
 
 
-def number_faults(option: str, value: Any, low: float, high: float) -> list[str]:
+def number_faults(option: str, value: Any, low: float, high: float) -> list[Fault]:
     """Say why a value is not a finite number within bounds, if it is not."""
     number = isinstance(value, int | float | np.integer | np.floating)
     if number and not isinstance(value, bool) and math.isfinite(value) and low <= value <= high:
         return []
     bounds = f" in {low:g}..{high:g}" if math.isfinite(low) else ""
-    return [f"{option} must be a finite number{bounds}, got {value!r}."]
+    text = f"{option} must be a finite number{bounds}, got {value!r}."
+    return [Fault(text, "coefficient.number")]
 
 
-def encoding_faults(descriptor: str, encoding: Any) -> list[str]:
+def encoding_faults(descriptor: str, encoding: Any) -> list[Fault]:
     """Say why an encoding does not fit a descriptor, if it does not.
 
-    A scalar descriptor has no encoding: None or "none" say so, and the default is taken to mean
-    the same, since nobody chose it.
+    A descriptor that is a number has no encoding: None or "none" say so, and the default is taken
+    to mean the same, since nobody chose it.
     """
     none = encoding is None or encoding == "none"
-    if descriptor in MATRICES:
-        if none:
-            return [
-                f"descriptor {descriptor!r} is a matrix and needs an encoding; "
-                f"allowed: {', '.join(_encodings_of(descriptor))}."
-            ]
-        faults = name_faults("encoding", encoding, ENCODINGS)
-        if not faults and encoding not in _encodings_of(descriptor):
-            faults = [
-                f"encoding {encoding!r} of descriptor 'laplacian' is 0 for every graph; "
-                f"allowed: {', '.join(_encodings_of(descriptor))}."
-            ]
-        return faults
-    if none or encoding == DEFAULT_ENCODING:
-        return []
-    return any_encoding_faults(encoding) or [
-        f"encoding {encoding!r} does not apply to descriptor {descriptor!r}, which is a number, "
-        f"not a matrix: leave it out, or give None (matrices: {', '.join(MATRICES)})."
-    ]
+    allowed = encodings_of(descriptor)
+    if allowed == (None,):
+        if none or encoding == DEFAULT_ENCODING:
+            return []
+        text = (
+            f"encoding {encoding!r} does not apply to descriptor {descriptor!r}, which is a "
+            "number, not a matrix: leave it out, or give None (matrices: "
+            f"{', '.join(matrices())})."
+        )
+        return any_encoding_faults(encoding) or [Fault(text, "coefficient.encoding")]
+    listed = f"allowed: {', '.join(map(str, allowed))}."
+    if none:
+        text = f"descriptor {descriptor!r} is a matrix and needs an encoding; {listed}"
+        return [Fault(text, "coefficient.encoding")]
+    faults = name_faults("encoding", encoding, ENCODINGS)
+    if not faults and encoding not in allowed:
+        text = f"encoding {encoding!r} does not apply to descriptor {descriptor!r}; {listed}"
+        faults = [Fault(text, "coefficient.encoding")]
+    return faults
 
 
-def any_encoding_faults(encoding: Any) -> list[str]:
+def any_encoding_faults(encoding: Any) -> list[Fault]:
     """Say why an encoding fits no descriptor at all, if it fits none."""
     return [] if encoding is None else name_faults("encoding", encoding, (*ENCODINGS, "none"))
 
@@ -107,43 +289,58 @@ def combination_faults(
     quantities: Sequence[str],
     alpha: float,
     exponent: float,
-) -> list[str]:
+) -> list[Fault]:
     """Say which choices, each available on its own, do not go together."""
     faults = encoding_faults(descriptor, encoding)
-    if descriptor in WHOLE_GRAPH_SCALARS:
-        if substructure != "union":
-            faults.append(
-                f"descriptor {descriptor!r} is taken in the whole graph, so substructure "
-                f"{substructure!r} does not apply: leave it out (allowed: union)."
-            )
-        if tuple(radius) != (1,):
-            faults.append(
-                f"descriptor {descriptor!r} is taken in the whole graph, so radius "
-                f"{list(radius)} does not apply: leave it out (allowed: 1)."
-            )
+    if is_of_whole_graph(descriptor):
+        for option, value, only in (
+            ("substructure", repr(substructure), "'union'"),
+            ("radius", str(list(radius)), "[1]"),
+        ):
+            if value != only:
+                text = (
+                    f"descriptor {descriptor!r} is taken in the whole graph, so {option} {value} "
+                    f"does not apply: leave it out (allowed: {only.strip('[]')})."
+                )
+                faults.append(Fault(text, "coefficient.whole_graph"))
     if "a_tree" in quantities and not has_tree_value(substructure, descriptor, encoding, radius):
-        faults.append(
-            "quantity 'a_tree' is defined for substructure 'union', descriptor 'path', encoding "
-            f"'singular_value_sum' and radius 1 only; allowed here: {', '.join(_side_quantities())}"
-            " (edges - nodes + 1 counts the cycles of any substructure)."
+        others = ", ".join(name for name in QUANTITIES if name != "a_tree")
+        text = (
+            f"quantity 'a_tree' is defined for {paper_choices()} only; allowed here: {others} "
+            "(edges - nodes + 1 counts the cycles of any substructure)."
         )
-    if alpha != DEFAULT_ALPHA and not uses_alpha(descriptor):
-        faults.append(
-            f"alpha {alpha:g} has no effect on descriptor {descriptor!r}: leave it out "
-            f"(it belongs to {', '.join(_USES_ALPHA)})."
-        )
-    if exponent != DEFAULT_EXPONENT and not uses_exponent(descriptor):
-        faults.append(
-            f"exponent {exponent:g} has no effect on descriptor {descriptor!r}: leave it out "
-            f"(it belongs to {', '.join(_USES_EXPONENT)})."
-        )
+        faults.append(Fault(text, "coefficient.a_tree"))
+    for option, given, default in (
+        ("alpha", alpha, DEFAULT_ALPHA),
+        ("exponent", exponent, DEFAULT_EXPONENT),
+    ):
+        if given != default and not uses(descriptor, option):
+            owners = ", ".join(name for name in DESCRIPTORS if uses(name, option))
+            text = (
+                f"{option} {given:g} has no effect on descriptor {descriptor!r}: leave it out "
+                f"(it belongs to {owners})."
+            )
+            faults.append(Fault(text, "coefficient.no_effect"))
     return faults
 
 
-def _encodings_of(descriptor: str) -> tuple[str, ...]:
-    """Encodings that say something about a matrix: the entries of a Laplacian sum to 0."""
-    return tuple(e for e in ENCODINGS if (descriptor, e) != ("laplacian", "entry_sum"))
+def paper_choices() -> str:
+    """Name the choices for which a_tree and the excess are defined."""
+    substructure, descriptor, encoding = PAPER
+    return (
+        f"substructure {substructure!r}, descriptor {descriptor!r}, encoding {encoding!r} and "
+        "radius 1"
+    )
 
 
-def _side_quantities() -> tuple[str, ...]:
-    return tuple(q for q in QUANTITIES if q != "a_tree")
+def descriptor_table() -> list[tuple[str, str, str, str]]:
+    """Rows of the table of descriptors: name, definition, encodings and option."""
+    return [
+        (
+            f"`{name}`",
+            row.definition.replace("|", r"\|"),
+            ", ".join(f"`{e}`" for e in encodings_of(name) if e) or "–",
+            f"`{row.parameter}`" if row.parameter else "",
+        )
+        for name, row in DESCRIPTORS.items()
+    ]

@@ -10,10 +10,11 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from unionsnn.base.errors import Fault, RequestError
 from unionsnn.coefficients import space
-from unionsnn.coefficients.engine import Progress, check_block_size, check_threads, compute_columns
-from unionsnn.coefficients.general import compute_general
+from unionsnn.coefficients.engine import Pass, Progress, check_count, compute_values
 from unionsnn.coefficients.graph import SimpleGraph
+from unionsnn.coefficients.passes import AnyRadius, RadiusOne
 from unionsnn.coefficients.space import DESCRIPTORS, SUBSTRUCTURES, name_faults
 from unionsnn.coefficients.space import QUANTITIES as QUANTITIES
 
@@ -42,20 +43,14 @@ class CoefficientSpec:
     """Which coefficients: the substructure, its descriptor, the encoding, radii and quantities.
 
     An int as radius and lists are accepted; radii and quantities are kept in canonical order. The
-    choices and their definitions stand in docs/coefficients.md.
+    tables of `space` have the choices, docs/coefficients.md their definitions.
 
     Args:
-        substructure: Subgraph around an edge (v, u), with B the nodes within the radius: "union",
-            induced on B_v ∪ B_u; "overlap", induced on B_v ∩ B_u; "union_minus", the union of the
-            subgraphs induced on B_v and on B_u.
-        descriptor: A matrix of the substructure: "path", shortest-path lengths inside it (Xu et
-            al., AAAI 2024, eq. 2), or "laplacian", D - A. Or a number of the edge inside it:
-            "edge_betweenness" (eq. 7, unordered pairs), "node_edge_count" (eq. 8) or "curvature"
-            (eqs. 9-11). Or a number of the edge in the whole graph: "curvature_graph", or
-            "cycle_count", the number of cycles of length 3 to 6 through the edge.
-        encoding: Number made of a matrix: "singular_value_sum", "entry_sum" (path only) or
-            "largest_eigenvalue". None for a descriptor that is a number already; the default is
-            read as None there.
+        substructure: Subgraph around an edge, a key of `space.SUBSTRUCTURES`.
+        descriptor: A key of `space.DESCRIPTORS`: a matrix of the substructure, or a number of the
+            edge inside it or in the whole graph.
+        encoding: Number made of a matrix, a key of `space.ENCODINGS`. None for a descriptor that
+            is a number already; the default is read as None there.
         radius: Radius of the neighbourhoods, or several.
         quantities: Columns for each radius: "a", the coefficient; "a_tree", the a of the double
             star with the degrees of v and u (union, path, singular_value_sum, and of several radii
@@ -64,7 +59,7 @@ class CoefficientSpec:
         exponent: λ of the node/edge count; node_edge_count only.
 
     Raises:
-        ValueError: One or more choices are not available or do not go together; all are named.
+        RequestError: One or more choices are not available or do not go together; all are named.
     """
 
     substructure: str = "union"
@@ -98,8 +93,8 @@ class CoefficientSpec:
                 *choices, radius, quantities, self.alpha, self.exponent
             )
         if faults:
-            raise ValueError("\n".join(faults))
-        encoding = self.encoding if self.descriptor in space.MATRICES else None
+            raise RequestError(*faults)
+        encoding = self.encoding if self.descriptor in space.matrices() else None
         object.__setattr__(self, "encoding", encoding)
         object.__setattr__(self, "radius", tuple(sorted(int(r) for r in radius)))
         object.__setattr__(self, "quantities", tuple(q for q in QUANTITIES if q in quantities))
@@ -123,10 +118,9 @@ class CoefficientSpec:
     def key(self) -> str:
         """Digest of the choices that matter and the engine's version, in whatever order given."""
         content = {"engine_version": ENGINE_VERSION, **self.to_dict()}
-        if not space.uses_alpha(self.descriptor):
-            del content["alpha"]
-        if not space.uses_exponent(self.descriptor):
-            del content["exponent"]
+        for parameter in ("alpha", "exponent"):
+            if not space.uses(self.descriptor, parameter):
+                del content[parameter]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def compute(
@@ -149,8 +143,8 @@ class CoefficientSpec:
             threads: Number of threads; None uses the cores available, but one for tiny work.
             block_size: Most undirected edges that a thread works on at once; None for no limit.
             progress: Called with (done, total): total in undirected edges, done the share of the
-                estimated work that is done, in edges; where radius 1 and
-                others are asked for, each edge counts once for each radius.
+                estimated work that is done, in edges; where radius 1 and others are asked for,
+                each edge counts once for each radius.
             blocks: Where finished edges are read from and kept, so that an interrupted
                 computation can go on.
 
@@ -160,11 +154,11 @@ class CoefficientSpec:
 
         Raises:
             TypeError: edge_index or num_nodes is not of integers.
-            ValueError: The graph, threads or block_size cannot be used as given.
+            RequestError: The graph, threads or block_size cannot be used as given.
             RuntimeError: A value could not be computed.
         """
-        threads = check_threads(threads)
-        block_size = check_block_size(block_size)
+        threads = check_count("threads", threads, "all cores available")
+        block_size = check_count("block_size", block_size, "no limit")
         graph = SimpleGraph.from_edge_index(edge_index, num_nodes, symmetrize=symmetrize)
         return graph.to_directed(
             self.undirected_values(graph, threads, block_size, progress, blocks)
@@ -178,42 +172,35 @@ class CoefficientSpec:
         progress: Progress | None,
         blocks: Blocks | None,
     ) -> FloatArray:
-        """Columns of every undirected edge, radius 1 of the paper's coefficient by its engine.
+        """Columns of every undirected edge; radius 1 of the paper's coefficient is a pass apart.
 
         Shapes:
             -> [M, C].
         """
         choices = (self.substructure, self.descriptor, self.encoding)
-        fast = 1 in self.radius and space.has_tree_value(*choices, (1,))
-        slow_radii = tuple(r for r in self.radius if not (fast and r == 1))
-        parts = []
-        if fast:
-            parts.append(
-                compute_columns(
-                    graph,
-                    self.quantities,
-                    threads=threads,
-                    block_size=block_size,
-                    progress=_share(progress, 0, 1, len(self.radius)),
-                    **_resumption(blocks, 0),
-                )
-            )
+        passes: list[tuple[Pass, int]] = []
+        other_radii = self.radius
+        if self.has_tree_value:
+            other_radii = tuple(r for r in self.radius if r != 1)
+            passes.append((RadiusOne(graph, self.quantities), 0))
         # Of a_tree alone there is nothing at other radii.
-        if slow_radii and self._quantities_at(slow_radii[0]):
+        if other_radii and self._quantities_at(other_radii[0]):
+            numbers = self.alpha, self.exponent
+            quantities = self._quantities_at(other_radii[0])
+            passes.append((AnyRadius(graph, *choices, other_radii, quantities, *numbers), 1))
+        parts, before = [], 0
+        for edge_pass, number in passes:
+            radii = len(other_radii) if number else 1
             parts.append(
-                compute_general(
-                    graph,
-                    *choices,
-                    slow_radii,
-                    self._quantities_at(slow_radii[0]),
-                    alpha=self.alpha,
-                    exponent=self.exponent,
+                compute_values(
+                    edge_pass,
                     threads=threads,
                     block_size=block_size,
-                    progress=_share(progress, int(fast), len(slow_radii), len(self.radius)),
-                    **_resumption(blocks, 1),
+                    progress=_share(progress, before, radii, len(self.radius)),
+                    **_resumption(blocks, number),
                 )
             )
+            before += radii
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def to_dict(self) -> dict[str, Any]:
@@ -225,12 +212,12 @@ class CoefficientSpec:
         """Build a spec from what `to_dict` returned.
 
         Raises:
-            ValueError: A key or a choice is unknown.
+            RequestError: A key or a choice is unknown.
         """
         allowed = tuple(cls.__dataclass_fields__)
         faults = [f for key in choices for f in name_faults("coefficient key", key, allowed)]
         if faults:
-            raise ValueError("\n".join(faults))
+            raise RequestError(*faults)
         return cls(**choices)
 
     @classmethod
@@ -247,13 +234,14 @@ class CoefficientSpec:
         """Build the smallest spec that provides the given columns.
 
         Raises:
-            ValueError: No column, or one that is unknown.
+            RequestError: No column, or one that is unknown.
         """
         names = _as_tuple(columns)
         if not names:
-            raise ValueError(
+            raise RequestError(
                 "columns is empty; name at least one, such as 'a_r1' "
-                f"(allowed: {', '.join(_all_columns())})."
+                f"(allowed: {', '.join(_all_columns())}).",
+                code="coefficient.columns",
             )
         matches = [_COLUMN.fullmatch(str(name)) for name in names]
         faults = [
@@ -263,20 +251,23 @@ class CoefficientSpec:
             for fault in name_faults("columns", name, _all_columns())
         ]
         if faults:
-            raise ValueError("\n".join(faults))
-        found = [match for match in matches if match is not None]
+            raise RequestError(*faults)
+        known = [match for match in matches if match is not None]
         spec = cls(
             substructure,
             descriptor,
             encoding,
-            tuple(sorted({int(match["radius"]) for match in found})),
-            tuple(sorted({match["quantity"] for match in found})),
+            tuple(sorted({int(match["radius"]) for match in known})),
+            tuple(sorted({match["quantity"] for match in known})),
             alpha,
             exponent,
         )
         missing = [name for name in names if name not in spec.columns]
         if missing:
-            raise ValueError(f"{', '.join(missing)}: a_tree is defined at radius 1 only.")
+            raise RequestError(
+                f"{', '.join(missing)}: a_tree is defined at radius 1 only.",
+                code="coefficient.a_tree",
+            )
         return spec
 
 
@@ -290,30 +281,34 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
     return tuple(value)
 
 
-def _radius_faults(radius: tuple[Any, ...]) -> list[str]:
+def _radius_faults(radius: tuple[Any, ...]) -> list[Fault]:
     faults = []
     for r in radius:
         if isinstance(r, bool | np.bool_) or not isinstance(r, int | np.integer):
-            faults.append(f"radius must be an integer or a list of integers, got {r!r}.")
+            text = f"radius must be an integer or a list of integers, got {r!r}."
+            faults.append(Fault(text, "coefficient.radius"))
         elif r < 1:
-            faults.append(f"radius must be at least 1, got {r}.")
+            faults.append(Fault(f"radius must be at least 1, got {r}.", "coefficient.radius"))
     return faults
 
 
-def _collection_faults(option: str, values: tuple[Any, ...], allowed: str) -> list[str]:
+def _collection_faults(option: str, values: tuple[Any, ...], allowed: str) -> list[Fault]:
     if not values:
-        return [f"{option} is empty; give at least one (allowed: {allowed})."]
+        text = f"{option} is empty; give at least one (allowed: {allowed})."
+        return [Fault(text, "coefficient.empty")]
     repeated = sorted({str(value) for value in values if values.count(value) > 1})
-    return [f"{option} names {', '.join(repeated)} more than once."] if repeated else []
+    if not repeated:
+        return []
+    return [Fault(f"{option} names {', '.join(repeated)} more than once.", "coefficient.repeated")]
 
 
-def _share(progress: Progress | None, before: int, own: int, parts: int) -> Progress | None:
+def _share(progress: Progress | None, before: int, radii: int, all_radii: int) -> Progress | None:
     """Report one of several passes as a part of all: each edge counts once for each radius."""
-    if progress is None or own == parts:
+    if progress is None or radii == all_radii:
         return progress
 
     def report(done: int, total: int) -> None:
-        progress(before * total + own * done, parts * total)
+        progress(before * total + radii * done, all_radii * total)
 
     return report
 

@@ -146,10 +146,10 @@ class _CoefficientChoices(Section):
 
     def settle_exponent(self, task: str) -> None:
         """Set an exponent that was left open: 2 for graph tasks, 1 for node tasks (equation 8)."""
-        from unionsnn.coefficients.space import DEFAULT_EXPONENT, uses_exponent
+        from unionsnn.coefficients.space import DEFAULT_EXPONENT, uses
 
         if self.exponent is None:
-            node_count = task.startswith("node") and uses_exponent(self.descriptor)
+            node_count = task.startswith("node") and uses(self.descriptor, "exponent")
             self.exponent = 1.0 if node_count else DEFAULT_EXPONENT
 
 

@@ -58,7 +58,7 @@ class EdgeColoring:
     @property
     def local(self) -> bool:
         """Whether it is made of a substructure rather than of the whole graph."""
-        return self.spec is not None and self.spec.descriptor not in space.WHOLE_GRAPH_SCALARS
+        return self.spec is not None and not space.is_of_whole_graph(self.spec.descriptor)
 
     @classmethod
     def parse(cls, text: str) -> EdgeColoring:
@@ -117,14 +117,12 @@ class EdgeColoring:
 
 def all_colorings(radii: tuple[int, ...] = (1, 2, 3)) -> list[EdgeColoring]:
     """All substructures, descriptors, encodings and radii, raw and normalised, and all forms."""
-    matrices = [
-        (d, e) for d in space.MATRICES for e in space.ENCODINGS if not space.encoding_faults(d, e)
-    ]
-    local: list[tuple[str, str | None]] = [*matrices, *((d, None) for d in space.LOCAL_SCALARS)]
+    whole = [d for d in space.DESCRIPTORS if space.is_of_whole_graph(d)]
+    local = [(d, e) for d in space.DESCRIPTORS if d not in whole for e in space.encodings_of(d)]
     short = {parts: name for name, parts in NAMED.items()}
     parts = [(s, d, e) for s in space.SUBSTRUCTURES for d, e in local]
     bases = [short.get(each) or "/".join(filter(None, each)) for each in parts]
     names = [f"{base}{mark}@{r}" for base in bases for r in radii for mark in ("", "~")]
-    names += [f"{d}{mark}" for d in space.WHOLE_GRAPH_SCALARS for mark in ("", "~")]
+    names += [f"{d}{mark}" for d in whole for mark in ("", "~")]
     names += [f"{form}@{r}" for form in ("cyclomatic", "spectrum", "rooted") for r in radii]
     return [EdgeColoring.parse(name) for name in ("1wl", "excess", *names)]

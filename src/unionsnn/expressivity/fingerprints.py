@@ -21,8 +21,10 @@ import numpy.typing as npt
 
 from unionsnn.coefficients.engine import Progress
 from unionsnn.coefficients.graph import SimpleGraph
-from unionsnn.coefficients.kernels.any_radius import Workspace, new_workspace, one_substructure
+from unionsnn.coefficients.kernels.any_radius import one_substructure
+from unionsnn.coefficients.kernels.arguments import Csr, Workspace, new_workspace
 from unionsnn.coefficients.kernels.jit import kernel
+from unionsnn.coefficients.kernels.neighborhoods import UNION
 from unionsnn.coefficients.kernels.substructures import Word
 
 IntArray = npt.NDArray[np.int64]
@@ -58,9 +60,7 @@ def fingerprints(
         for begin in range(0, num_edges, _CHUNK):
             end = min(begin + _CHUNK, num_edges)
             _compute(
-                graph.indptr,
-                graph.indices,
-                graph.edges,
+                graph.csr,
                 begin,
                 end,
                 radius,
@@ -76,9 +76,7 @@ def fingerprints(
 
 @kernel
 def _compute(
-    indptr: IntArray,
-    indices: NodeArray,
-    edges: NodeArray,
+    graph: Csr,
     begin: int,
     end: int,
     radius: int,
@@ -94,7 +92,7 @@ def _compute(
     """
     for i in range(begin, end):
         starts, neighbors, ends = one_substructure(
-            indptr, indices, edges[0, i], edges[1, i], radius, 0, work
+            graph, graph.edges[0, i], graph.edges[1, i], radius, UNION, work
         )
         matrix = distances(starts, neighbors)
         v, u = ends

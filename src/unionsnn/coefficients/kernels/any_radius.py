@@ -10,10 +10,16 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from unionsnn.coefficients.kernels.betweenness import edge_betweenness, radius_one_betweenness
-from unionsnn.coefficients.kernels.counting import cycle_count
-from unionsnn.coefficients.kernels.curvature import curvature
-from unionsnn.coefficients.kernels.jit import kernel
+from unionsnn.coefficients import space
+from unionsnn.coefficients.kernels.arguments import (
+    KEY_WORDS,
+    Csr,
+    Numbers,
+    Quotient,
+    Subgraph,
+    Workspace,
+)
+from unionsnn.coefficients.kernels.jit import dispatcher, kernel
 from unionsnn.coefficients.kernels.neighborhoods import (
     OVERLAP,
     UNION,
@@ -23,14 +29,8 @@ from unionsnn.coefficients.kernels.neighborhoods import (
     select,
     substructure_lists,
 )
-from unionsnn.coefficients.kernels.quotients import (
-    LAPLACIAN,
-    PATH,
-    SINGULAR_VALUE_SUM,
-    matrix_value,
-    refine_colors,
-)
-from unionsnn.coefficients.kernels.spectra import OWN_SOLVER_LIMIT
+from unionsnn.coefficients.kernels.quotients import refine_colors
+from unionsnn.coefficients.kernels.routes import KNOWN
 from unionsnn.coefficients.kernels.substructures import (
     COLORS,
     KEY,
@@ -38,7 +38,6 @@ from unionsnn.coefficients.kernels.substructures import (
     MEMBERS,
     REDUCED,
     ROWS,
-    SCRATCH_ROWS,
     SIZES,
     SORTED_KINDS,
     SORTED_ROWS,
@@ -59,102 +58,70 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 NodeArray = npt.NDArray[np.int32]
 
-# Positions in space.DESCRIPTORS, known to the compiler; the matrices come first.
-_EDGE_BETWEENNESS, _NODE_EDGE_COUNT, _CURVATURE, CURVATURE_GRAPH, _CYCLE_COUNT = range(2, 7)
-
 # A key holds the lower triangle of the adjacency, two rows a word, and 7 bits of size and 1 bit of
 # kind for each of 32 classes.
 _KEY_CLASSES = 32
-_KEY_WORDS = 20
-_MAX_SLOTS = 1 << 16
 
 
 class Choice(NamedTuple):
-    """The choices as the kernels see them: codes, and α = p / q (0 / 1 where there is none)."""
+    """The choices as the kernels see them.
 
-    substructure: int
-    descriptor: int
-    encoding: int
-    exponent: float
-    p: int
-    q: int
-
-
-class Workspace(NamedTuple):
-    """Memory of one thread.
-
-    ``depth_v``, ``depth_u`` and ``local`` are -1 and ``mark`` is 0 between edges; ``keys`` and
-    ``known`` are the table of quotient matrices seen before. The last two rows of ``matrix`` are
-    the diagonals that the eigenvalue solver works on.
+    Attributes:
+        substructure: Code of the substructure.
+        place: Of the coefficient's kernel in `space.KERNELS`.
+        of_quotient: Whether that kernel takes the quotient by twins.
+        needs_lists: Whether it reads the lists of the adjacency where there are bit rows.
+        numbers: Numbers that it may depend on.
     """
 
-    depth_v: NodeArray
-    depth_u: NodeArray
-    local: NodeArray
-    queue: NodeArray
-    nodes: NodeArray
-    chosen: NodeArray
-    mark: npt.NDArray[np.uint8]
-    scratch: IntArray
-    matrix: FloatArray
-    keys: IntArray
-    known: FloatArray
+    substructure: int
+    place: int
+    of_quotient: bool
+    needs_lists: bool
+    numbers: Numbers
 
 
-def new_workspace(num_nodes: int, num_values: int) -> Workspace:
-    """Allocate the memory of one thread for a graph and a number of values."""
-    slots = min(_MAX_SLOTS, 1 << max(6, (2 * num_values).bit_length()))
-    return Workspace(
-        depth_v=np.full(num_nodes, -1, np.int32),
-        depth_u=np.full(num_nodes, -1, np.int32),
-        local=np.full(num_nodes, -1, np.int32),
-        queue=np.empty(num_nodes, np.int32),
-        nodes=np.empty(num_nodes, np.int32),
-        chosen=np.empty(num_nodes, np.int32),
-        mark=np.zeros(num_nodes, np.uint8),
-        scratch=np.empty((SCRATCH_ROWS, WORD), np.int64),
-        matrix=np.empty((OWN_SOLVER_LIMIT + 2, OWN_SOLVER_LIMIT)),
-        keys=np.zeros((slots, _KEY_WORDS), np.int64),
-        known=np.empty(slots),
-    )
+_value_of_edge = dispatcher(
+    space.functions("graph"), "no kernel computes this descriptor in the whole graph"
+)
+_value_of_subgraph = dispatcher(
+    space.functions("substructure"), "no kernel computes this descriptor of a substructure"
+)
+_value_of_quotient = dispatcher(
+    space.functions("quotient"), "no kernel computes this encoding of the matrix"
+)
 
 
 @kernel
 def compute_whole_graph_chunk(
-    indptr: IntArray,
-    indices: NodeArray,
-    edges: NodeArray,
+    graph: Csr,
     begin: int,
     end: int,
+    routes: NodeArray,
     choice: Choice,
     work: Workspace,
     values: FloatArray,
 ) -> None:
-    """Compute a descriptor of the edges begin..end-1 in the whole graph.
+    """Compute a descriptor of the edges begin..end-1 in the whole graph, but of the known ones.
 
     Shapes:
-        indptr [N + 1], indices [2 M], edges [2, M], values [M].
+        routes [M], values [M].
 
     Raises:
         NotImplementedError: Nothing here computes the descriptor.
     """
     for i in range(begin, end):
-        v, u = edges[0, i], edges[1, i]
-        if choice.descriptor == _CYCLE_COUNT:
-            values[i] = cycle_count(indptr, indices, v, u, work.depth_u, work.mark)
-        elif choice.descriptor == CURVATURE_GRAPH:
-            values[i] = curvature(indptr, indices, v, u, choice.p, choice.q, work.mark)
-        else:
-            raise NotImplementedError("no kernel computes this descriptor in the whole graph")
+        if routes[i] != KNOWN:
+            v, u = graph.edges[0, i], graph.edges[1, i]
+            values[i] = _value_of_edge(choice.place, graph, v, u, choice.numbers, work)
 
 
 @kernel
 def compute_chunk(
-    indptr: IntArray,
-    indices: NodeArray,
-    edges: NodeArray,
+    graph: Csr,
     begin: int,
     end: int,
+    routes: NodeArray,
     choice: Choice,
     radii: IntArray,
     work: Workspace,
@@ -164,19 +131,22 @@ def compute_chunk(
     """Compute the quantities of the edges begin..end-1 that belong to a substructure.
 
     Shapes:
-        indptr [N + 1], indices [2 M], edges [2, M], radii [R] (ascending), wanted [3] (place of
+        routes [M] (`KNOWN` where nothing is to do), radii [R] (ascending), wanted [3] (place of
         a, nodes and edges among the Q columns of a radius, or -1), values [M, R Q].
 
     Raises:
         NotImplementedError: Nothing here computes the substructure, the descriptor or the encoding.
     """
+    indptr, indices = graph.indptr, graph.indices
     place_a, place_nodes, place_edges = wanted
     num_radii = radii.shape[0]
     per_radius = values.shape[1] // num_radii
-    needs_lists = choice.descriptor == _CURVATURE and place_a >= 0
+    needs_lists = choice.needs_lists and place_a >= 0
     chosen, local, rows = work.chosen, work.local, work.scratch[ROWS]
     for i in range(begin, end):
-        v, u = edges[0, i], edges[1, i]
+        if routes[i] == KNOWN:
+            continue
+        v, u = graph.edges[0, i], graph.edges[1, i]
         degrees = indptr[v + 1] - indptr[v] + indptr[u + 1] - indptr[u]
         by_rows = radii[0] == 1 and degrees <= WORD and not needs_lists
         gathered = 0
@@ -217,9 +187,12 @@ def compute_chunk(
                 if size == last_size and ends == last_ends:
                     values[i, at + place_a] = values[i, at - per_radius + place_a]
                 else:
-                    values[i, at + place_a] = _value(
-                        starts, neighbors, size, ends, at_v, at_u, radii[r], choice, work
-                    )
+                    subgraph = Subgraph(starts, neighbors, size, ends, at_v, at_u, radii[r])
+                    if choice.of_quotient:
+                        a = _quotient_value(subgraph, choice.place, work)
+                    else:
+                        a = _value_of_subgraph(choice.place, subgraph, choice.numbers, work)
+                    values[i, at + place_a] = a
             # What small ones take at radius 1 is another route, which may change the last bits.
             if radii[r] > 1 or size > WORD:
                 last_size, last_ends = size, ends
@@ -316,15 +289,10 @@ def _lists(
 
 @kernel
 def one_substructure(
-    indptr: IntArray,
-    indices: NodeArray,
-    v: int,
-    u: int,
-    radius: int,
-    substructure: int,
-    work: Workspace,
+    graph: Csr, v: int, u: int, radius: int, substructure: int, work: Workspace
 ) -> tuple[IntArray, NodeArray, tuple[Word, Word]]:
     """Adjacency of one substructure and the positions of v and u in it."""
+    indptr, indices = graph.indptr, graph.indices
     count = gather(
         indptr, indices, v, u, radius, work.depth_v, work.depth_u, work.queue, work.nodes
     )
@@ -334,53 +302,6 @@ def one_substructure(
         work.local[work.chosen[k]] = -1
     release(work.nodes, count, work.depth_v, work.depth_u)
     return starts, neighbors, ends
-
-
-@kernel
-def _value(
-    starts: IntArray,
-    neighbors: NodeArray,
-    size: int,
-    ends: int,
-    v: int,
-    u: int,
-    radius: int,
-    choice: Choice,
-    work: Workspace,
-) -> float:
-    """Value of a local descriptor on a substructure; v and u are positions in it.
-
-    Args:
-        starts: Lists of the adjacency; empty at radius 1 where only bit rows are needed.
-        neighbors: As above. Up to 64 nodes the bit rows are in the scratch.
-        size: |V_S|.
-        ends: 2 |E_S|.
-        v: Position of one end.
-        u: Position of the other.
-        radius: Radius of the substructure.
-        choice: The choices.
-        work: Memory of the thread.
-
-    Raises:
-        NotImplementedError: Nothing here computes the descriptor or the encoding.
-    """
-    if choice.descriptor == _NODE_EDGE_COUNT:
-        return 0.5 * ends / (size * (size - 1.0)) * float(size) ** choice.exponent
-    if choice.descriptor == _CURVATURE:
-        return curvature(starts, neighbors, v, u, choice.p, choice.q, work.mark)
-    if choice.descriptor == _EDGE_BETWEENNESS:
-        if radius > 1 or size > WORD:
-            return edge_betweenness(starts, neighbors, v, u)
-        if ends == 2 * size - 2:
-            # In a tree every shortest path between the two sides uses the edge.
-            of_v, of_u = popcount(work.scratch[ROWS, v]), popcount(work.scratch[ROWS, u])
-            return float(of_v * of_u)
-        return radius_one_betweenness(work.scratch[ROWS], v, u)
-    if choice.descriptor == LAPLACIAN and choice.encoding == SINGULAR_VALUE_SUM:
-        return float(ends)
-    if choice.descriptor in (PATH, LAPLACIAN):
-        return _matrix_value(starts, neighbors, size, choice, work)
-    raise NotImplementedError("no kernel computes this descriptor of a substructure")
 
 
 @kernel
@@ -394,11 +315,9 @@ def _write_rows(starts: IntArray, neighbors: NodeArray, rows: IntArray) -> None:
 
 
 @kernel
-def _matrix_value(
-    starts: IntArray, neighbors: NodeArray, size: int, choice: Choice, work: Workspace
-) -> float:
+def _quotient_value(subgraph: Subgraph, place: int, work: Workspace) -> float:
     """Encode a matrix of a substructure; of up to 64 nodes it is looked up by its full key."""
-    scratch = work.scratch
+    scratch, size = work.scratch, subgraph.size
     slot = np.int64(-1)
     if size <= WORD:
         classes = twin_classes_of_rows(
@@ -413,21 +332,19 @@ def _matrix_value(
         if classes <= _KEY_CLASSES:
             slot = _write_key(classes, scratch) & (work.known.shape[0] - 1)
             hit = True
-            for k in range(_KEY_WORDS):
+            for k in range(KEY_WORDS):
                 if work.keys[slot, k] != scratch[KEY, k]:
                     hit = False
                     break
             if hit:
                 return work.known[slot]
     else:
-        members, sizes, kinds, rows = twin_classes_of_lists(starts, neighbors)
+        members, sizes, kinds, rows = twin_classes_of_lists(subgraph.starts, subgraph.neighbors)
         classes = members.shape[0]
-    value = matrix_value(
-        choice.descriptor, choice.encoding, rows, sizes, kinds, classes, work.matrix
-    )
+    value = _value_of_quotient(place, Quotient(rows, sizes, kinds, classes), work.matrix)
     if slot >= 0:
         work.known[slot] = value
-        for k in range(_KEY_WORDS):
+        for k in range(KEY_WORDS):
             work.keys[slot, k] = scratch[KEY, k]
     return value
 
@@ -439,7 +356,7 @@ def _write_key(classes: int, scratch: IntArray) -> Word:
     A size is at least 1, so the key also tells the number of classes and is never zero.
     """
     key, sizes_at = scratch[KEY], _KEY_CLASSES // 2
-    for k in range(_KEY_WORDS):
+    for k in range(KEY_WORDS):
         key[k] = 0
     for k in range(classes):
         below = scratch[SORTED_ROWS, k] & ((np.int64(1) << k) - 1)
@@ -447,6 +364,6 @@ def _write_key(classes: int, scratch: IntArray) -> Word:
         packed = (scratch[SORTED_SIZES, k] << 1) | scratch[SORTED_KINDS, k]
         key[sizes_at + (k >> 3)] |= packed << ((k & 7) << 3)
     digest: Word = np.int64(0)
-    for k in range(_KEY_WORDS):
+    for k in range(KEY_WORDS):
         digest = mix(digest ^ key[k])
     return digest

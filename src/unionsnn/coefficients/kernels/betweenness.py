@@ -9,8 +9,9 @@ through the edge (Xu et al., AAAI 2024, eq. 7, which sums over ordered pairs: tw
 import numpy as np
 import numpy.typing as npt
 
+from unionsnn.coefficients.kernels.arguments import Numbers, Subgraph, Workspace
 from unionsnn.coefficients.kernels.jit import kernel
-from unionsnn.coefficients.kernels.substructures import popcount
+from unionsnn.coefficients.kernels.substructures import ROWS, WORD, popcount
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -18,7 +19,21 @@ NodeArray = npt.NDArray[np.int32]
 
 
 @kernel
-def radius_one_betweenness(rows: IntArray, v: int, u: int) -> float:
+def edge_betweenness(subgraph: Subgraph, numbers: Numbers, work: Workspace) -> float:
+    """Edge betweenness of (v, u) in a substructure."""
+    v, u = subgraph.v, subgraph.u
+    if subgraph.radius > 1 or subgraph.size > WORD:
+        return _betweenness_of_lists(subgraph.starts, subgraph.neighbors, v, u)
+    rows = work.scratch[ROWS]
+    if subgraph.ends == 2 * subgraph.size - 2:
+        # In a tree every shortest path between the two sides uses the edge.
+        of_v, of_u = popcount(rows[v]), popcount(rows[u])
+        return float(of_v * of_u)
+    return _betweenness_of_rows(rows, v, u)
+
+
+@kernel
+def _betweenness_of_rows(rows: IntArray, v: int, u: int) -> float:
     r"""Edge betweenness in a subgraph of at most 64 nodes, all of them adjacent to v or u.
 
     With X_v the nodes adjacent to v only, X_u to u only, a pair uses the edge if it is (v, u)
@@ -58,7 +73,7 @@ def radius_one_betweenness(rows: IntArray, v: int, u: int) -> float:
 
 
 @kernel
-def edge_betweenness(starts: IntArray, neighbors: NodeArray, v: int, u: int) -> float:
+def _betweenness_of_lists(starts: IntArray, neighbors: NodeArray, v: int, u: int) -> float:
     """Edge betweenness in a connected subgraph of any shape.
 
     Brandes' search, but only from the nodes on one side of the edge, and without his backward

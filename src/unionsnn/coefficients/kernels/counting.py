@@ -1,8 +1,9 @@
-"""Cycles through an edge, counted in the whole graph."""
+"""Counts of what is around an edge: nodes and edges of its substructure, cycles of the graph."""
 
 import numpy as np
 import numpy.typing as npt
 
+from unionsnn.coefficients.kernels.arguments import Csr, Numbers, Subgraph, Workspace
 from unionsnn.coefficients.kernels.jit import kernel
 from unionsnn.coefficients.kernels.substructures import Word, contains
 
@@ -14,10 +15,24 @@ _OF_V, _OF_U = np.uint8(1), np.uint8(2)
 
 
 @kernel
-def cycle_count(
+def node_edge_count(subgraph: Subgraph, numbers: Numbers, work: Workspace) -> float:
+    r"""Node/edge count |E_S| / (|V_S| |V_S - 1|) |V_S|^λ (Xu et al., AAAI 2024, eq. 8)."""
+    size = subgraph.size
+    density = 0.5 * subgraph.ends / (size * (size - 1.0))
+    return density * float(size) ** numbers.exponent
+
+
+@kernel
+def cycle_count(graph: Csr, v: int, u: int, numbers: Numbers, work: Workspace) -> float:
+    """Number of simple cycles of length 3 to 6 that contain the edge (v, u), in the whole graph."""
+    return float(_cycle_count(graph.indptr, graph.indices, v, u, work.depth_u, work.mark))
+
+
+@kernel
+def _cycle_count(
     indptr: IntArray, indices: NodeArray, v: int, u: int, common: NodeArray, mark: MarkArray
 ) -> Word:
-    """Count the simple cycles of length 3 to 6 that contain the edge (v, u), in the whole graph.
+    """Count the cycles of length 3 to 6 through (v, u).
 
     Each is the edge and a simple path of 2 to 5 edges from v to u. The path is walked up to its
     last node but two; w(x) = |N(x) ∩ N(u)| counts how it can end, less what it has visited:

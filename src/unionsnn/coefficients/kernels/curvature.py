@@ -15,6 +15,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from unionsnn.coefficients.kernels.arguments import Csr, Numbers, Subgraph, Workspace
 from unionsnn.coefficients.kernels.jit import kernel
 from unionsnn.coefficients.kernels.transport import transport
 
@@ -30,6 +31,26 @@ def as_ratio(alpha: float) -> tuple[int, int] | None:
     """Return p and q with α = p / q to the last bit and q at most 1000, or None."""
     ratio = Fraction(alpha).limit_denominator(_MAX_DENOMINATOR)
     return (ratio.numerator, ratio.denominator) if float(ratio) == alpha else None
+
+
+@kernel
+def curvature_inside(subgraph: Subgraph, numbers: Numbers, work: Workspace) -> float:
+    """Curvature of (v, u) in a substructure."""
+    return curvature(
+        subgraph.starts,
+        subgraph.neighbors,
+        subgraph.v,
+        subgraph.u,
+        numbers.p,
+        numbers.q,
+        work.mark,
+    )
+
+
+@kernel
+def curvature_in_graph(graph: Csr, v: int, u: int, numbers: Numbers, work: Workspace) -> float:
+    """Curvature of (v, u) in the whole graph."""
+    return curvature(graph.indptr, graph.indices, v, u, numbers.p, numbers.q, work.mark)
 
 
 @kernel

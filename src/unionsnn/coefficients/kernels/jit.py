@@ -1,13 +1,15 @@
 """The one place that touches numba's decorator: typed, cached on disk, never stale."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 
 def _source_stamp() -> str:
@@ -39,13 +41,50 @@ def kernel(function: Function) -> Function:
     Returns:
         The compiled function.
     """
-    options = {"nogil": True, "error_model": "numpy"}
     try:
-        compiled = numba.njit(cache=True, **options)(function)
+        compiled = numba.njit(cache=True, **_OPTIONS)(function)
         cache_file = compiled._cache._cache_file
         if not hasattr(cache_file, "_source_stamp"):
             raise AttributeError("numba keeps the stamp of the source elsewhere")
         cache_file._source_stamp = SOURCE_STAMP
     except (AttributeError, RuntimeError):
-        compiled = numba.njit(**options)(function)
+        compiled = numba.njit(**_OPTIONS)(function)
     return compiled
+
+
+def dispatcher(kernels: Sequence[Function], unknown: str) -> Function:
+    """Compile a function that calls the kernel at a position in a sequence.
+
+    Its first argument is the position, the others are those of the kernels, which take and return
+    the same types.
+
+    Args:
+        kernels: Compiled functions.
+        unknown: What the error says about any other position.
+
+    Raises:
+        NotImplementedError: Raised by the function at a position without a kernel.
+    """
+    call = None
+    for position in reversed(range(len(kernels))):
+        call = _link(position, kernels[position], call, unknown)
+    return cast("Function", call)
+
+
+def _link(position: int, own: Function, others: Function | None, unknown: str) -> Any:
+    # Closures are not kept on disk on their own: they become part of what calls them.
+    if others is None:
+
+        def last(which: int, *arguments: Any) -> Any:
+            if which != position:
+                raise NotImplementedError(unknown)
+            return own(*arguments)
+
+        return numba.njit(**_OPTIONS)(last)
+
+    def one_of(which: int, *arguments: Any) -> Any:
+        if which == position:
+            return own(*arguments)
+        return others(which, *arguments)
+
+    return numba.njit(**_OPTIONS)(one_of)

@@ -1,8 +1,7 @@
 r"""Path matrix and Laplacian of a connected subgraph at any radius, each class of twins one row.
 
-As in `descriptors`, where the subgraph has radius 1: with A the adjacency between classes, s_k the
-size of a class, P the shortest-path lengths between classes and δ_k = 1 (true twins) or 2 (false
-twins),
+As in `path_matrices`, where the radius is 1: with A the adjacency between classes, s_k the size of
+a class, P the shortest-path lengths between classes and δ_k = 1 (true twins) or 2 (false twins),
 
     path:       Q_kk = δ_k (s_k - 1),     Q_kl = P_kl √(s_k s_l);   P has also -δ_k, s_k - 1 times
     Laplacian:  Q_kk = Σ_{l≠k} A_kl s_l,  Q_kl = -A_kl √(s_k s_l);  L has also, s_k - 1 times, the
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from unionsnn.coefficients.kernels.arguments import Numbers, Quotient, Subgraph, Workspace
 from unionsnn.coefficients.kernels.jit import kernel
 from unionsnn.coefficients.kernels.spectra import OWN_SOLVER_LIMIT, diagonalize, tridiagonalize
 from unionsnn.coefficients.kernels.substructures import TRUE_TWINS, WORD, mix, popcount
@@ -25,62 +25,93 @@ from unionsnn.coefficients.kernels.substructures import TRUE_TWINS, WORD, mix, p
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-PATH, LAPLACIAN = range(2)
-"""Codes of the matrices, in the order of `space.MATRICES`."""
-
-SINGULAR_VALUE_SUM, ENTRY_SUM, LARGEST_EIGENVALUE = range(3)
-"""Codes of the encodings, in the order of `space.ENCODINGS`."""
-
 _ROUNDS = 3
 
 
 @kernel
-def matrix_value(
-    descriptor: int,
-    encoding: int,
-    rows: IntArray,
-    sizes: IntArray,
-    kinds: IntArray,
-    classes: int,
-    matrix: FloatArray,
-) -> float:
-    """Encode the path matrix or the Laplacian of a subgraph, given by its classes of twins.
+def path_singular_value_sum(quotient: Quotient, matrix: FloatArray) -> float:
+    """Sum of the singular values of P, or NaN where the eigenvalue iteration did not converge.
+
+    The trace of P is 0: the negative eigenvalues weigh as much as the positive ones.
 
     Shapes:
-        rows [>= m, W] with W the words in use, sizes [>= m], kinds [>= m], matrix
-        [>= L + 2, >= L] (work space), L the limit of the own solver.
-
-    Returns:
-        The value, or NaN where the eigenvalue iteration did not converge.
-
-    Raises:
-        NotImplementedError: Nothing here makes that number of that matrix.
+        matrix [>= L + 2, >= L] (work space), L the limit of the own solver.
     """
+    total = 0.0
+    for eigenvalue in _path_eigenvalues(quotient, matrix):
+        if np.isnan(eigenvalue):
+            return np.nan
+        total += max(eigenvalue, 0.0)
+    return 2.0 * total
+
+
+@kernel
+def path_largest_eigenvalue(quotient: Quotient, matrix: FloatArray) -> float:
+    """Largest eigenvalue of P, or NaN; shapes as in `path_singular_value_sum`.
+
+    Those that stand for twins are negative.
+    """
+    return _largest(_path_eigenvalues(quotient, matrix), 0.0)
+
+
+@kernel
+def path_entry_sum(quotient: Quotient, matrix: FloatArray) -> float:
+    """Sum of the entries of P; shapes as in `path_singular_value_sum`."""
+    matrix = _large_enough(matrix, quotient.classes)
+    _class_distances(quotient.rows, quotient.classes, matrix)
+    sizes, total = quotient.sizes, 0.0
+    for k in range(quotient.classes):
+        within = 1.0 if quotient.kinds[k] == TRUE_TWINS else 2.0
+        total += within * sizes[k] * (sizes[k] - 1)
+        for j in range(k):
+            total += 2.0 * matrix[k, j] * sizes[k] * sizes[j]
+    return total
+
+
+@kernel
+def laplacian_largest_eigenvalue(quotient: Quotient, matrix: FloatArray) -> float:
+    """Largest eigenvalue of L, or NaN; shapes as in `path_singular_value_sum`."""
+    matrix = _large_enough(matrix, quotient.classes)
+    of_twins = _fill_laplacian_quotient(quotient, matrix)
+    return _largest(_eigenvalues(matrix, quotient.classes), of_twins)
+
+
+@kernel
+def laplacian_singular_value_sum(subgraph: Subgraph, numbers: Numbers, work: Workspace) -> float:
+    """Sum of the singular values of L: its trace, 2 |E_S|."""
+    return float(subgraph.ends)
+
+
+@kernel
+def _large_enough(matrix: FloatArray, classes: int) -> FloatArray:
     if classes > OWN_SOLVER_LIMIT:
-        matrix = np.empty((classes, classes), np.float64)
-    beside = 0.0
-    if descriptor == LAPLACIAN:
-        beside = _fill_laplacian_quotient(rows, sizes, kinds, classes, matrix)
-    elif descriptor == PATH:
-        _class_distances(rows, classes, matrix)
-        if encoding == ENTRY_SUM:
-            return _entry_sum(sizes, kinds, classes, matrix)
-        _scale_path_quotient(sizes, kinds, classes, matrix)
-    else:
-        raise NotImplementedError("no kernel fills the matrix of this descriptor")
-    eigenvalues = _eigenvalues(matrix, classes)
-    largest, positive = beside, 0.0
+        return np.empty((classes, classes), np.float64)
+    return matrix
+
+
+@kernel
+def _largest(eigenvalues: FloatArray, other: float) -> float:
+    largest = other
     for eigenvalue in eigenvalues:
         if np.isnan(eigenvalue):
             return np.nan
         largest = max(largest, eigenvalue)
-        positive += max(eigenvalue, 0.0)
-    if encoding == LARGEST_EIGENVALUE:
-        return largest
-    # The trace of P is 0: the negative eigenvalues weigh as much as the positive ones.
-    if descriptor == PATH and encoding == SINGULAR_VALUE_SUM:
-        return 2.0 * positive
-    raise NotImplementedError("no kernel computes this encoding of the matrix")
+    return largest
+
+
+@kernel
+def _path_eigenvalues(quotient: Quotient, matrix: FloatArray) -> FloatArray:
+    """Eigenvalues of the quotient path matrix, NaN on failure."""
+    matrix = _large_enough(matrix, quotient.classes)
+    _class_distances(quotient.rows, quotient.classes, matrix)
+    for k in range(quotient.classes):
+        within = 1.0 if quotient.kinds[k] == TRUE_TWINS else 2.0
+        matrix[k, k] = within * (quotient.sizes[k] - 1)
+        for j in range(k):
+            pairs = quotient.sizes[k] * quotient.sizes[j]
+            if pairs != 1:
+                matrix[k, j] *= math.sqrt(pairs)
+    return _eigenvalues(matrix, quotient.classes)
 
 
 @kernel
@@ -152,39 +183,12 @@ def _class_distances(rows: IntArray, classes: int, matrix: FloatArray) -> None:
 
 
 @kernel
-def _entry_sum(sizes: IntArray, kinds: IntArray, classes: int, distances: FloatArray) -> float:
-    total = 0.0
-    for k in range(classes):
-        within = 1.0 if kinds[k] == TRUE_TWINS else 2.0
-        total += within * sizes[k] * (sizes[k] - 1)
-        for j in range(k):
-            total += 2.0 * distances[k, j] * sizes[k] * sizes[j]
-    return total
-
-
-@kernel
-def _scale_path_quotient(
-    sizes: IntArray, kinds: IntArray, classes: int, matrix: FloatArray
-) -> None:
-    """Turn distances below the diagonal into the quotient path matrix."""
-    for k in range(classes):
-        within = 1.0 if kinds[k] == TRUE_TWINS else 2.0
-        matrix[k, k] = within * (sizes[k] - 1)
-        for j in range(k):
-            pairs = sizes[k] * sizes[j]
-            if pairs != 1:
-                matrix[k, j] *= math.sqrt(pairs)
-
-
-@kernel
-def _fill_laplacian_quotient(
-    rows: IntArray, sizes: IntArray, kinds: IntArray, classes: int, matrix: FloatArray
-) -> float:
-    """Write the quotient of the Laplacian; returns its largest eigenvalue beside it, or 0."""
-    of_twins = 0.0
-    for k in range(classes):
+def _fill_laplacian_quotient(quotient: Quotient, matrix: FloatArray) -> float:
+    """Write the quotient of L; returns the largest eigenvalue that stands for twins, or 0."""
+    rows, sizes, of_twins = quotient.rows, quotient.sizes, 0.0
+    for k in range(quotient.classes):
         outside = np.int64(0)
-        for j in range(classes):
+        for j in range(quotient.classes):
             adjacent = (rows[k, j // WORD] >> (j % WORD)) & 1 != 0
             outside += sizes[j] if adjacent else 0
             if j < k:
@@ -192,8 +196,8 @@ def _fill_laplacian_quotient(
         matrix[k, k] = outside
         if sizes[k] > 1:
             # A true twin is adjacent to the s - 1 others, and its eigenvalue is one more.
-            own = outside + (sizes[k] if kinds[k] == TRUE_TWINS else 0)
-            of_twins = max(of_twins, float(own))
+            of_class = outside + (sizes[k] if quotient.kinds[k] == TRUE_TWINS else 0)
+            of_twins = max(of_twins, float(of_class))
     return of_twins
 
 

@@ -11,8 +11,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from unionsnn.coefficients.kernels.arguments import Csr
 from unionsnn.coefficients.kernels.jit import kernel
 from unionsnn.coefficients.kernels.path_matrices import double_star_coefficient, path_coefficient
+from unionsnn.coefficients.kernels.routes import KNOWN, choose_hub
 from unionsnn.coefficients.kernels.spectra import OWN_SOLVER_LIMIT
 from unionsnn.coefficients.kernels.substructures import (
     COLORS,
@@ -39,14 +41,10 @@ from unionsnn.coefficients.kernels.substructures import (
     twin_classes_of_rows,
     union_nodes,
 )
-from unionsnn.coefficients.planning import KNOWN, choose_hub
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 NodeArray = npt.NDArray[np.int32]
-
-COLUMNS = ("a", "a_tree", "nodes", "edges")
-"""Raw quantities of an edge, in canonical order."""
 
 _STAR_TABLE = 64
 _MAX_SLOTS = 1 << 18
@@ -91,13 +89,11 @@ def new_workspace(num_nodes: int, max_degree: int, num_edges: int) -> Workspace:
 
 @kernel
 def compute_chunk(
-    indptr: IntArray,
-    indices: NodeArray,
-    edges: NodeArray,
+    graph: Csr,
     begin: int,
     end: int,
-    classes: NodeArray,
     routes: NodeArray,
+    classes: NodeArray,
     work: Workspace,
     wanted: IntArray,
     values: FloatArray,
@@ -105,10 +101,11 @@ def compute_chunk(
     """Compute the wanted quantities of the edges begin..end-1, but a of those that take a hub.
 
     Shapes:
-        indptr [N + 1], indices [2 M], edges [2, M], classes [N] or [0] (of `hub_classes`),
-        routes [M] (in: `KNOWN` or `DIRECT`, out: the hub where a is left NaN), wanted [4] (output
-        column of each of `COLUMNS`, or -1), values [M, C].
+        routes [M] (in: `KNOWN` or `DIRECT`, out: the hub where a is left NaN), classes [N] or [0]
+        (of `hub_classes`), wanted [4] (output column of a, a_tree, nodes
+        and edges, or -1), values [M, C].
     """
+    indptr, indices, edges = graph.indptr, graph.indices, graph.edges
     column_a, column_tree, column_nodes, column_edges = wanted
     local, nodes, rows = work.local, work.nodes, work.scratch[ROWS]
     for i in range(begin, end):

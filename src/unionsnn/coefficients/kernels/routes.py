@@ -1,4 +1,4 @@
-r"""What the routes of an edge cost, which one it takes, and how the edges are cut into chunks.
+r"""The routes of an edge at radius 1: what they cost, and which one it takes.
 
 Costs are estimates in nanoseconds of one core of 2023. The route of an edge is a function of the
 graph alone: the bits of a value depend on neither threads nor chunks.
@@ -7,6 +7,7 @@ graph alone: the bits of a value depend on neither threads nor chunks.
 import numpy as np
 import numpy.typing as npt
 
+from unionsnn.coefficients.kernels.arguments import Csr
 from unionsnn.coefficients.kernels.jit import kernel
 from unionsnn.coefficients.kernels.substructures import first_twins, induced_lists
 
@@ -20,11 +21,6 @@ DIRECT, KNOWN = -1, -2
 # Between these degrees a node may serve as a hub. Beyond, its bit rows would not fit in memory.
 _MIN_HUB_DEGREE = 96
 _MAX_HUB_DEGREE = 1 << 15
-
-# A chunk takes between these times: long against a call, short enough for progress and interrupts.
-_CHUNKS_PER_THREAD = 16
-_MIN_CHUNK_COST = 3.0e6
-_MAX_CHUNK_COST = 5.0e7
 
 
 @kernel
@@ -104,61 +100,25 @@ def _count_classes(indptr: IntArray, indices: NodeArray, hubs: IntArray) -> Node
     return classes
 
 
-def plan_chunks(
-    indptr: IntArray,
-    indices: NodeArray,
-    edges: NodeArray,
-    classes: NodeArray,
-    routes: NodeArray,
-    threads: int,
-    block_size: int | None,
-) -> tuple[IntArray, FloatArray, float]:
-    """Cut the edges into chunks of about equal cost, of at most ``block_size`` edges.
+@kernel
+def expected_costs(graph: Csr, classes: NodeArray, routes: NodeArray, costs: FloatArray) -> float:
+    """Estimate the cost of each edge in its chunk, but of the known ones.
 
     Shapes:
-        indptr [N + 1], indices [2 M], edges [2, M], classes [N] or [0], routes [M].
+        classes [N] or [0], routes [M], costs [M] (out).
 
     Returns:
-        bounds [K + 1], the cost of each chunk [K], and the cost of the edges that take a hub.
+        The cost of the edges that will take a hub, at their hubs.
     """
-    arrays = indptr, indices, edges, classes, routes
-    costs = np.empty(2)
-    _cut(*arrays, np.inf, edges.shape[1], costs)
-    per_chunk = costs[0] / (_CHUNKS_PER_THREAD * threads)
-    per_chunk = min(max(per_chunk, _MIN_CHUNK_COST), _MAX_CHUNK_COST)
-    bounds, chunk_costs = _cut(*arrays, per_chunk, block_size or edges.shape[1], costs)
-    return bounds, chunk_costs, float(costs[1])
-
-
-@kernel
-def _cut(
-    indptr: IntArray,
-    indices: NodeArray,
-    edges: NodeArray,
-    classes: NodeArray,
-    routes: NodeArray,
-    per_chunk: float,
-    block_size: int,
-    costs: FloatArray,
-) -> tuple[IntArray, FloatArray]:
-    """Bounds and costs of the chunks; costs [2]: of all chunks and of all edges of hubs."""
-    bounds = [0]
-    chunk_costs = [0.0 for _ in range(0)]
-    cost, last = 0.0, edges.shape[1]
-    costs[:] = 0.0
-    for i in range(last):
+    at_hubs = 0.0
+    for i in range(graph.edges.shape[1]):
+        costs[i] = 0.0
         if routes[i] != KNOWN:
-            here, at_hub = _expected_costs(indptr, indices, classes, edges[0, i], edges[1, i])
-            cost += here
-            costs[0] += here
-            costs[1] += at_hub
-        if i + 1 < last and (cost >= per_chunk or i + 1 - bounds[-1] >= block_size):
-            bounds.append(i + 1)
-            chunk_costs.append(cost)
-            cost = 0.0
-    bounds.append(last)
-    chunk_costs.append(cost)
-    return np.array(bounds), np.array(chunk_costs)
+            costs[i], at_hub = _expected_costs(
+                graph.indptr, graph.indices, classes, graph.edges[0, i], graph.edges[1, i]
+            )
+            at_hubs += at_hub
+    return at_hubs
 
 
 @kernel
