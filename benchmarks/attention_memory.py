@@ -19,7 +19,7 @@ from torch_geometric.utils import barabasi_albert_graph
 
 from attention import peak
 from unionsnn.config.compose import compose_config
-from unionsnn.data.buckets import size_buckets
+from unionsnn.data.batching import size_buckets
 from unionsnn.models.network import gates
 from unionsnn.training.build import build_model
 

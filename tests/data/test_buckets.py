@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from unionsnn.base.errors import DataError
-from unionsnn.data.batching import BatchLoader, Extent, GraphStore
-from unionsnn.data.buckets import size_buckets
+from unionsnn.data.batching import BatchLoader, Extent, GraphStore, size_buckets
 from unionsnn.data.datasets import GraphDataset
 
 

@@ -16,11 +16,10 @@ from graphs import cycle, graph, random_graphs, star
 from positions import rooted
 from unionsnn.base.errors import DataError
 from unionsnn.data.batching import GraphStore
-from unionsnn.data.datasets import GraphDataset
+from unionsnn.data.datasets import GraphDataset, SubgraphData
 from unionsnn.data.encodings import cache as encoding_cache
 from unionsnn.data.encodings import subgraphs
 from unionsnn.data.encodings.cache import EncodingCache
-from unionsnn.data.encodings.subgraph_data import SubgraphData
 from unionsnn.data.encodings.subgraphs import rooted_subgraphs
 from unionsnn.data.transforms import RootedSubgraphs
 

@@ -286,11 +286,6 @@ def test_a_set_of_another_name_is_refused(tmp_path: Path) -> None:
         read_tu(write(tmp_path, GOOD), "OTHER")
 
 
-def test_known_hashes_of_members_are_verified(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"member SET/SET_A.txt is not the known one"):
-        read_tu(write(tmp_path, GOOD), "SET", sha256={"SET_A.txt": "0" * 64})
-
-
 def test_a_fetched_zip_that_breaks_is_removed_and_mended(tmp_path: Path) -> None:
     write(tmp_path / "mirror" / "TUDataset", GOOD)
     place = {"upstream": None, "root": tmp_path / "root", "mirror": tmp_path / "mirror"}

@@ -76,6 +76,18 @@ class DataError(UnionsnnError, RuntimeError):
     default_code = "data"
 
 
+class MalformedDataError(DataError):
+    """A file or array that does not hold what its format says."""
+
+    default_code = "data.malformed"
+
+
+class GraphFileError(DataError):
+    """A file that cannot be read as graphs."""
+
+    default_code = "data.graph_file"
+
+
 class DamagedFileError(DataError):
     """A file that this package wrote no longer holds what was written; it can be rebuilt."""
 

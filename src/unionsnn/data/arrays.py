@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from unionsnn.base.errors import DamagedFileError, DataError
+from unionsnn.base.errors import DamagedFileError, MalformedDataError
 from unionsnn.base.files import atomic_write
 
 IntArray = NDArray[np.int64]
@@ -105,7 +105,7 @@ class GraphArrays:
         self._check_slices("node_slices", self.num_graphs)
         self._check_slices("edge_slices", self.num_graphs)
         if self.edge_index.ndim != 2 or self.edge_index.shape != (2, self.num_edges):
-            raise DataError(
+            raise MalformedDataError(
                 f"edge_index has shape {self.edge_index.shape}, but edge_slices end at "
                 f"{self.num_edges}: it must be (2, {self.num_edges})"
             )
@@ -123,18 +123,22 @@ class GraphArrays:
                 continue
             if not isinstance(array, np.ndarray) or array.dtype != dtype:
                 given = getattr(array, "dtype", type(array).__name__)
-                raise DataError(f"{name} must be a numpy array of {np.dtype(dtype)}, not {given}")
+                raise MalformedDataError(
+                    f"{name} must be a numpy array of {np.dtype(dtype)}, not {given}"
+                )
         if self.y.dtype not in (np.dtype(np.int64), np.dtype(np.float32)):
-            raise DataError(
+            raise MalformedDataError(
                 f"y must be int64 (class numbers) or float32 (targets), not {self.y.dtype}"
             )
 
     def _check_slices(self, name: str, num_graphs: int) -> None:
         slices = getattr(self, name)
         if slices.ndim != 1 or len(slices) != num_graphs + 1 or len(slices) == 0:
-            raise DataError(f"{name} has shape {slices.shape}, but must be ({num_graphs + 1},)")
+            raise MalformedDataError(
+                f"{name} has shape {slices.shape}, but must be ({num_graphs + 1},)"
+            )
         if slices[0] != 0 or (np.diff(slices) < 0).any():
-            raise DataError(f"{name} must begin with 0 and never fall")
+            raise MalformedDataError(f"{name} must begin with 0 and never fall")
 
     def _check_rows(self, name: str, count: int) -> None:
         array = getattr(self, name)
@@ -142,18 +146,20 @@ class GraphArrays:
             return
         dims = 1 if name == "part" or (name == "y" and array.dtype == np.int64) else 2
         if array.ndim != dims or len(array) != count:
-            raise DataError(
+            raise MalformedDataError(
                 f"{name} has shape {array.shape}, but must have {dims} dimension(s) and "
                 f"{count} rows"
             )
         if array.dtype == np.float32 and not np.isfinite(array).all():
             row = int(np.argwhere(~np.isfinite(array))[0][0])
-            raise DataError(f"{name} has a value that is not finite in row {row}")
+            raise MalformedDataError(f"{name} has a value that is not finite in row {row}")
         if array.dtype == np.int64 and array.size and array.min() < 0:
             row = int(np.argwhere(array < 0)[0][0])
-            raise DataError(f"{name} has a negative value in row {row}")
+            raise MalformedDataError(f"{name} has a negative value in row {row}")
         if name == "part" and array.max(initial=0) > len(PARTS):
-            raise DataError(f"part has the value {array.max()}, but must be 0..{len(PARTS)}")
+            raise MalformedDataError(
+                f"part has the value {array.max()}, but must be 0..{len(PARTS)}"
+            )
 
     def _check_edges(self) -> None:
         limit = np.repeat(np.diff(self.node_slices), np.diff(self.edge_slices))
@@ -161,7 +167,7 @@ class GraphArrays:
         if wrong.any():
             edge = int(np.argmax(wrong))
             graph = int(np.searchsorted(self.edge_slices, edge, side="right")) - 1
-            raise DataError(
+            raise MalformedDataError(
                 f"edge_index names node {self.edge_index[:, edge].tolist()} in edge {edge}, "
                 f"but its graph {graph} has only nodes 0..{limit[edge] - 1}"
             )

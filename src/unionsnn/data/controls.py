@@ -62,7 +62,8 @@ def controlled_rows(
     if control in ("constant", "random") and len(real) and not (part[graph] == TRAINING).any():
         raise DataError(
             f"coefficient.control={control} is made of the training edges, but there are none; "
-            "type coefficient.control=none."
+            "type coefficient.control=none.",
+            code="data.control",
         )
     result = rows.copy()
     if len(real):

@@ -346,7 +346,8 @@ class GraphDataModule(LightningDataModule):
                     raise
                 raise DataError(
                     f"{error.filename or path} cannot be used ({error.strerror}): free the "
-                    "place or choose another data root with paths.data=FOLDER or UNIONSNN_DATA"
+                    "place or choose another data root with paths.data=FOLDER or UNIONSNN_DATA",
+                    code="data.root",
                 ) from error
         self._note.make()
         return arrays
@@ -383,7 +384,7 @@ class GraphDataModule(LightningDataModule):
             wrong = f"it has {arrays.num_classes} classes, not 2"
         else:
             return
-        raise DataError(f"data.task is {self.task}, but {wrong} in {self.name}.")
+        raise DataError(f"data.task is {self.task}, but {wrong} in {self.name}.", code="data.task")
 
 
 def _load_intact(path: Path, *, warn: bool = True) -> GraphArrays | None:

@@ -119,7 +119,8 @@ def graphs_of_edges(
         local = (edge - node_slices[graph]).tolist()
         raise DataError(
             f"{names[graph]}: edge {local} has no edge back ({len(lonely)} such edges); type "
-            f"{remedy} if an edge is meant to go both ways"
+            f"{remedy} if an edge is meant to go both ways",
+            code="data.one_way",
         )
     edge_index, edge_slices = cut_by_graph(simple, node_slices)
     return GraphArrays(

@@ -139,7 +139,7 @@ class Removal:
 
 def removals(root: Path, kinds: Sequence[str] = KINDS) -> list[Removal]:
     """List what `remove` would delete; kinds of which there is nothing are left out."""
-    found = []
+    listed = []
     for kind in kinds:
         folder = root / kind
         # A folder that is a link belongs to someone else: what it points to is left alone.
@@ -147,21 +147,21 @@ def removals(root: Path, kinds: Sequence[str] = KINDS) -> list[Removal]:
         files = tuple(path for path in inside if path.is_symlink() or path.is_file())
         if files:
             size = sum(path.lstat().st_size for path in files)
-            found.append(Removal(kind, folder, files, size))
-    return found
+            listed.append(Removal(kind, folder, files, size))
+    return listed
 
 
-def remove(found: Sequence[Removal]) -> None:
+def remove(listed: Sequence[Removal]) -> None:
     """Delete files and the folders that they leave empty.
 
     Raises:
         DataError: Another process is at work on one of them; nothing is deleted then.
     """
-    files = [path for each in found for path in each.files]
+    files = [path for each in listed for path in each.files]
     with _all_locks([path for path in files if path.suffix == ".lock"]):
         for path in files:
             path.unlink(missing_ok=True)
-    for each in found:
+    for each in listed:
         folders = sorted((p for p in each.folder.rglob("*") if p.is_dir()), reverse=True)
         for folder in (*folders, each.folder):
             with contextlib.suppress(OSError):
@@ -177,6 +177,7 @@ def _all_locks(paths: Sequence[Path]) -> Iterator[None]:
             except Timeout:
                 raise DataError(
                     f"another process is at work on {path.with_suffix('')}; nothing is deleted. "
-                    "Wait for it, then type the same command"
+                    "Wait for it, then type the same command",
+                    code="data.busy",
                 ) from None
         yield

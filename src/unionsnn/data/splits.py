@@ -63,10 +63,11 @@ def check_split(split: Split, num_items: int, cover: bool = True, where: str = "
         if part.ndim != 1 or part.dtype != np.int64:
             raise DataError(
                 f"{where}: {name} must be a flat int64 array, not {part.dtype} of "
-                f"shape {part.shape}"
+                f"shape {part.shape}",
+                code="data.split",
             )
         if not len(part):
-            raise DataError(f"{where}: the {name} part is empty")
+            raise DataError(f"{where}: the {name} part is empty", code="data.split")
         _refuse(
             part[(part < 0) | (part >= num_items)],
             f"{where}: {name} names {{count}} item(s) outside of 0..{num_items - 1}",
@@ -85,7 +86,9 @@ def _refuse(items: IntArray, message: str) -> None:
     if len(items):
         examples = ", ".join(str(item) for item in items[:5])
         more = ", ..." if len(items) > 5 else ""
-        raise DataError(f"{message.replace('{count}', str(len(items)))}: {examples}{more}")
+        raise DataError(
+            f"{message.replace('{count}', str(len(items)))}: {examples}{more}", code="data.split"
+        )
 
 
 def split_hash(splits: Sequence[Split]) -> str:
@@ -167,7 +170,8 @@ def load_splits(path: str | Path, num_items: int | None = None) -> list[Split]:
     if num_items is not None and stored != num_items:
         raise DataError(
             f"{path} splits {stored} items, but the data set has {num_items}: it "
-            "belongs to another set, delete it or give the other set"
+            "belongs to another set, delete it or give the other set",
+            code="data.other_set",
         )
     for number, split in enumerate(splits):
         check_split(split, stored, cover, where=f"{path}, split {number}")
@@ -191,12 +195,14 @@ def _labels(y: ArrayLike) -> IntArray:
         raise DataError(
             f"stratified splits need one class number per graph, not {labels.dtype} of shape "
             f"{labels.shape}: type protocol=holdout or protocol=repeated_seeds, which split a set "
-            "of data.task=graph_regression without classes"
+            "of data.task=graph_regression without classes",
+            code="data.classes",
         )
     if len(np.unique(labels)) < 2:
         raise DataError(
             f"all {len(labels)} graphs are of one class: there is nothing to classify "
-            "or to stratify; check the labels of the data set"
+            "or to stratify; check the labels of the data set",
+            code="data.classes",
         )
     return labels.astype(np.int64)
 
@@ -205,13 +211,15 @@ def _part_sizes(num_items: int, fractions: Sequence[float]) -> tuple[int, int]:
     if len(fractions) != 3 or min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-9:
         raise DataError(
             f"fractions={tuple(fractions)} must be three positive numbers with sum 1, "
-            "such as (0.8, 0.1, 0.1)"
+            "such as (0.8, 0.1, 0.1)",
+            code="data.shares",
         )
     validation, test = (round(num_items * fraction) for fraction in fractions[1:])
     if min(validation, test, num_items - validation - test) < 1:
         raise DataError(
             f"{num_items} items are too few for parts of {tuple(fractions)}: one part "
-            "would be empty"
+            "would be empty",
+            code="data.too_few",
         )
     return validation, test
 
@@ -285,7 +293,8 @@ def stratified_shares(
     if min(train, validation) <= 0 or min(*sizes, len(labels) - sum(sizes)) < 1:
         raise DataError(
             f"shares of {train} for training and {validation} for validation leave a part of the "
-            f"{len(labels)} items empty: give two positive shares whose sum is below 1"
+            f"{len(labels)} items empty: give two positive shares whose sum is below 1",
+            code="data.shares",
         )
     order = _by_class(labels, np.arange(len(labels)), generator)
     drawn = _cut(order, sizes[1], sizes[0], generator)
@@ -339,7 +348,8 @@ def stratified_k_fold(y: ArrayLike, folds: int, *, generator: np.random.Generato
     if folds < 3:
         raise DataError(
             f"protocol.folds={folds} leaves no items for training beside validation "
-            "and test: type protocol.folds=3 or more"
+            "and test: type protocol.folds=3 or more",
+            code="data.folds",
         )
     if folds > len(labels):
         advice = (
@@ -347,7 +357,10 @@ def stratified_k_fold(y: ArrayLike, folds: int, *, generator: np.random.Generato
             if len(labels) >= 3
             else "training, validation and test need at least one each, so add graphs to the set"
         )
-        raise DataError(f"protocol.folds={folds} is more than the {len(labels)} graphs: {advice}")
+        raise DataError(
+            f"protocol.folds={folds} is more than the {len(labels)} graphs: {advice}",
+            code="data.folds",
+        )
     classes, counts = np.unique(labels, return_counts=True)
     if counts.min() < folds:
         smallest = int(counts.min())
@@ -358,7 +371,8 @@ def stratified_k_fold(y: ArrayLike, folds: int, *, generator: np.random.Generato
         )
         raise DataError(
             f"protocol.folds={folds}, but class {classes[counts.argmin()]} has only "
-            f"{smallest} graphs, fewer than folds: {advice}"
+            f"{smallest} graphs, fewer than folds: {advice}",
+            code="data.folds",
         )
     order = _by_class(labels, np.arange(len(labels)), generator)
     fold = np.empty(len(labels), dtype=np.int64)
@@ -395,7 +409,8 @@ def read_index_files(folder: str | Path, name: str, num_items: int | None = None
         given = ", ".join(f"{p.name} {len(r)}" for p, r in zip(paths, rows, strict=True))
         raise DataError(
             f"the index files of {name} in {folder} differ in their folds ({given}): "
-            "all three need one line per fold"
+            "all three need one line per fold",
+            code="data.split",
         )
     splits = []
     for number, (train, validation, test) in enumerate(zip(*rows, strict=True)):
@@ -414,10 +429,13 @@ def _read_index_file(path: Path) -> list[IntArray]:
     except FileNotFoundError:
         raise DataError(
             f"{path} is missing: splits need NAME_train.index, NAME_val.index and "
-            "NAME_test.index in that folder"
+            "NAME_test.index in that folder",
+            code="data.missing",
         ) from None
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not a text file of comma-separated numbers") from error
+        raise DataError(
+            f"{path} is not a text file of comma-separated numbers", code="data.split"
+        ) from error
     folds = []
     for number, line in enumerate(lines):
         try:
@@ -425,12 +443,14 @@ def _read_index_file(path: Path) -> list[IntArray]:
         except (ValueError, OverflowError):
             raise DataError(
                 f"{path}, fold {number} (line {number + 1}): every item must be a "
-                "whole number, and commas stand between them"
+                "whole number, and commas stand between them",
+                code="data.split",
             ) from None
         if (items < 0).any():
             raise DataError(
                 f"{path}, fold {number} (line {number + 1}): item numbers are "
-                f"counted from 0, {items.min()} is negative"
+                f"counted from 0, {items.min()} is negative",
+                code="data.split",
             )
         folds.append(np.sort(items))
     return folds

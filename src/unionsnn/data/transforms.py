@@ -11,8 +11,8 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from unionsnn.coefficients import CoefficientSpec
+from unionsnn.data.datasets import SubgraphData, Subgraphs
 from unionsnn.data.encodings import definitions as encodings
-from unionsnn.data.encodings.subgraph_data import SubgraphData, Subgraphs
 from unionsnn.data.encodings.subgraphs import rooted_subgraphs
 
 

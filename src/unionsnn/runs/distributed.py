@@ -24,7 +24,7 @@ import torch
 from unionsnn.base.errors import RankDiedError, RequestError
 from unionsnn.base.processes import Died, ProcessPool, torchrun_process
 from unionsnn.data.datamodules import GraphDataModule
-from unionsnn.data.ranks import agreed, rank, world_size
+from unionsnn.data.process_group import agreed, rank, world_size
 from unionsnn.data.splits import Split
 from unionsnn.training.build import build_data
 from unionsnn.training.protocols import make_protocol

@@ -15,7 +15,7 @@ import torch
 from unionsnn.base.errors import RepetitionFailedError, RequestError
 from unionsnn.base.files import write_json
 from unionsnn.data.datamodules import GraphDataModule, Progress
-from unionsnn.data.ranks import agreed, rank
+from unionsnn.data.process_group import agreed, rank
 from unionsnn.data.splits import Split, load_splits, save_splits
 from unionsnn.runs.distributed import (
     Repetition,

@@ -17,7 +17,7 @@ from pytorch_lightning.callbacks import Callback, ProgressBar, RichProgressBar, 
 
 from unionsnn.base.errors import NonFiniteLossError
 from unionsnn.config.schema import metric_mode
-from unionsnn.data.ranks import agreed, gathered, rank, world_size
+from unionsnn.data.process_group import agreed, gathered, rank, world_size
 
 
 class StopOnNonFinite(Callback):

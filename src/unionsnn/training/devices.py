@@ -17,7 +17,7 @@ from pytorch_lightning.strategies import DDPStrategy
 from unionsnn.base.errors import NotDeterministicError, RequestError
 from unionsnn.data.batching import GraphStore
 from unionsnn.data.datamodules import GraphDataModule
-from unionsnn.data.ranks import rank
+from unionsnn.data.process_group import rank
 from unionsnn.training.memory import training_device
 from unionsnn.training.tasks import Task
 

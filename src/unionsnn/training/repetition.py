@@ -21,7 +21,7 @@ from unionsnn.base.environment import environment
 from unionsnn.base.files import set_aside
 from unionsnn.config.schema import metric_mode
 from unionsnn.data.datamodules import GraphDataModule
-from unionsnn.data.ranks import agreed, rank, world_size
+from unionsnn.data.process_group import agreed, rank, world_size
 from unionsnn.data.splits import Split, split_hash
 from unionsnn.training.build import build_task, count_parameters, fit_gates
 from unionsnn.training.callbacks import (

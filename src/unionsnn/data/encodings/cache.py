@@ -101,7 +101,8 @@ class EncodingCache(ArrayCache):
             raise DataError(
                 f"the encoding {name} of these graphs, of up to {largest:,} nodes, needs about "
                 f"{format_gigabytes(needed)} of memory, {format_gigabytes(free)} are free: "
-                f"{other} or choose a set of smaller graphs."
+                f"{other} or choose a set of smaller graphs.",
+                code="memory.too_large",
             )
 
 

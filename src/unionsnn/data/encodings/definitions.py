@@ -107,7 +107,7 @@ def random_walk(
             result[nodes, step] = np.diagonal(power, axis1=1, axis2=2)
             power = power @ walk
     for low, high in large:
-        walk = _own(adjacency, low, high)
+        walk = _matrix_of_one(adjacency, low, high)
         for begin, end in _blocks(high - low):
             columns = np.arange(end - begin)
             power = np.zeros((high - low, end - begin))
@@ -158,7 +158,7 @@ def laplacian(
         vectors = np.linalg.eigh(matrix)[1][:, :, 1 : count + 1]
         result[nodes, : vectors.shape[2]] = _signed(vectors)
     for low, high in large:
-        matrix = _own(adjacency, low, high).toarray()
+        matrix = _matrix_of_one(adjacency, low, high).toarray()
         np.fill_diagonal(matrix, connected[low:high])
         last = min(count, high - low - 1)
         vectors = scipy.linalg.eigh(matrix, subset_by_index=(1, last), overwrite_a=True)[1]
@@ -189,9 +189,9 @@ def distance(
     for graph in _reported(np.arange(len(node_slices) - 1), report):
         low, high = node_slices[graph], node_slices[graph + 1]
         rows = result[slices[graph] : slices[graph + 1]].reshape(high - low, high - low)
-        own = _own(adjacency, low, high)
+        matrix = _matrix_of_one(adjacency, low, high)
         for begin, end in _blocks(high - low):
-            lengths = dijkstra(own, unweighted=True, indices=np.arange(begin, end))
+            lengths = dijkstra(matrix, unweighted=True, indices=np.arange(begin, end))
             reached = np.isfinite(lengths)
             rows[begin:end][reached] = np.minimum(lengths[reached], FARTHEST)
     return result
@@ -253,7 +253,9 @@ def _adjacency(edge_index: IntArray, node_slices: IntArray) -> scipy.sparse.csr_
     return adjacency
 
 
-def _own(adjacency: scipy.sparse.csr_array, low: int, high: int) -> scipy.sparse.csr_array:
+def _matrix_of_one(
+    adjacency: scipy.sparse.csr_array, low: int, high: int
+) -> scipy.sparse.csr_array:
     """The matrix of one graph: rows and columns from `low` to `high`."""
     # Slicing both ways would look at every entry.
     indptr = adjacency.indptr[low : high + 1]

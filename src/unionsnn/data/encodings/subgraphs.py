@@ -68,7 +68,7 @@ def rooted_subgraphs(
     num_copies = num_edges = 0
     for low, high in _blocks(edge_index, node_slices, hops):
         root, node, distance = _balls(near, low, high, hops)
-        # All edges that leave a node of a subgraph; those that end in the same one are its own.
+        # All edges that leave a node of a subgraph; those that end in the same one are kept.
         leaving = degree[node]
         copy = np.repeat(np.arange(len(node)), leaving)
         rank = np.arange(len(copy)) - np.repeat(np.cumsum(leaving) - leaving, leaving)
@@ -76,15 +76,16 @@ def rooted_subgraphs(
         key = root * count + node
         wanted = root[copy] * count + edge_index[1, edge]
         place = np.minimum(np.searchsorted(key, wanted), max(len(key) - 1, 0))
-        own = key[place] == wanted
+        inside = key[place] == wanted
         copies.append(_rows(root, node, distance))
-        edges.append(_rows(copy[own] + num_copies, place[own] + num_copies, edge[own]))
+        edges.append(_rows(copy[inside] + num_copies, place[inside] + num_copies, edge[inside]))
         num_copies += len(node)
-        num_edges += int(own.sum())
+        num_edges += int(inside.sum())
         if max(num_copies, num_edges) > _MOST:
             raise DataError(
                 f"the subgraphs of {hops} hops have more than {_MOST:,} nodes or edges: choose "
-                "fewer hops (model.encodings.subgraph), or a set of fewer or smaller graphs"
+                "fewer hops (model.encodings.subgraph), or a set of fewer or smaller graphs",
+                code="memory.too_large",
             )
         if report:
             done = np.searchsorted(node_slices[1:], high, side="right")

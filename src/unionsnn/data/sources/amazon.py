@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from unionsnn.base.errors import DataError
+from unionsnn.base.errors import MalformedDataError
 from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.edges import both_ways, simple_edges
 from unionsnn.data.sources.download import files_hash
@@ -101,7 +101,7 @@ def read_amazon(path: Path) -> GraphArrays:
         if senders.shape != indices.shape or indices.min() < 0 or indices.max() >= rows:
             raise ValueError("the parts of a sparse matrix do not fit together")
     except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{path} is not a graph as of gnn-benchmark ({error})") from error
+        raise MalformedDataError(f"{path} is not a graph as of gnn-benchmark ({error})") from error
     edges, _ = simple_edges(both_ways(np.stack([senders, indices])), rows)
     keep = largest_component(edges, rows)
     number = np.cumsum(keep) - 1

@@ -68,8 +68,14 @@ class Cycles(Source):
 
     @property
     def split(self) -> Split:
-        """The fixed split; both graphs of a pair are in the same part."""
-        return cycles_split(self.num_train, self.num_validation, self.num_test)
+        """Training, validation and test graphs, in this order.
+
+        Odd sizes are rounded down to even ones, so that the two graphs of a pair stay together.
+        """
+        sizes = (self.num_train, self.num_validation, self.num_test)
+        bounds = np.cumsum([size - size % 2 for size in sizes])
+        train, validation, test, _ = np.split(np.arange(bounds[-1], dtype=np.int64), bounds)
+        return Split(train=train, validation=validation, test=test)
 
     @property
     def num_graphs(self) -> int:
@@ -104,19 +110,24 @@ class Cycles(Source):
 def _check_request(length: int, variant: str, num_graphs: int, seed: int) -> None:
     if length not in NUM_NODES:
         raise DataError(
-            f"cycle length {length!r} is not generated: use 4 or 6 (data=4cycles or data=6cycles)"
+            f"cycle length {length!r} is not generated: use 4 or 6 (data=4cycles or data=6cycles)",
+            code="data.cycles",
         )
     if variant not in VARIANTS:
         raise DataError(
-            f"data.variant={variant} does not exist: use data.variant=matched or data.variant=plain"
+            f"data.variant={variant} does not exist: type data.variant=matched or plain",
+            code="data.cycles",
         )
     if num_graphs < 2 or num_graphs % 2:
         raise DataError(
             f"num_graphs={num_graphs} cannot be generated: graphs come in pairs, "
-            "so give an even number from 2 on"
+            "so give an even number from 2 on",
+            code="data.cycles",
         )
     if seed < 0:
-        raise DataError(f"seed={seed} is negative: give 0 or a positive whole number")
+        raise DataError(
+            f"seed={seed} is negative: give 0 or a positive whole number", code="data.cycles"
+        )
 
 
 def _states(seed: int, length: int, variant: str, first: int, last: int) -> NDArray[np.uint64]:
@@ -188,35 +199,6 @@ def generate_cycles(
         y=y,
         class_names=("no cycle", "cycle"),
     )
-
-
-def cycles_split(
-    num_train: int = SPLIT_SIZES[0],
-    num_validation: int = SPLIT_SIZES[1],
-    num_test: int = SPLIT_SIZES[2],
-) -> Split:
-    """Cut a generated set into training, validation and test parts, in this order.
-
-    Odd sizes are rounded down to even ones, so that the two graphs of a pair stay together.
-
-    Args:
-        num_train: Graphs for training.
-        num_validation: Graphs for validation.
-        num_test: Graphs for testing.
-
-    Returns:
-        Contiguous ranges of graph numbers.
-
-    Raises:
-        DataError: A part would be empty.
-    """
-    sizes = {"num_train": num_train, "num_validation": num_validation, "num_test": num_test}
-    for name, size in sizes.items():
-        if size < 2:
-            raise DataError(f"{name}={size} leaves no pair of graphs in that part: give at least 2")
-    bounds = np.cumsum([size - size % 2 for size in sizes.values()])
-    train, validation, test, _ = np.split(np.arange(bounds[-1], dtype=np.int64), bounds)
-    return Split(train=train, validation=validation, test=test)
 
 
 # -- the sets of the paper ---------------------------------------------------------------

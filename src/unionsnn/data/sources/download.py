@@ -15,7 +15,7 @@ import time
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote, urlsplit
 from urllib.request import url2pathname
@@ -25,18 +25,6 @@ from filelock import FileLock
 
 from unionsnn.base.errors import DataError, DataUnavailableError
 from unionsnn.base.files import atomic_write
-
-__all__ = [
-    "DataError",
-    "data_root",
-    "fetch",
-    "files_hash",
-    "open_zip",
-    "read_members",
-    "remove_parts",
-    "set_aside",
-    "set_aside_if_wrong",
-]
 
 _ATTEMPTS = 3
 _RETRY_WAIT = 1.0
@@ -93,7 +81,10 @@ def fetch(
     """
     parts = PurePosixPath(relative_path).parts
     if not parts or PurePosixPath(relative_path).is_absolute() or ".." in parts:
-        raise DataError(f"{relative_path!r} must be a path relative to the data root, without '..'")
+        raise DataError(
+            f"{relative_path!r} must be a path relative to the data root, without '..'",
+            code="data.path",
+        )
     target = Path(root) / "raw" / Path(*parts)
     mirror = mirror or os.environ.get("UNIONSNN_MIRROR") or None
     try:
@@ -109,7 +100,8 @@ def fetch(
             return target
         raise DataError(
             f"{target} cannot be written ({error.strerror or error}): free the place or choose "
-            "another data root with paths.data=FOLDER or UNIONSNN_DATA"
+            "another data root with paths.data=FOLDER or UNIONSNN_DATA",
+            code="data.root",
         ) from error
     return target
 
@@ -360,7 +352,8 @@ def _check_names(path: Path, archive: zipfile.ZipFile) -> None:
         if plain.startswith("/") or ".." in plain.split("/") or plain[1:2] == ":":
             raise DataError(
                 f"{path} holds the member {name!r}, which points outside of its "
-                "folder: it is refused; get the file from a place that you trust"
+                "folder: it is refused; get the file from a place that you trust",
+                code="data.unsafe",
             )
 
 
@@ -381,7 +374,7 @@ def open_zip(path: str | Path) -> zipfile.ZipFile:
     try:
         archive = zipfile.ZipFile(path)
     except FileNotFoundError:
-        raise DataError(f"{path} does not exist") from None
+        raise DataError(f"{path} does not exist", code="data.missing") from None
     except _BROKEN_ZIP as error:
         raise _discard(path, str(error)) from error
     try:
@@ -392,21 +385,18 @@ def open_zip(path: str | Path) -> zipfile.ZipFile:
     return archive
 
 
-def read_members(
-    path: str | Path, members: Iterable[str], *, sha256: Mapping[str, str] | None = None
-) -> dict[str, bytes]:
+def read_members(path: str | Path, members: Iterable[str]) -> dict[str, bytes]:
     """Read some members of a zip file, checksums verified.
 
     Args:
         path: The zip file.
         members: Full names inside it.
-        sha256: Hashes of members, where they are known; a repacked zip keeps them.
 
     Returns:
         Content by name.
 
     Raises:
-        DataError: As `open_zip`; or a member is missing, damaged, or not the known one.
+        DataError: As `open_zip`; or a member is missing or damaged.
     """
     path = Path(path)
     contents = {}
@@ -416,16 +406,11 @@ def read_members(
                 contents[name] = archive.read(name)
             except KeyError:
                 raise DataError(
-                    f"{path} has no member {name}; it holds {', '.join(archive.namelist()[:20])}"
+                    f"{path} has no member {name}; it holds {', '.join(archive.namelist()[:20])}",
+                    code="data.damaged",
                 ) from None
             except _BROKEN_ZIP as error:
                 raise _discard(path, f"{name}: {error}") from error
-    for name, expected in (sha256 or {}).items():
-        if name in contents and hashlib.sha256(contents[name]).hexdigest() != expected.lower():
-            raise DataError(
-                f"{path}: member {name} is not the known one (sha256 differs): get "
-                "the file from upstream, or another mirror with data.mirror=..."
-            )
     return contents
 
 
@@ -488,11 +473,14 @@ def remove_parts(target: Path) -> None:
 def _discard(path: Path, reason: str) -> DataError:
     note = _note(path)
     if not note.exists():
-        return DataError(f"{path} is not a sound zip file ({reason}): replace it")
+        return DataError(
+            f"{path} is not a sound zip file ({reason}): replace it", code="data.damaged"
+        )
     for file in (path, note):
         with contextlib.suppress(FileNotFoundError):
             file.unlink()
     return DataError(
         f"{path} is not a sound zip file ({reason}). It is removed: run the same "
-        "command again and it is fetched anew"
+        "command again and it is fetched anew",
+        code="data.damaged",
     )

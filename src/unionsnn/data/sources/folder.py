@@ -102,35 +102,41 @@ def labelled_files(folder: Path, table: str) -> tuple[list[Path], list[list[str]
     if not path.is_file():
         raise DataError(
             f"{path} is not there: data.path names a folder, and data.table a CSV file in it "
-            "with the columns file and label"
+            "with the columns file and label",
+            code="data.table",
         )
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file)
             numbered = [(reader.line_num, row) for row in reader if row]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path} is not a CSV file ({error})") from error
+        raise DataError(f"{path} is not a CSV file ({error})", code="data.table") from error
     (line, header), *rows = numbered or [(1, [])]
     names = [name.strip() for name in header]
     if len(names) < 2 or names[0] != "file":
-        raise DataError(f"{path}, line {line}: the header is {header}; it must be file,label")
+        raise DataError(
+            f"{path}, line {line}: the header is {header}; it must be file,label", code="data.table"
+        )
     files: list[Path] = []
     first: dict[Path, int] = {}
     for number, row in rows:
         if len(row) != len(names):
-            raise DataError(f"{path}, line {number}: {len(row)} columns, not {len(names)}")
+            raise DataError(
+                f"{path}, line {number}: {len(row)} columns, not {len(names)}", code="data.table"
+            )
         files.append(folder / row[0].strip())
         if not files[-1].is_file():
-            raise DataError(f"{path}, line {number}: {files[-1]} is not there")
+            raise DataError(f"{path}, line {number}: {files[-1]} is not there", code="data.table")
         # Twice the same graph could be trained on and tested.
         before = first.setdefault(files[-1].resolve(), number)
         if before != number:
             raise DataError(
                 f"{path}, line {number}: {files[-1]} is in line {before} already; name each "
-                "file once"
+                "file once",
+                code="data.table",
             )
     if not files:
-        raise DataError(f"{path} names no file")
+        raise DataError(f"{path} names no file", code="data.table")
     return files, [[value.strip() for value in row[1:]] for _, row in rows]
 
 
@@ -146,7 +152,7 @@ def npz_features(path: Path, num_nodes: int) -> dict[str, NDArray[Any]]:
     """Node features that stand in an npz file beside its edges."""
     if path.suffix.lower() not in FORMATS["npz"].extensions:
         return {}
-    found = {}
+    carried = {}
     with np.load(path, allow_pickle=False) as archive:
         for key, dtype in NODE_ARRAYS.items():
             if key not in archive.files:
@@ -155,24 +161,31 @@ def npz_features(path: Path, num_nodes: int) -> dict[str, NDArray[Any]]:
             if array.ndim == 1:
                 array = array[:, None]
             if array.ndim != 2 or len(array) != num_nodes:
-                raise DataError(f"{path}: {key} has shape {array.shape}, not [{num_nodes}, k]")
+                raise DataError(
+                    f"{path}: {key} has shape {array.shape}, not [{num_nodes}, k]",
+                    code="data.table",
+                )
             if dtype == np.int64 and array.dtype.kind not in "iu":
-                raise DataError(f"{path}: {key} are {array.dtype}, not whole numbers")
-            found[key] = array.astype(dtype)
-    return found
+                raise DataError(
+                    f"{path}: {key} are {array.dtype}, not whole numbers", code="data.table"
+                )
+            carried[key] = array.astype(dtype)
+    return carried
 
 
 def joined(
     key: str, files: Sequence[Path], features: Sequence[Mapping[str, NDArray[Any]]]
 ) -> NDArray[Any] | None:
     """Join one kind of features; all files have it, or none."""
-    lacking = [path for path, found in zip(files, features, strict=True) if key not in found]
+    lacking = [path for path, carried in zip(files, features, strict=True) if key not in carried]
     if len(lacking) == len(files):
         return None
     if lacking:
-        raise DataError(f"{lacking[0]} has no {key}, but other files have")
-    arrays = [found[key] for found in features]
+        raise DataError(f"{lacking[0]} has no {key}, but other files have", code="data.table")
+    arrays = [carried[key] for carried in features]
     widths = {array.shape[1] for array in arrays}
     if len(widths) > 1:
-        raise DataError(f"{key} have {' and '.join(map(str, sorted(widths)))} columns")
+        raise DataError(
+            f"{key} have {' and '.join(map(str, sorted(widths)))} columns", code="data.table"
+        )
     return np.concatenate(arrays)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unionsnn.base.errors import DataError
+from unionsnn.base.errors import DataError, GraphFileError
 
 IntArray = NDArray[np.int64]
 
@@ -89,7 +89,8 @@ class GraphFile:
             raise DataError(
                 f"{len(lonely)} of the {self.num_edges} edges have no reverse, for example "
                 f"{v} -> {u} without {u} -> {v}. If an edge is meant to go both ways, type "
-                "--symmetrize."
+                "--symmetrize.",
+                code="data.one_way",
             )
 
     def node_names(self) -> NDArray[Any]:
@@ -124,11 +125,14 @@ def read_graph_file(path: str | Path, form: str | None = None) -> GraphFile:
     path = Path(path)
     form = form or format_of(path)
     if not path.is_file():
-        raise DataError(f"{path} is {'a folder' if path.is_dir() else 'not there'}; name a file.")
+        raise DataError(
+            f"{path} is {'a folder' if path.is_dir() else 'not there'}; name a file.",
+            code="data.missing",
+        )
     try:
         directed, graphs = FORMATS[form].read(path)
     except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror or error}).") from error
+        raise GraphFileError(f"{path} cannot be read ({error.strerror or error}).") from error
     return _united(path, graphs, directed)
 
 
@@ -144,13 +148,14 @@ def format_of(path: Path) -> str:
     extensions = ", ".join(each for form in FORMATS.values() for each in form.extensions)
     raise DataError(
         f"{path.name} has no known file extension (known: {extensions}). Rename it, or type "
-        f"--format {'|'.join(FORMATS)}."
+        f"--format {'|'.join(FORMATS)}.",
+        code="data.format",
     )
 
 
 def _united(path: Path, graphs: Sequence[_Graph], directed: bool) -> GraphFile:
     if not graphs:
-        raise DataError(f"{path} holds no graph.")
+        raise GraphFileError(f"{path} holds no graph.")
     node_slices = np.cumsum([0, *(graph.num_nodes for graph in graphs)])
     edge_slices = np.cumsum([0, *(graph.edges.shape[1] for graph in graphs)])
     for number, graph in enumerate(graphs):
@@ -174,7 +179,7 @@ def _check_edges(path: Path, number: int | None, graph: _Graph) -> None:
         return
     low, high = int(graph.edges.min()), int(graph.edges.max())
     if low < 0 or high >= graph.num_nodes:
-        raise DataError(
+        raise GraphFileError(
             f"{where}: an edge names node {low if low < 0 else high}, but the nodes are "
             f"0..{graph.num_nodes - 1}."
         )
@@ -201,7 +206,7 @@ def _read_edge_list(path: Path) -> tuple[bool, list[_Graph]]:
     if _is_header(names[:2]) and not (edges[:, 1:] < 2).any():
         edges, names = edges[:, 1:] - 2, names[2:]
     if not names:
-        raise DataError(f"{path} holds no edge: write two node names a line.")
+        raise GraphFileError(f"{path} holds no edge: write two node names a line.")
     return True, [_Graph(edges, len(names), names)]
 
 
@@ -213,12 +218,12 @@ def _pairs(path: Path) -> Iterator[tuple[str, str]]:
             comma = "," in line
         fields = _fields(line, comma)
         if len(fields) < 2 or not fields[0] or not fields[1]:
-            raise DataError(
+            raise GraphFileError(
                 f"{path}, line {number}: {line[:60]!r} is not an edge. Write two node names, "
                 "separated by a comma or by blanks, the same way in all lines."
             )
         if width and len(fields) != width:
-            raise DataError(
+            raise GraphFileError(
                 f"{path}, line {number}: {line[:60]!r} has {len(fields)} columns, the lines "
                 f"before have {width}."
             )
@@ -233,12 +238,12 @@ def _data_lines(path: Path) -> Iterator[tuple[int, str]]:
         with path.open(encoding="utf-8-sig") as file:
             for number, line in enumerate(file, 1):
                 if "\0" in line:
-                    raise DataError(f"{path}, line {number}: this is not a text file.")
+                    raise GraphFileError(f"{path}, line {number}: this is not a text file.")
                 text = line.strip()
                 if text and not text.startswith(_COMMENTS):
                     yield number, text
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not a text file in UTF-8 ({error.reason}).") from error
+        raise GraphFileError(f"{path} is not a text file in UTF-8 ({error.reason}).") from error
 
 
 def _fields(line: str, comma: bool) -> list[str]:
@@ -266,7 +271,7 @@ def _read_graphml(path: Path) -> tuple[bool, list[_Graph]]:
     try:
         graph = networkx.read_graphml(path)
     except (networkx.NetworkXException, ParseError, KeyError, ValueError, TypeError) as error:
-        raise DataError(f"{path} is not GraphML that can be read ({error}).") from error
+        raise GraphFileError(f"{path} is not GraphML that can be read ({error}).") from error
     names = [str(node) for node in graph]
     position = {node: i for i, node in enumerate(graph)}
     pairs = [(position[v], position[u]) for v, u in graph.edges()]
@@ -291,7 +296,7 @@ def _read_graph6(path: Path) -> tuple[bool, list[_Graph]]:
                 raise ValueError("a byte outside 63..126")
             graph = read(line)
         except (networkx.NetworkXException, ValueError, IndexError) as error:
-            raise DataError(
+            raise GraphFileError(
                 f"{path}, line {number} is not {'sparse6' if sparse else 'graph6'} ({error})."
             ) from error
         graphs.append(_Graph(_as_edges(graph.edges()), graph.number_of_nodes()))
@@ -316,12 +321,14 @@ def _read_npz(path: Path) -> tuple[bool, list[_Graph]]:
             arrays = {k: archive[k] for k in ("edge_index", "num_nodes") if k in names}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, KeyError) as error:
         advice = "; arrays of objects are never unpickled" if "pickle" in str(error) else ""
-        raise DataError(f"{path} is not an npz file that can be read ({error}{advice}).") from error
+        raise GraphFileError(
+            f"{path} is not an npz file that can be read ({error}{advice})."
+        ) from error
     if "edge_index" in arrays:
         return True, [_from_arrays(path, arrays["edge_index"], arrays.get("num_nodes"))]
     if {"format", "shape"} <= names:
         return True, [_from_matrix(path)]
-    raise DataError(
+    raise GraphFileError(
         f"{path} holds {', '.join(sorted(names)) or 'nothing'}; needed is edge_index [2, E] with "
         "or without num_nodes, or an adjacency matrix written by scipy.sparse.save_npz."
     )
@@ -337,7 +344,7 @@ def _from_arrays(path: Path, edge_index: Any, num_nodes: Any) -> _Graph:
         number = np.asarray(num_nodes)
         return _Graph(edges, check_num_nodes(number.item() if number.size == 1 else num_nodes))
     except (TypeError, ValueError) as error:
-        raise DataError(f"{path}: {error}") from error
+        raise GraphFileError(f"{path}: {error}") from error
 
 
 def _from_matrix(path: Path) -> _Graph:
@@ -347,9 +354,11 @@ def _from_matrix(path: Path) -> _Graph:
         with path.open("rb") as file:
             matrix = sparse.load_npz(file).tocoo()
     except Exception as error:  # Damage can surface anywhere between zip, npy and scipy's checks.
-        raise DataError(f"{path} is not a sparse matrix that scipy reads ({error}).") from error
+        raise GraphFileError(
+            f"{path} is not a sparse matrix that scipy reads ({error})."
+        ) from error
     if matrix.shape[0] != matrix.shape[1]:
-        raise DataError(
+        raise GraphFileError(
             f"{path} holds a matrix of {matrix.shape[0]} x {matrix.shape[1]}; an adjacency matrix "
             "is square."
         )
@@ -376,7 +385,7 @@ def _read_pt(path: Path) -> tuple[bool, list[_Graph]]:
     containers = [
         c for c in (Data, DataEdgeAttr, DataTensorAttr, GlobalStorage) if c not in allowed
     ]
-    unreadable = DataError(f"{path} is not a file that torch.save wrote, or it is damaged.")
+    unreadable = GraphFileError(f"{path} is not a file that torch.save wrote, or it is damaged.")
     try:
         with torch.serialization.safe_globals(containers), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -384,7 +393,7 @@ def _read_pt(path: Path) -> tuple[bool, list[_Graph]]:
     except pickle.UnpicklingError as error:
         if "Unsupported operand" in str(error):
             raise unreadable from error
-        raise DataError(
+        raise GraphFileError(
             f"{path} holds Python objects other than tensors and PyG's data, which could run "
             "code when loaded, so it is refused. Save the edges alone: "
             "torch.save({'edge_index': data.edge_index, 'num_nodes': data.num_nodes}, file)."
@@ -411,7 +420,7 @@ def _graphs_of(path: Path, content: Any) -> list[_Graph]:
     else:
         edges, nodes = content, None
     if edges is None or not hasattr(edges, "numpy"):
-        raise DataError(
+        raise GraphFileError(
             f"{path} holds {type(content).__name__} without a tensor edge_index; needed is PyG's "
             "Data, a mapping with edge_index, a tensor [2, E], or a list of these."
         )
@@ -422,7 +431,7 @@ def _graphs_of_set(path: Path, data: Any, slices: Mapping[str, Any]) -> list[_Gr
     """Take the graphs out of what PyG's InMemoryDataset saves: all of them in one, and slices."""
     values = data if isinstance(data, Mapping) else data.to_dict()
     if "edge_index" not in values or "edge_index" not in slices:
-        raise DataError(f"{path} is a saved data set without edge_index.")
+        raise GraphFileError(f"{path} is a saved data set without edge_index.")
     bounds = [int(i) for i in slices["edge_index"]]
     ranges = list(pairwise(bounds))
     sizes = _set_sizes(values, slices, len(ranges))

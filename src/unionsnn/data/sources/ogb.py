@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from unionsnn.base.errors import DataError
+from unionsnn.base.errors import DataError, MalformedDataError
 from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.edges import both_ways, cut_by_graph, simple_edges, slices
 from unionsnn.data.sources.download import files_hash, open_zip, read_members
@@ -119,7 +119,7 @@ class _Files:
             there = set(archive.namelist())
         missing = [member for member in members.values() if member not in there]
         if missing:
-            raise DataError(
+            raise MalformedDataError(
                 f"{zip_path} has no {', '.join(missing)}: it is not OGB's file; get it anew, or "
                 "from another mirror with data.mirror=..."
             )
@@ -134,7 +134,9 @@ class _Files:
 
     def error(self, name: str, message: str, row: int | None = None) -> DataError:
         line = "" if row is None else f", line {row + 1}"
-        return DataError(f"{self.folder}/{name}.csv.gz{line} (in {self.zip_path}): {message}")
+        return MalformedDataError(
+            f"{self.folder}/{name}.csv.gz{line} (in {self.zip_path}): {message}"
+        )
 
     def integers(self, name: str, columns: int | None, rows: int | None = None) -> Values:
         table = parse_table(

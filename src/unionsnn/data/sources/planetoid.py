@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unionsnn.base.errors import DataError
+from unionsnn.base.errors import MalformedDataError
 from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.edges import one_way_edges, simple_edges
 from unionsnn.data.sources.download import files_hash
@@ -88,7 +88,7 @@ def read_planetoid(paths: Mapping[str, Path]) -> GraphArrays:
     first, end = int(test.min()), int(test.max()) + 1
     same = (len(allx), len(tx), allx.shape[1]) == (len(ally), len(ty), tx.shape[1])
     if not same or len(tx) != len(test) or first != len(allx) or ally.shape[1] != ty.shape[1]:
-        raise DataError(
+        raise MalformedDataError(
             f"{paths['tx'].parent}: the files do not belong together (allx {allx.shape}, ally "
             f"{ally.shape}, tx {tx.shape}, ty {ty.shape}, {len(test)} test nodes from {first} on)"
         )
@@ -114,24 +114,26 @@ def read_planetoid(paths: Mapping[str, Path]) -> GraphArrays:
 
 
 def _fault(path: Path) -> Any:
-    return lambda message: DataError(f"{path} {message}: get it anew from a place that you trust")
+    return lambda message: MalformedDataError(
+        f"{path} {message}: get it anew from a place that you trust"
+    )
 
 
 def _features(path: Path, content: Any) -> NDArray[np.float32]:
     try:
         return content.dense() if isinstance(content, SparseRows) else _matrix(content)
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path} is not a matrix of features ({error})") from error
+        raise MalformedDataError(f"{path} is not a matrix of features ({error})") from error
 
 
 def _one_hot(path: Path, content: Any) -> NDArray[np.float32]:
     try:
         matrix = _matrix(content)
     except (ValueError, TypeError) as error:
-        raise DataError(f"{path} is not a matrix of classes ({error})") from error
+        raise MalformedDataError(f"{path} is not a matrix of classes ({error})") from error
     # Citeseer has rows of zeros only: nodes without a class.
     if not np.isin(matrix, (0, 1)).all() or (matrix.sum(axis=1) > 1).any():
-        raise DataError(f"{path} has a row that is not one-hot")
+        raise MalformedDataError(f"{path} has a row that is not one-hot")
     return matrix
 
 
@@ -147,11 +149,11 @@ def _test_nodes(path: Path) -> IntArray:
         path.read_bytes(),
         np.dtype(np.int64),
         1,
-        lambda message, row: DataError(f"{path}, line {row + 1}: {message}"),
+        lambda message, row: MalformedDataError(f"{path}, line {row + 1}: {message}"),
     )
     test = table[:, 0]
     if not len(test) or test.min() < 0 or len(np.unique(test)) != len(test):
-        raise DataError(f"{path} must name different nodes, one a line, counted from 0")
+        raise MalformedDataError(f"{path} must name different nodes, one a line, counted from 0")
     return test
 
 
@@ -161,14 +163,14 @@ def _edges(path: Path, content: Any, num_nodes: int) -> IntArray:
         rows = np.repeat(np.array(list(content), dtype=np.int64), degrees)
         columns = np.array([u for neighbors in content.values() for u in neighbors], dtype=np.int64)
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
-        raise DataError(f"{path} is not a dictionary of neighbours ({error})") from error
+        raise MalformedDataError(f"{path} is not a dictionary of neighbours ({error})") from error
     both = np.stack([rows, columns])
     if both.size and (both.min() < 0 or both.max() >= num_nodes):
-        raise DataError(f"{path} names a node outside of 0..{num_nodes - 1}")
+        raise MalformedDataError(f"{path} names a node outside of 0..{num_nodes - 1}")
     edges, _ = simple_edges(both, num_nodes)
     lonely = one_way_edges(edges, num_nodes)
     if len(lonely):
-        raise DataError(f"{path}: edge {edges[:, lonely[0]].tolist()} has no edge back")
+        raise MalformedDataError(f"{path}: edge {edges[:, lonely[0]].tolist()} has no edge back")
     # Sorted by receiver, as PyG sorts them.
     return np.ascontiguousarray(edges[::-1])
 

@@ -66,16 +66,18 @@ def read_pyg_dataset(dataset: Any, *, level: str, symmetrize: bool) -> GraphArra
     """
     graphs = [dataset[i] for i in range(len(dataset))]
     if not graphs:
-        raise DataError("the data set is empty")
+        raise DataError("the data set is empty", code="data.pyg")
     for i, data in enumerate(graphs):
         if data.get("y") is None:
-            raise DataError(f"graph {i} has no y: there is nothing to predict")
+            raise DataError(f"graph {i} has no y: there is nothing to predict", code="data.pyg")
         if data.get("edge_index") is None:
-            raise DataError(f"graph {i} has no edge_index")
+            raise DataError(f"graph {i} has no edge_index", code="data.pyg")
     if level == "node" and len(graphs) != 1:
-        raise DataError(f"the data set has {len(graphs)} graphs; nodes are classified in one")
+        raise DataError(
+            f"the data set has {len(graphs)} graphs; nodes are classified in one", code="data.pyg"
+        )
     if level == "graph" and len(graphs) == 1 and len(graphs[0].y) == graphs[0].num_nodes > 1:
-        raise DataError("its one graph has a y for each node; type data=pyg_nodes")
+        raise DataError("its one graph has a y for each node; type data=pyg_nodes", code="data.pyg")
     node_slices = slices([int(data.num_nodes) for data in graphs])
     edges = [data.edge_index.cpu().numpy() for data in graphs]
     return graphs_of_edges(
@@ -94,16 +96,16 @@ def _pyg_targets(graphs: Sequence[Any], level: str, num_nodes: int) -> dict[str,
     if y.dtype.kind in "iub" and y.shape[1] == 1:
         classes, number = np.unique(y[:, 0], return_inverse=True)
         names = tuple(str(value) for value in classes)
-        found: dict[str, Any] = {"y": number.astype(np.int64), "class_names": names}
+        fields: dict[str, Any] = {"y": number.astype(np.int64), "class_names": names}
     else:
-        found = {"y": y.astype(np.float32)}
+        fields = {"y": y.astype(np.float32)}
     masks = [graphs[0].get(f"{name}_mask") for name in ("train", "val", "test")]
     if level == "node" and all(mask is not None and mask.dim() == 1 for mask in masks):
         part = np.full(num_nodes, 3, dtype=np.int64)
         for place, mask in enumerate(masks):
             part[mask.numpy().astype(bool)] = place
-        found["part"] = part
-    return found
+        fields["part"] = part
+    return fields
 
 
 def _width(data: Any, level: str) -> int:
@@ -129,7 +131,8 @@ def make_dataset(path: str, arguments: Mapping[str, Any], folder: Path) -> Any:
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise DataError(
             f"data.dataset is {path!r}, which cannot be imported ({error}); type the dotted path "
-            "of a class, such as torch_geometric.datasets.TUDataset"
+            "of a class, such as torch_geometric.datasets.TUDataset",
+            code="data.pyg",
         ) from error
     given = dict(arguments)
     if "root" in signature.parameters:
@@ -139,12 +142,14 @@ def make_dataset(path: str, arguments: Mapping[str, Any], folder: Path) -> Any:
     except TypeError as error:
         raise DataError(
             f"data.arguments are {dict(arguments)}, but {path} does not take them ({error}); it "
-            f"takes {', '.join(signature.parameters)}"
+            f"takes {', '.join(signature.parameters)}",
+            code="data.pyg",
         ) from error
     try:
         return kind(**given)
     except Exception as error:  # It is someone else's code: anything may come out of it.
         raise DataError(
             f"{path} with {given} failed ({type(error).__name__}: {error}); it must work by itself "
-            "before it can be used here"
+            "before it can be used here",
+            code="data.pyg",
         ) from error

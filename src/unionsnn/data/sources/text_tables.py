@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -12,9 +11,7 @@ from numpy.typing import NDArray
 
 from unionsnn.base.errors import DataError
 
-_HUGE = 2.0**62
 _USUAL = b"0123456789+-.eE,\n"
-_EMPTY_FIELDS = (b",,", b",\n", b"\n,", b"\n\n")
 
 Values = NDArray[Any]
 Fault = Callable[[str, int], DataError]
@@ -62,27 +59,26 @@ def _clean(content: bytes) -> bytes:
 
 def _parse_fast(text: bytes, dtype: np.dtype[Any]) -> Values | None:
     """Parse a well-formed table of numbers at once; None where anything is odd."""
-    framed = b"," + text + b","
-    # numpy splits "5-6" into two numbers: that each field has one is known if none is empty.
-    if text.translate(None, _USUAL) or any(empty in framed for empty in _EMPTY_FIELDS):
+    # Arrow also reads hexadecimal numbers.
+    if text.translate(None, _USUAL):
         return None
-    characters = np.frombuffer(text, np.uint8)
-    ends = np.append(np.flatnonzero(characters == ord("\n")), len(text))
-    commas = np.searchsorted(np.flatnonzero(characters == ord(",")), ends)
-    columns = int(commas[0]) + 1
-    if (np.diff(commas) != columns - 1).any():
+    # Late: pyarrow is only needed where raw files are read.
+    import pyarrow
+    from pyarrow import csv
+
+    columns = [str(i) for i in range(text.partition(b"\n")[0].count(b",") + 1)]
+    kind = pyarrow.int64() if dtype == np.int64 else pyarrow.float64()
+    types = dict.fromkeys(columns, kind)
+    try:
+        table = csv.read_csv(
+            pyarrow.BufferReader(text),
+            read_options=csv.ReadOptions(column_names=columns, use_threads=False),
+            parse_options=csv.ParseOptions(quote_char=False, ignore_empty_lines=False),
+            convert_options=csv.ConvertOptions(column_types=types, null_values=[]),
+        )
+    except pyarrow.ArrowInvalid:
         return None
-    with warnings.catch_warnings():
-        # numpy only warns where it stops in the middle of a text.
-        warnings.simplefilter("error", DeprecationWarning)
-        try:
-            values = np.fromstring(text.replace(b",", b" "), dtype, sep=" ")
-        except (ValueError, DeprecationWarning):
-            return None
-    # Whole numbers that do not fit come back as the largest one: let the slow way look at them.
-    if len(values) != len(ends) * columns or (np.abs(values) >= _HUGE).any():
-        return None
-    return values.reshape(len(ends), columns)
+    return np.stack([column.to_numpy() for column in table.columns], axis=1)
 
 
 def _parse_slow(text: bytes, dtype: np.dtype[Any], fault: Fault) -> Values:

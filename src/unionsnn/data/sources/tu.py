@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unionsnn.base.errors import DataError
+from unionsnn.base.errors import DataError, MalformedDataError
 from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.sources.download import files_hash, open_zip, read_members
 from unionsnn.data.sources.facts import CatalogEntry, Citation, figures_per_graph
@@ -80,7 +79,6 @@ def read_tu(
     name: str,
     *,
     symmetrize: bool = False,
-    sha256: Mapping[str, str] | None = None,
 ) -> GraphArrays:
     """Read a data set of the TU collection from its zip file.
 
@@ -95,7 +93,6 @@ def read_tu(
         zip_path: Holds NAME_A.txt and its companions, at the top or in one folder.
         name: The set's name, the beginning of all file names.
         symmetrize: Whether to add the missing direction of edges that are given one way only.
-        sha256: Hashes of members by their plain file names, where they are known.
 
     Returns:
         Graphs with int64 class numbers, or float32 targets [G, T] where the set has graph
@@ -104,7 +101,7 @@ def read_tu(
     Raises:
         DataError: Names the file and the line of the first fault.
     """
-    files = _read_files(Path(zip_path), name, sha256)
+    files = _read_files(Path(zip_path), name)
     edges = files.integers("A", columns=2) - 1
     indicator = files.integers("graph_indicator", columns=1)[:, 0]
     y, class_names = _targets(files)
@@ -144,7 +141,7 @@ class _Files:
 
     def error(self, key: str, message: str, row: int | None = None) -> DataError:
         line = "" if row is None else f", line {row + 1}"
-        return DataError(f"{self.name}_{key}.txt{line} (in {self.zip_path}): {message}")
+        return MalformedDataError(f"{self.name}_{key}.txt{line} (in {self.zip_path}): {message}")
 
     def integers(self, key: str, columns: int | None = None) -> IntArray:
         return self._table(key, np.dtype(np.int64), columns)
@@ -185,31 +182,28 @@ class _Files:
             )
 
 
-def _read_files(zip_path: Path, name: str, sha256: Mapping[str, str] | None) -> _Files:
+def _read_files(zip_path: Path, name: str) -> _Files:
     with open_zip(zip_path) as archive:
         members = archive.namelist()
-    found = {}
+    located = {}
     for key in _FILES:
         plain = f"{name}_{key}.txt"
         matches = [member for member in members if member.rsplit("/", 1)[-1] == plain]
         if len(matches) > 1:
-            raise DataError(f"{zip_path} holds {plain} more than once: {', '.join(matches)}")
+            raise MalformedDataError(
+                f"{zip_path} holds {plain} more than once: {', '.join(matches)}"
+            )
         if matches:
-            found[key] = matches[0]
+            located[key] = matches[0]
     for key in ("A", "graph_indicator", "graph_labels"):
-        if key not in found and not (key == "graph_labels" and "graph_attributes" in found):
-            raise DataError(
+        if key not in located and not (key == "graph_labels" and "graph_attributes" in located):
+            raise MalformedDataError(
                 f"{zip_path} has no {name}_{key}.txt; it holds "
                 f"{', '.join(members[:12]) or 'nothing'}: a TU set needs NAME_A.txt, "
                 "NAME_graph_indicator.txt and NAME_graph_labels.txt"
             )
-    known = {
-        found[key]: sha256[plain]
-        for key in found
-        if sha256 and (plain := f"{name}_{key}.txt") in sha256
-    }
-    contents = read_members(zip_path, found.values(), sha256=known)
-    return _Files(zip_path, name, {key: contents[member] for key, member in found.items()})
+    contents = read_members(zip_path, located.values())
+    return _Files(zip_path, name, {key: contents[member] for key, member in located.items()})
 
 
 def _targets(files: _Files) -> tuple[Values, tuple[str, ...]]:

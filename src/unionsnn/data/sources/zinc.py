@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from unionsnn.base.errors import DataError, DataUnavailableError
+from unionsnn.base.errors import DataUnavailableError, MalformedDataError
 from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.edges import cut_by_graph, one_way_edges, simple_edges, slices, united
 from unionsnn.data.sources.download import files_hash, open_zip, read_members
@@ -106,20 +106,22 @@ def read_zinc_pickles(
         names = {Path(name).name: name for name in opened.namelist()}
     missing = [f"{part}.pickle" for part in PARTS if f"{part}.pickle" not in names]
     if missing:
-        raise DataError(f"{archive} has no {', '.join(missing)}; it holds {', '.join(names)}")
+        raise MalformedDataError(
+            f"{archive} has no {', '.join(missing)}; it holds {', '.join(names)}"
+        )
     molecules: list[Mapping[str, Any]] = []
     for part, size, full in zip(PARTS, sizes, FULL, strict=True):
         member = names[f"{part}.pickle"]
         content = read_members(archive, [member])[member]
-        found = read_pickle(content, ZINC_NAMES, _fault(f"{member} (in {archive})"))
-        given = len(found) if isinstance(found, list | tuple) else 0
+        pickled = read_pickle(content, ZINC_NAMES, _fault(f"{member} (in {archive})"))
+        given = len(pickled) if isinstance(pickled, list | tuple) else 0
         if given not in (size, full):
-            raise DataError(
+            raise MalformedDataError(
                 f"{member} (in {archive}) holds {given} graphs, but {_allowed(size, full)} belong "
                 "there: get the file anew, or from another mirror with data.mirror=..."
             )
         rows = None if index_files is None else read_index(index_files[part], given, size)
-        molecules += found if rows is None else [found[row] for row in rows]
+        molecules += pickled if rows is None else [pickled[row] for row in rows]
     return _assembled(molecules, archive, sizes)
 
 
@@ -128,7 +130,7 @@ def _allowed(size: int, full: int) -> str:
 
 
 def _fault(where: str) -> Any:
-    return lambda message: DataError(f"{where} {message}")
+    return lambda message: MalformedDataError(f"{where} {message}")
 
 
 def read_index(path: Path, num_graphs: int, wanted: int) -> list[int]:
@@ -146,15 +148,15 @@ def read_index(path: Path, num_graphs: int, wanted: int) -> list[int]:
         path.read_bytes(),
         np.dtype(np.int64),
         None,
-        lambda message, row: DataError(f"{path}, line {row + 1}: {message}"),
+        lambda message, row: MalformedDataError(f"{path}, line {row + 1}: {message}"),
     )
     rows = table.reshape(-1)
     if len(rows) != wanted or len(np.unique(rows)) != wanted:
-        raise DataError(
+        raise MalformedDataError(
             f"{path} names {len(np.unique(rows))} different graphs, but {wanted} belong there"
         )
     if rows.min() < 0 or rows.max() >= num_graphs:
-        raise DataError(
+        raise MalformedDataError(
             f"{path} names graph {rows.max() if rows.max() >= num_graphs else rows.min()}, but "
             f"the pickle beside it has {num_graphs:,} (0..{num_graphs - 1}): the two do not belong "
             "together; a zip file of 12,000 molecules goes with the rows 0..n-1, the full one with "
@@ -177,7 +179,9 @@ def _assembled(
             edges.append(np.stack(np.nonzero(bonds)))
             targets.append(np.asarray(molecule["logP_SA_cycle_normalized"], np.float32).reshape(1))
     except (KeyError, ValueError, TypeError) as error:
-        raise DataError(f"{archive}: molecule {len(labels)} is not sound ({error!r})") from error
+        raise MalformedDataError(
+            f"{archive}: molecule {len(labels)} is not sound ({error!r})"
+        ) from error
     node_slices = slices([len(types) for types in labels])
     return zinc_graphs(
         united(edges, node_slices),
@@ -226,7 +230,7 @@ def _npz_arrays(path: Path, size: int) -> dict[str, NDArray[Any]]:
                 key: archive[key] for key in ("num_nodes", "num_edges", "x", "edge_index", "y")
             }
     except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{path} is not the compact form of ZINC ({error})") from error
+        raise MalformedDataError(f"{path} is not the compact form of ZINC ({error})") from error
     nodes, edges = (int(arrays[key].sum(dtype=np.int64)) for key in ("num_nodes", "num_edges"))
     shapes = {
         "num_nodes": (size,),
@@ -238,7 +242,7 @@ def _npz_arrays(path: Path, size: int) -> dict[str, NDArray[Any]]:
     wrong = [f"{k} {arrays[k].shape}, not {s}" for k, s in shapes.items() if arrays[k].shape != s]
     limit = np.repeat(arrays["num_nodes"], arrays["num_edges"]) if not wrong else np.empty(0)
     if wrong or (arrays["edge_index"] >= limit).any():
-        raise DataError(f"{path}: {', '.join(wrong) or 'an edge leaves its graph'}")
+        raise MalformedDataError(f"{path}: {', '.join(wrong) or 'an edge leaves its graph'}")
     return arrays
 
 
@@ -259,10 +263,10 @@ def zinc_graphs(
         DataError: An atom type is unknown, or a bond has one direction only.
     """
     if types.max(initial=0) >= ATOM_TYPES:
-        raise DataError(f"{where}: atom type {types.max()} is unknown; types are 0..27")
+        raise MalformedDataError(f"{where}: atom type {types.max()} is unknown; types are 0..27")
     edges, _ = simple_edges(union, len(types))
     if len(one_way_edges(edges, len(types))):
-        raise DataError(f"{where}: a bond has one direction only")
+        raise MalformedDataError(f"{where}: a bond has one direction only")
     edge_index, edge_slices = cut_by_graph(edges, node_slices)
     return GraphArrays(
         edge_index=edge_index,

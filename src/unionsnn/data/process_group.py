@@ -1,4 +1,4 @@
-"""Which of the processes that train one network together this one is."""
+"""The processes that train one network together: this one's rank, and what they tell each other."""
 
 from __future__ import annotations
 
