@@ -199,7 +199,7 @@ def test_a_file_that_is_not_there_or_has_an_unknown_ending(
 ) -> None:
     refused(command("coefficients", tmp_path / "none.txt"), "does not exist")
     (tmp_path / "g.gz").touch()
-    refused(command("coefficients", tmp_path / "g.gz"), "no known ending", "--format")
+    refused(command("coefficients", tmp_path / "g.gz"), "no known file extension", "--format")
 
 
 def test_a_full_disk_keeps_the_old_table(

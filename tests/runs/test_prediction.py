@@ -204,8 +204,9 @@ def test_what_cannot_be_predicted_is_refused(tiny: Maker, tmp_path: Path) -> Non
     edges = np.array([[0], [1]])
     assert "--symmetrize" in message(run)
     assert predict(run, tmp_path / "one.npz", symmetrize=True).each.shape == (1, 1, 2)
-    with pytest.raises(RequestError, match="ending"):
+    with pytest.raises(RequestError) as caught:
         predict(run, run / "results.json")
+    assert caught.value.codes == ["data.format"]
     with pytest.raises(RequestError, match=r"holds no checkpoints/NN\.ckpt.*Did you mean"):
         predict(tmp_path, folder)
 

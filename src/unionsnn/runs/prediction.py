@@ -102,7 +102,7 @@ def predict(
     try:
         check_format(file, form)
     except DataError as error:
-        raise RequestError(str(error)) from error
+        raise RequestError(str(error), code=error.codes[0]) from error
     paths = checkpoint_paths(run)
     contents = [read_checkpoint(path) for path in paths]
     refuse_mixed(run, contents)
