@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from unionsnn.config.compose import config_folder
-from unionsnn.reports.formats import print_sheets
-from unionsnn.reports.views.trained_expressivity import sheet, write_records
+from unionsnn.reports.table import print_tables
+from unionsnn.reports.views.trained_expressivity import trained_report
 
 FULL = (
     "model=gin",
@@ -83,9 +83,10 @@ def main() -> None:
         if not arguments.dry_run:
             records.append(run(line))
     if records:
-        print_sheets([sheet(records)])
+        report = trained_report(records)
+        print_tables(report.tables)
         if arguments.out is not None:
-            write_records(records, arguments.out)
+            report.write(arguments.out)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from unionsnn.expressivity.trained_pairs import (
     sample_of,
     trained_config,
 )
-from unionsnn.reports.views.trained_expressivity import estimate, label, sheet
+from unionsnn.reports.views.trained_expressivity import estimate, label, trained_table
 from unionsnn.runs.records import RunFolder
 from unionsnn.training import memory
 
@@ -84,14 +84,14 @@ def test_a_network_beyond_1_wl_is_no_control(model: str, golden: list[Pair], run
     words = ["model.heads=2"] if model == "graphormer" else []
     record = run(golden, f"model={model}", *words, wanted=[0])
     assert record["summary"]["bar"] is None
-    assert "FAULT" not in " ".join(sheet([record]).notes)
+    assert "FAULT" not in " ".join(trained_table([record]).notes)
 
 
 def test_structure_beside_the_gate_is_not_laid_to_the_noise(golden: list[Pair], run: Any) -> None:
     words = ("model=union_nested_gin", "coefficient.control=random", "trainer.max_epochs=1")
     record = run(golden, *words, wanted=[0])
     assert record["summary"]["bar"] is None
-    assert "noise itself" not in " ".join(sheet([record]).notes)
+    assert "noise itself" not in " ".join(trained_table([record]).notes)
 
 
 def test_what_does_not_fit_is_refused_before_it_is_tried(
@@ -168,14 +168,16 @@ def test_a_model_that_returns_noise_is_caught(run: Any, monkeypatch: pytest.Monk
     assert all(o["statistic"] > records[10.0]["threshold"] for o in records[10.0]["pairs"])
     assert drifting["told"] == 0
     assert drifting["unreliable"] == len(pairs) > drifting["unreliable_bound"]
-    notes = " ".join(sheet([records[10.0]]).notes)
+    notes = " ".join(trained_table([records[10.0]]).notes)
     assert "FAULT: gin tells copies of one and the same graph apart in 40 pairs" in notes
 
 
 def test_a_control_over_its_bar_is_a_fault(golden: list[Pair], run: Any) -> None:
     record = run(golden, "model=gin", wanted=[0])
     record["summary"] |= {"bar": 0}
-    assert "FAULT: gin is a control, and tells 1 pairs apart" in " ".join(sheet([record]).notes)
+    assert "FAULT: gin is a control, and tells 1 pairs apart" in " ".join(
+        trained_table([record]).notes
+    )
 
 
 # -- records -------------------------------------------------------------------------------
@@ -312,8 +314,8 @@ def test_families_become_pairs() -> None:
 
 def test_table_of_a_part(golden: list[Pair], run: Any) -> None:
     record = run(golden, "model=union_gin", "coefficient.control=constant", wanted=[0, 1])
-    made = sheet([record])
-    (row,) = made.rows
+    made = trained_table([record])
+    (row,) = made.cells()
     assert row[:3] == ["union_gin, constant", "1", "0"]
     assert row[6:8] == ["1/2", "1"]
     assert label(record) == "union_gin, constant"

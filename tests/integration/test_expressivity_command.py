@@ -16,9 +16,9 @@ from click.testing import CliRunner, Result
 from commands import printed_codes
 from unionsnn.cli.app import command_line
 from unionsnn.expressivity.theorems import four_cycles
-from unionsnn.reports.formats import markdown
+from unionsnn.reports.table import markdown
 from unionsnn.reports.views import expressivity
-from unionsnn.reports.views.expressivity import PUBLISHED, plain_rows, sheet
+from unionsnn.reports.views.expressivity import PUBLISHED, bench_report, bench_table
 from unionsnn.reports.views.theorems import APPENDIX_PAIR, appendix_verdicts, graph_of
 
 Command = Callable[..., Result]
@@ -166,10 +166,10 @@ def test_golden_pairs_are_drawn(command: Command, tmp_path: Path) -> None:
 
 def test_brec_is_beside_what_others_printed() -> None:
     part = {"set": "brec", "categories": {"CFI": {"families": 1, "graphs": 2}}, "choices": []}
-    text = markdown(sheet(part))
+    text = markdown(bench_table(part))
     assert all(f"{name} {count}" in text for name, (count, _) in PUBLISHED.items())
     assert "brec" in text
-    assert plain_rows({"sets": [part]}) == []
+    assert bench_report({"sets": [part]}).rows == []
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from unionsnn.expressivity.case_study import (
     example_subgraph,
     study,
 )
-from unionsnn.reports.views.case_study import percent, print_case_study, print_example, verdicts
+from unionsnn.reports.formatting import share_text
+from unionsnn.reports.views.case_study import print_case_study, print_example, verdicts
 
 
 @pytest.fixture
@@ -65,10 +66,10 @@ def test_what_was_not_measured_is_said() -> None:
 @pytest.mark.parametrize(
     ("share", "text"),
     [(0, "0.0 %"), (1, "100.0 %"), (0.1234, "12.3 %"), (2.8e-5, "0.0028 %"),
-     (1 - 2.8e-5, "99.9972 %"), (None, "–")],
+     (1 - 2.8e-5, "99.9972 %")],
 )  # fmt: skip
-def test_small_shares_are_not_rounded_away(share: float | None, text: str) -> None:
-    assert percent(share) == text
+def test_small_shares_are_not_rounded_away(share: float, text: str) -> None:
+    assert share_text(share) == text
 
 
 @pytest.mark.parametrize("at_ends", [False, True])

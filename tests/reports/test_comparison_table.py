@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from unionsnn.reports.tables import signed
-from unionsnn.reports.views.comparison_table import (
-    as_latex,
-    as_markdown,
-    difference_cells,
+from unionsnn.reports.formatting import difference_text
+from unionsnn.reports.table import latex, markdown
+from unionsnn.reports.views.comparison import (
+    comparison_report,
     letter,
     notes,
     print_comparison,
@@ -66,24 +65,29 @@ def comparison(report: str = "test_accuracy", **changes: Any) -> dict[str, Any]:
     }
 
 
+def shown(report: str = "test_accuracy", **changes: Any) -> list[str]:
+    (_, row) = comparison_report(comparison(report, **changes)).tables[0].cells()
+    return row[-5:]
+
+
 @pytest.mark.parametrize(
     ("p_value", "text"),
     [(0.0423, "0.042"), (0.5, "0.500"), (0.0009, "< 0.001"), (None, "–")],
 )
 def test_p_values(p_value: float | None, text: str) -> None:
-    assert difference_cells({**DIFFERENCE, "p_value": p_value}, "test_accuracy")[3] == text
+    assert shown(p_value=p_value)[3] == text
 
 
 def test_differences_of_percentages_are_points() -> None:
-    assert difference_cells(DIFFERENCE, "test_accuracy") == [
+    assert shown() == [
         "-1.25 points",
         "-1.6 %",
         "-3.00 to +0.50 points",
         "0.042",
         "0/2/0",
     ]
-    assert signed("test_mae", 0.0125) == "+0.0125"
-    assert difference_cells({**DIFFERENCE, "relative": None, "interval": None}, "test_mae")[:3] == [
+    assert difference_text("test_mae", 0.0125) == "+0.0125"
+    assert shown("test_mae", relative=None, interval=None)[:3] == [
         "-0.0125",
         "–",
         "–",
@@ -132,13 +136,14 @@ def test_a_narrow_terminal_keeps_every_figure() -> None:
 
 
 def test_marks_of_the_formats_are_escaped() -> None:
-    assert "a\\|b" in as_markdown(
-        comparison() | {"runs": [{**run, "label": "a|b"} for run in comparison()["runs"]]}
-    )
-    latex = as_latex(comparison())
-    assert r"model=b\_1 gate.features=[raw]" in latex
-    assert r"$-$1.25 points" in latex
-    assert r"80.00 $\pm$ 10.00 \%" in latex
+    (table,) = comparison_report(
+        comparison() | {"runs": [{**run, "label": "a|b_1"} for run in comparison()["runs"]]}
+    ).tables
+    assert "a\\|b_1" in markdown(table)
+    text = latex(table)
+    assert r"a|b\_1" in text
+    assert r"$-$1.25 points" in text
+    assert r"80.00 $\pm$ 10.00 \%" in text
 
 
 def test_letters_go_on_as_numbers() -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from unionsnn.base.errors import RequestError
 from unionsnn.data.sources.graph_files import read_graph_file
-from unionsnn.reports.views import edge_table as tables
+from unionsnn.reports.views import coefficients as tables
 
 VALUES = np.array([[1 / 3, 3.0], [np.pi * 1e10, 4.0], [5e-324, 0.0]])
 

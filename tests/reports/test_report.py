@@ -14,11 +14,11 @@ from rich.console import Console
 from test_paper import record
 
 from unionsnn.cli.app import command_line
-from unionsnn.reports.claims import claims_sheet, from_paper, from_records, judged, wins
+from unionsnn.reports.claims import claims_report, from_paper, from_records, judged, wins
 from unionsnn.reports.collection import collect
-from unionsnn.reports.formats import latex, markdown, print_sheets
-from unionsnn.reports.page import page
-from unionsnn.reports.views.records_table import sheets
+from unionsnn.reports.table import latex, markdown, print_tables
+from unionsnn.reports.views.page import page
+from unionsnn.reports.views.records import records_report
 
 HOSTILE = "<script>alert('x')</script>|a_b & 50% $x$ {y} \\z"
 
@@ -50,12 +50,12 @@ def test_best_and_second_best_are_marked(tmp_path: Path) -> None:
     for model, mean in (("gin", 0.7), ("gcn", 0.9), ("sage", 0.8)):
         saved(tmp_path, model, mean)
     saved(tmp_path, "gat", 0.99, control="random")
-    (sheet,) = sheets(collect([tmp_path])[0])
-    assert [row[0] for row in sheet.rows] == ["gat", "gcn", "sage", "gin"]
-    assert {row: mark for (row, _), mark in sheet.marks.items()} == {1: "best", 2: "second"}
-    assert r"\textbf{90.00 $\pm$ 5.00 \%}" in latex(sheet)
-    assert r"\underline{80.00" in latex(sheet)
-    assert "**90.00 ± 5.00 %**" in markdown(sheet)
+    (table,) = records_report(collect([tmp_path])[0]).tables
+    assert [row[0] for row in table.rows] == ["gat", "gcn", "sage", "gin"]
+    assert {row: mark for (row, _), mark in table.marks.items()} == {1: "best", 2: "second"}
+    assert r"\textbf{90.00 $\pm$ 5.00 \%}" in latex(table)
+    assert r"\underline{80.00" in latex(table)
+    assert "**90.00 ± 5.00 %**" in markdown(table)
 
 
 def test_a_narrow_terminal_keeps_every_figure(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_narrow_terminal_keeps_every_figure(tmp_path: Path) -> None:
     saved(tmp_path, "gcn", 0.9)
     for width in (40, 80, 200):
         console = Console(width=width, file=io.StringIO())
-        print_sheets(sheets(collect([tmp_path])[0]), console)
+        print_tables(records_report(collect([tmp_path])[0]).tables, console)
         text = console.file.getvalue()  # type: ignore[attr-defined]
         assert ("┃" in text) == (width == 200)
         for figure in ("90.00 ± 5.00 %", "70.00 ± 5.00 %", "70.00 to 80.00 %", "12,345"):
@@ -123,7 +123,7 @@ class Checker(HTMLParser):
 def test_the_page_is_whole_escaped_and_loads_nothing(tmp_path: Path) -> None:
     saved(tmp_path, HOSTILE, 0.7)
     saved(tmp_path, "gin", 0.8)
-    text = page(collect([tmp_path])[0], ["<b>fault</b>"], claims_sheet())
+    text = page(collect([tmp_path])[0], ["<b>fault</b>"], claims_report().tables[0])
     checker = Checker()
     checker.feed(text)
     checker.close()
@@ -139,10 +139,10 @@ def test_the_page_is_whole_escaped_and_loads_nothing(tmp_path: Path) -> None:
 
 def test_hostile_names_are_escaped_in_latex_and_markdown(tmp_path: Path) -> None:
     saved(tmp_path, HOSTILE, 0.7)
-    (sheet,) = sheets(collect([tmp_path])[0])
-    assert r"a\_b \& 50\% \$x\$ \{y\} \textbackslash{}z" in latex(sheet)
-    assert r"\|a_b" in markdown(sheet)
-    assert "<script" not in markdown(sheet)
+    (table,) = records_report(collect([tmp_path])[0]).tables
+    assert r"a\_b \& 50\% \$x\$ \{y\} \textbackslash{}z" in latex(table)
+    assert r"\|a_b" in markdown(table)
+    assert "<script" not in markdown(table)
 
 
 def test_claims_by_the_paper_s_own_tables() -> None:

@@ -14,7 +14,7 @@ from test_reproduction import fake
 from unionsnn.base.errors import RequestError
 from unionsnn.cli.app import command_line
 from unionsnn.reports.reproduction import estimates, plan_table
-from unionsnn.reports.views.reproduction_table import plan_sheet
+from unionsnn.reports.views.reproduction import plan_report
 from unionsnn.runs import experiment
 
 MATCHED = ["reproduce", "table6", "--datasets", "4cycles", "--models", "gin,unionsnn"]
@@ -72,8 +72,9 @@ def test_the_grid_of_a_table_is_nested_in_folds_or_seeds() -> None:
     assert cell.config is not None
     assert cell.config["protocol"]["name"] == "repeated_seeds"
     for table in ("table4", "table12"):
-        with pytest.raises(RequestError, match=f"no grid for {table}; it has one for table3"):
+        with pytest.raises(RequestError, match=table) as error:
             plan_table(table, grid=True)
+        assert error.value.codes == ["reproduce.no_grid"]
     with pytest.raises(RequestError, match="selected on the folds that it reports"):
         plan_table("table3", common=["protocol=cross_validation_paper"], grid=True)
 
@@ -93,8 +94,8 @@ def test_the_estimate_is_printed_before_the_runs(monkeypatch: pytest.MonkeyPatch
 def test_what_cannot_be_estimated_is_not_counted_as_no_time() -> None:
     cells = plan_table("table3", datasets=["mutag"], models=["gin", "gcn"])
     left = "2 of 2 experiments are left"
-    assert plan_sheet(cells, {}).notes[0] == left
-    assert plan_sheet(cells, {cells[0].key: 60.0}).notes[0] == (
+    assert plan_report(cells, {}).tables[0].notes[0] == left
+    assert plan_report(cells, {cells[0].key: 60.0}).tables[0].notes[0] == (
         f"{left}, at most about 1:00 min of training on one process beside 1 whose time is not "
         "known"
     )

@@ -16,7 +16,7 @@ from graphs import COLUMNS
 from unionsnn.config.compose import compose_config, config_hash
 from unionsnn.data.controls import CONTROLS
 from unionsnn.data.datamodules import GraphDataModule
-from unionsnn.reports.tables import print_results
+from unionsnn.reports.views.results import print_results
 from unionsnn.runs.dry_run import describe
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.records import RunFolder

@@ -16,7 +16,7 @@ import torch
 
 from fabricated import write_folder
 from unionsnn.base.errors import NonFiniteLossError, RequestError, RunFolderError
-from unionsnn.reports.tables import provenance
+from unionsnn.reports.views.results import provenance
 from unionsnn.runs import experiment
 from unionsnn.runs.dry_run import describe
 from unionsnn.runs.experiment import run_experiment

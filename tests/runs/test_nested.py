@@ -15,7 +15,7 @@ from test_resume import comparable, killed_when
 from unionsnn.base.errors import NonFiniteLossError, RequestError
 from unionsnn.config.compose import compose_config, config_hash
 from unionsnn.config.grid import cells_of, with_cell
-from unionsnn.reports.tables import selected_lines, summary_line
+from unionsnn.reports.views.results import selected_lines, summary_line
 from unionsnn.runs import nested
 from unionsnn.runs.dry_run import describe
 from unionsnn.runs.experiment import run_experiment

@@ -13,7 +13,7 @@ import pytest
 from small_studies import TINY
 from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import compose_config, config_folder, config_hash
-from unionsnn.reports.views.study_table import final_lines
+from unionsnn.reports.views.study import final_lines
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.records import RunFolder
 from unionsnn.search import trials

@@ -16,7 +16,7 @@ from torch_geometric.data import Batch
 from graphs import random_graphs
 from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import compose_config, config_hash
-from unionsnn.reports.tables import print_results
+from unionsnn.reports.views.results import print_results
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.records import RunFolder
 from unionsnn.training.build import build_data, build_task, fit_gates

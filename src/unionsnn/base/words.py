@@ -10,3 +10,11 @@ def nearest(word: str, allowed: Iterable[str]) -> str:
     """Say which allowed word is closest, as the end of a message; empty if none is."""
     near = difflib.get_close_matches(word, list(allowed), n=1, cutoff=0.5)
     return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def format_bytes(number: int) -> str:
+    """Write a size in the unit that fits."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if number >= size:
+            return f"{number / size:,.1f} {unit}"
+    return f"{number} bytes"

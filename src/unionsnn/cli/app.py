@@ -148,8 +148,8 @@ def train(
     trained on generated graphs, which needs no download.
     """
     config = composed(overrides, config_dir, quiet=options.quiet or as_json)
-    from unionsnn.reports import tables
     from unionsnn.reports.progress import data_progress
+    from unionsnn.reports.views import results
     from unionsnn.runs.dry_run import describe
     from unionsnn.runs.experiment import run_experiment
     from unionsnn.runs.failures import failed_now
@@ -168,10 +168,10 @@ def train(
     if as_json:
         click.echo(json.dumps(record, indent=1))
     elif dry_run:
-        tables.print_dry_run(record)
+        results.print_dry_run(record)
     else:
-        tables.print_results(record)
-        tables.print_folder(folder.path, record, before)
+        results.print_results(record)
+        results.print_folder(folder.path, record, before)
     if not dry_run and failed_now(record, config):
         sys.exit(1)
 
@@ -180,7 +180,7 @@ def train(
 @json_option()
 def info(as_json: bool) -> None:
     """Versions, devices, folders and the size of the cache."""
-    from unionsnn.reports.tables import print_info
+    from unionsnn.reports.views.results import print_info
     from unionsnn.runs.information import information
 
     content = information()

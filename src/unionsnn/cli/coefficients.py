@@ -40,7 +40,7 @@ def precompute(
     """
     config = composed(overrides, config_dir, quiet=options.quiet or as_json)
     from unionsnn.reports.progress import data_progress
-    from unionsnn.reports.views.edge_table import print_precomputed
+    from unionsnn.reports.views.coefficients import print_precomputed
     from unionsnn.runs.precompute import precompute as compute
 
     with data_progress(config["trainer"]["progress"]) as progress:
@@ -95,7 +95,7 @@ def coefficients(
     npz file with edge_index or a scipy adjacency matrix, or PyG's .pt. The table has one row per
     edge of the file: graph, source, target and the coefficients.
     """
-    from unionsnn.reports.views.own_graphs import coefficients_of_file
+    from unionsnn.reports.views.coefficients import coefficients_of_file
 
     coefficients_of_file(
         file,
@@ -184,13 +184,13 @@ def _survey(root: Path, *, checksums: bool = False) -> list[CacheItem]:
 def cache_list(options: Options, overrides: tuple[str, ...], as_json: bool) -> None:
     """List the entries: data, choices, size, age and state."""
     root = _cache_root(overrides, options)
-    from unionsnn.reports.views import cache_table
+    from unionsnn.reports.views import cache as report
 
     items = _survey(root)
     if as_json:
-        click.echo(json.dumps([cache_table.as_plain(item) for item in items], indent=1))
+        click.echo(json.dumps([report.as_plain(item) for item in items], indent=1))
     else:
-        cache_table.print_cache(items, root)
+        report.print_cache(items, root)
 
 
 @cache.command("verify")
@@ -199,7 +199,7 @@ def cache_list(options: Options, overrides: tuple[str, ...], as_json: bool) -> N
 def cache_verify(options: Options, overrides: tuple[str, ...]) -> None:
     """Read every entry and check its checksum; status 1 if one is damaged."""
     root = _cache_root(overrides, options)
-    from unionsnn.reports.views.cache_table import describe
+    from unionsnn.reports.views.cache import describe
 
     items = _survey(root, checksums=True)
     damaged = [item for item in items if item.state == "damaged"]
@@ -224,8 +224,9 @@ def cache_verify(options: Options, overrides: tuple[str, ...]) -> None:
 def cache_prune(options: Options, overrides: tuple[str, ...], everything: bool, yes: bool) -> None:
     """Delete entries that are damaged or of another engine version, and leftovers."""
     root = _cache_root(overrides, options)
+    from unionsnn.base.words import format_bytes
     from unionsnn.coefficients.upkeep import removable, remove
-    from unionsnn.reports.views.cache_table import describe, format_bytes
+    from unionsnn.reports.views.cache import describe
 
     items = removable(_survey(root, checksums=True), everything=everything)
     if not items:

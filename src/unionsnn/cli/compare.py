@@ -44,11 +44,12 @@ def compare(
     A, repetition by repetition.
     """
     from unionsnn.config.compose import compose_config
-    from unionsnn.reports.views import comparison_table
+    from unionsnn.reports.table import EXTENSIONS, check_output
+    from unionsnn.reports.views.comparison import comparison_report, print_comparison
     from unionsnn.runs.comparison import read_candidates, refuse_incomparable, run_comparison
 
     if out is not None:
-        comparison_table.check_out(out)
+        check_output("--out", out, EXTENSIONS)
     candidates = read_candidates(configurations, common, config_dir)
     refuse_incomparable(candidates)
     pending = [c.config for c in candidates if c.record is None]
@@ -65,16 +66,16 @@ def compare(
     with data_progress(config["trainer"]["progress"]) as progress:
         result = run_comparison(candidates, config["paths"]["output"], progress)
         if out is not None:
-            comparison_table.write(result, out)
+            comparison_report(result).write(out)
     if as_json:
         click.echo(json.dumps(result, indent=1))
     else:
-        comparison_table.print_comparison(result)
+        print_comparison(result)
 
 
 def _dry_run(pending: list[dict[str, Any]], kind: str, as_json: bool) -> None:
     from unionsnn.reports.progress import data_progress
-    from unionsnn.reports.tables import print_dry_run
+    from unionsnn.reports.views.results import print_dry_run
     from unionsnn.runs.dry_run import describe
 
     with data_progress(kind) as progress:

@@ -101,8 +101,9 @@ def clean(words: tuple[str, ...], yes: bool) -> None:
     Without words, all four kinds. What would go is listed first, and nothing is deleted without
     an answer or --yes. Only the folders of these names in the data root are touched; runs are not.
     """
+    from unionsnn.base.words import format_bytes
     from unionsnn.data.inventory import KINDS, removals, remove
-    from unionsnn.reports.views.datasets import console, format_bytes, removal_table
+    from unionsnn.reports.views.datasets import print_removals
 
     root, kinds = _root(words)
     wrong = [kind for kind in kinds if kind not in KINDS]
@@ -112,7 +113,7 @@ def clean(words: tuple[str, ...], yes: bool) -> None:
     if not found:
         click.echo(f"There is nothing to delete in {root}.")
         return
-    console().print(removal_table(found))
+    print_removals(found)
     total = format_bytes(sum(each.size for each in found))
     if not yes and not click.confirm(f"Delete these {total}?"):
         click.echo("Nothing is deleted.")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +18,9 @@ from unionsnn.cli.common import (
     json_option,
     out_option,
 )
+
+if TYPE_CHECKING:
+    from unionsnn.reports.table import Report
 
 _INSTEAD = {"seed": " and type seed=N", "threads": " and type trainer.threads=N"}
 _SAMPLE = "For --trained: a share of each category, such as 0.15; always the same pairs."
@@ -95,17 +97,17 @@ def expressivity(
         theorem_report.run(max_nodes, plot, as_json=as_json)
         return
     if out is not None:
-        from unionsnn.reports.formats import ENDINGS, check_output
+        from unionsnn.reports.table import EXTENSIONS, check_output
 
-        check_output("--out", out, ENDINGS)
+        check_output("--out", out, EXTENSIONS)
     where: dict[str, Any] = {"mirror": mirror, "offline": offline}
     if trained:
         _refuse_for_trained(sets, choices=choices, seed=seed, threads=threads, plot=plot)
         name = sets[0] if sets else "brec"
         record = _trained(options, name, overrides, config_dir, sample, where, quiet=as_json)
-        from unionsnn.reports.views import trained_expressivity
+        from unionsnn.reports.views import trained_expressivity as view
 
-        _show(trained_expressivity, record, out, as_json=as_json)
+        _show(record, view.trained_report([record]), view.faults(record), out, as_json=as_json)
         return
     if overrides or sample is not None or config_dir is not None:
         named = ", ".join(overrides) or "--sample or --config-dir"
@@ -118,18 +120,27 @@ def expressivity(
     )
     from unionsnn.reports.views import expressivity as untrained
 
-    _show(untrained, result, out, as_json=as_json)
+    _show(result, untrained.bench_report(result), untrained.faults(result), out, as_json=as_json)
 
 
-def _show(view: ModuleType, result: Any, out: Path | None, *, as_json: bool) -> None:
+def _show(
+    result: dict[str, Any],
+    report: Report,
+    faults: Sequence[str],
+    out: Path | None,
+    *,
+    as_json: bool,
+) -> None:
     """Write and print what was measured; fail if it is at fault."""
+    from unionsnn.reports.table import print_tables
+
     if out is not None:
-        view.write(result, out)
+        report.write(out)
     if as_json:
         click.echo(json.dumps(result, indent=1))
     else:
-        view.print_result(result)
-    if faults := view.faults(result):
+        print_tables(report.tables)
+    if faults:
         raise UnionsnnError(*faults, code="expressivity.at_fault")
 
 

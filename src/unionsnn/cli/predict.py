@@ -37,19 +37,19 @@ def predict(
     labels and attributes of nodes come from npz files (node_labels, node_attributes).
     """
     from unionsnn.reports.progress import data_progress
-    from unionsnn.reports.views import prediction_table
+    from unionsnn.reports.views import predictions
     from unionsnn.runs.prediction import predict as apply
 
     if out is not None:
-        prediction_table.check_writable(out)
+        predictions.check_writable(out)
     with data_progress(options.progress(as_json=as_json)) as progress:
         found = apply(run, file, form=form, symmetrize=symmetrize, progress=progress)
         if out is not None:
-            prediction_table.write_predictions(found, out)
+            predictions.write_predictions(found, out)
     if as_json:
-        click.echo(json.dumps(prediction_table.as_plain(found), indent=1))
+        click.echo(json.dumps(predictions.as_plain(found), indent=1))
     else:
-        prediction_table.print_predictions(found, f"Predictions of {run} for {file}", out)
+        predictions.print_predictions(found, f"Predictions of {run} for {file}", out)
 
 
 @click.command()
@@ -62,7 +62,7 @@ def export(run: Path, out: Path, as_json: bool) -> None:
     RUN is a checkpoint, or a run folder with one. The program of torch.export takes one graph of
     any number of nodes and edges a call; it is checked on other graphs before it is written.
     """
-    from unionsnn.reports.formats import check_output
+    from unionsnn.reports.table import check_output
 
     check_output("--out", out, (".pt2",))
     from unionsnn.runs.export import export_checkpoint

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,8 +22,9 @@ from unionsnn.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from unionsnn.reports.formats import Sheet
-    from unionsnn.reports.reproduction import Cell, Outcome
+    from unionsnn.data.datamodules import Progress
+    from unionsnn.reports.reproduction import Cell
+    from unionsnn.reports.table import Report
 
 
 def _names(ctx: click.Context, param: click.Parameter, value: str | None) -> list[str]:
@@ -35,7 +36,7 @@ def _names(ctx: click.Context, param: click.Parameter, value: str | None) -> lis
 @click.option("--datasets", callback=_names, help="Only these data sets: mutag,proteins")
 @click.option("--models", callback=_names, help="Only these rows: gin,union_gin,unionsnn")
 @click.option("--grid", is_flag=True, help="Select from the paper's grid inside each repetition.")
-@click.option("--available-only", is_flag=True, help="Rows that cannot be had are no failure.")
+@click.option("--available-only", is_flag=True, help="Rows that cannot be run are not a failure.")
 @common_option
 @config_dir_option
 @dry_run_option("Show what is done and left, with an estimate.")
@@ -63,12 +64,14 @@ def reproduce(
     follows -- holds for all cells:
     unionsnn reproduce table3 --datasets mutag -- protocol=cross_validation.
     """
-    from unionsnn.reports.formats import print_sheets
-    from unionsnn.reports.paper import COST_TABLES
-    from unionsnn.reports.reproduction import plan_table
-    from unionsnn.reports.views import reproduction_table
+    from unionsnn.reports.paper import paper_table
+    from unionsnn.reports.progress import data_progress
+    from unionsnn.reports.reproduction import plan_table, run_cells
+    from unionsnn.reports.table import EXTENSIONS, check_output, print_tables
+    from unionsnn.reports.views.reproduction import plan_report, reproduction_report
 
-    _check_out(out, (".md", ".csv", ".tex"))
+    if out is not None:
+        check_output("--out", out, EXTENSIONS)
     quiet = as_json or options.quiet
     cells = plan_table(
         table,
@@ -81,76 +84,53 @@ def reproduce(
     for cell in cells:
         if cell.config is not None and quiet:
             cell.config["trainer"]["progress"] = "none"
+    kind = next((str(c.config["trainer"]["progress"]) for c in cells if c.config), "none")
+    cost = paper_table(table).cost
     # A grid takes long: what it takes is said before it begins.
     if dry_run or (grid and not quiet):
-        _plan(cells, as_json)
+        with data_progress(kind) as progress:
+            _plan(cells, progress, as_json=as_json)
         if dry_run:
-            sys.exit(0)
-    elif not quiet and table not in COST_TABLES:
-        print_sheets([reproduction_table.plan_sheet(cells)])
-    sheets, rows, outcomes = _outcomes(table, cells)
-    if out is not None:
-        _write(out, sheets, rows)
-    if as_json:
-        click.echo(json.dumps(rows, indent=1))
-    else:
-        print_sheets(sheets)
-    failed = any(o.failed or (o.absent and not available_only) for o in outcomes)
-    sys.exit(1 if failed else 0)
-
-
-def _check_out(out: Path | None, endings: Sequence[str]) -> None:
-    from unionsnn.reports.formats import check_output
-
-    if out is not None:
-        check_output("--out", out, endings)
-
-
-def _write(out: Path, sheets: Sequence[Sheet], rows: Sequence[dict[str, Any]]) -> None:
-    from unionsnn.reports.formats import write_sheets
-
-    write_sheets(out, sheets, rows)
-
-
-def _progress_kind(cells: Sequence[Cell]) -> str:
-    return next((str(c.config["trainer"]["progress"]) for c in cells if c.config), "none")
-
-
-def _outcomes(
-    table: str, cells: Sequence[Cell]
-) -> tuple[list[Sheet], list[dict[str, Any]], list[Outcome]]:
-    """Run all cells; tables, full numbers, and what came of each cell."""
-    from unionsnn.reports.progress import data_progress
-    from unionsnn.reports.reproduction import run_cells
-    from unionsnn.reports.views import cost_table, reproduction_table
+            return
+    elif not quiet and cost is None:
+        print_tables(plan_report(cells).tables)
     from unionsnn.runs import costs, experiment
 
-    timed = {"table11": costs.timed_preprocessing, "table12": costs.timed_training}
-    run = timed.get(table, experiment.run_experiment)
-    with data_progress(_progress_kind(cells)) as progress:
+    run = experiment.run_experiment
+    if cost is not None:
+        preprocessing = cost.measure == "preprocessing"
+        run = costs.timed_preprocessing if preprocessing else costs.timed_training
+    with data_progress(kind) as progress:
         outcomes = list(run_cells(cells, run, progress))
-    if table in cost_table.REFERENCE:
-        found = [cost_table.cost_of(outcome) for outcome in outcomes]
-        return cost_table.cost_sheets(found), cost_table.cost_rows(found), outcomes
-    return reproduction_table.sheets(outcomes), reproduction_table.rows(outcomes), outcomes
+        _show(reproduction_report(outcomes), out, as_json=as_json)
+    if any(o.failed or (o.absent and not available_only) for o in outcomes):
+        sys.exit(1)
 
 
-def _plan(cells: Sequence[Cell], as_json: bool) -> None:
-    """Print what is done and what is left; a few steps of what is left are timed."""
-    from unionsnn.reports.formats import print_sheets
-    from unionsnn.reports.progress import data_progress
-    from unionsnn.reports.reproduction import estimates
-    from unionsnn.reports.views.reproduction_table import plan_rows, plan_sheet
+def _show(report: Report, out: Path | None, *, as_json: bool) -> None:
+    """Write a report if it is asked for, and print it."""
+    from unionsnn.reports.table import print_tables
 
-    costs = cells[0].paper.table == "table11"
-    with data_progress(_progress_kind(cells)) as progress:
-        seconds = {} if costs else estimates(cells, progress)
+    if out is not None:
+        report.write(out)
     if as_json:
-        click.echo(json.dumps(plan_rows(cells, seconds), indent=1))
-    elif costs:
-        click.echo(f"{len(cells)} coefficients of whole data sets are timed; nothing is trained.")
+        click.echo(json.dumps(report.rows, indent=1))
     else:
-        print_sheets([plan_sheet(cells, seconds)])
+        print_tables(report.tables)
+
+
+def _plan(cells: Sequence[Cell], progress: Progress | None, *, as_json: bool) -> None:
+    """Print what is done and what is left; a few steps of what is left are timed."""
+    from unionsnn.reports.paper import paper_table
+    from unionsnn.reports.reproduction import estimates
+    from unionsnn.reports.views.reproduction import plan_report
+
+    trained = paper_table(cells[0].paper.table).experiment is not None
+    if not trained and not as_json:
+        click.echo(f"{len(cells)} coefficients of whole data sets are timed; nothing is trained.")
+        return
+    seconds = estimates(cells, progress) if trained else {}
+    _show(plan_report(cells, seconds), None, as_json=as_json)
 
 
 @click.command()
@@ -169,42 +149,33 @@ def report(
     With --claims the paper's claims stand in their place, judged by its own tables, and by the
     records where folders are given.
     """
-    from unionsnn.reports import claims as claims_module
+    from unionsnn.reports.claims import claims_report, from_records
     from unionsnn.reports.collection import collect
-    from unionsnn.reports.formats import print_sheets
-    from unionsnn.reports.views import records_table
+    from unionsnn.reports.table import EXTENSIONS, check_output, write_text
+    from unionsnn.reports.views.records import records_report
 
     if not folders and not claims:
         raise RequestError(
             "report was given no folder; type unionsnn report runs, or --claims.",
             code="report.no_folder",
         )
-    missing = [
+    wrong = [
         f"{folder} is not a folder; name one with runs in it, such as runs."
         for folder in folders
         if not folder.is_dir()
     ]
-    if missing:
-        raise RequestError(*missing, code="report.not_a_folder")
-    _check_out(out, (".md", ".csv", ".tex", ".html"))
-    found, faults = collect(folders)
+    if wrong:
+        raise RequestError(*wrong, code="report.not_a_folder")
+    if out is not None:
+        check_output("--out", out, (*EXTENSIONS, ".html"))
+    records, faults = collect(folders)
     for fault in faults:
         click.echo(f"skipped {fault}", err=True)
-    if claims:
-        ours = claims_module.from_records(found)
-        sheets = [claims_module.claims_sheet(ours)]
-        rows: list[dict[str, Any]] = [*claims_module.claim_rows(ours)]
-    else:
-        sheets, rows = records_table.sheets(found), records_table.rows(found)
-    if out is not None:
-        if out.suffix.lower() == ".html":
-            from unionsnn.reports.page import write_page
+    made = claims_report(from_records(records)) if claims else records_report(records)
+    if out is not None and out.suffix.lower() == ".html":
+        from unionsnn.reports.views.page import page
 
-            write_page(out, found, faults, sheets[0] if claims else None)
-        else:
-            _write(out, sheets, rows)
-    if as_json:
-        click.echo(json.dumps(rows, indent=1))
-    else:
-        print_sheets(sheets)
+        write_text(out, page(records, faults, made.tables[0] if claims else None))
+        out = None
+    _show(made, out, as_json=as_json)
     sys.exit(1 if faults else 0)

@@ -66,8 +66,8 @@ def sweep(
     if as_json or options.quiet:
         kind = "none"
     from unionsnn.reports.progress import data_progress
-    from unionsnn.reports.views import study_table
-    from unionsnn.reports.views.study_progress import study_progress
+    from unionsnn.reports.table import write_text
+    from unionsnn.reports.views.study import print_plan, print_study, study_page, study_progress
     from unionsnn.search.driver import RunOptions, describe_study, run_study
 
     if dry_run:
@@ -76,7 +76,7 @@ def sweep(
         if as_json:
             click.echo(json.dumps(plan, indent=1))
         else:
-            study_table.print_plan(plan)
+            print_plan(plan)
         return
     key, direction = request.file.objectives[0], request.directions[0]
     run_options = RunOptions(workers, extend, trials_only, nested)
@@ -85,13 +85,12 @@ def sweep(
         data_progress(kind) as progress,
     ):
         record = run_study(request, run_options, watch, progress)
-    from unionsnn.reports.study_page import write_study_page
     from unionsnn.search.figures import plotly_script, study_figures
 
     page = request.folder / "report.html"
-    write_study_page(page, record, study_figures(request), plotly_script())
+    write_text(page, study_page(record, study_figures(request), plotly_script()))
     if as_json:
         click.echo(json.dumps(record, indent=1))
         return
-    study_table.print_study(record)
+    print_study(record)
     click.echo(f"report: {page}")

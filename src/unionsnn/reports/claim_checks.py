@@ -34,11 +34,11 @@ _MOST_NODES = 14
 def theorem_one_on_its_counterexample() -> Verdict:
     """Theorem 1 as worded, on one graph of 6 nodes."""
     census = Census([complement_of_path_and_triangle()])
-    found = theorem_one(census, rooted=False)
+    unrooted = theorem_one(census, rooted=False)
     rooted = theorem_one(census, rooted=True)
-    if not found:
+    if not unrooted:
         return _verdict(True, "no exception in the complement of P3 and K3")
-    i, j = found[0].nodes
+    i, j = unrooted[0].nodes
     also = "none" if not rooted else f"{len(rooted)}"
     return _verdict(
         False,
@@ -49,10 +49,10 @@ def theorem_one_on_its_counterexample() -> Verdict:
 
 def complement_of_path_and_triangle() -> NDArray[np.bool_]:
     """Adjacency of the complement of P3 and K3 side by side."""
-    there = np.zeros((6, 6), dtype=bool)
+    adjacency = np.zeros((6, 6), dtype=bool)
     for v, u in ((0, 1), (1, 2), (3, 4), (4, 5), (3, 5)):
-        there[v, u] = there[u, v] = True
-    return ~there & ~np.eye(6, dtype=bool)
+        adjacency[v, u] = adjacency[u, v] = True
+    return ~adjacency & ~np.eye(6, dtype=bool)
 
 
 def path_matrix_is_the_graph() -> Verdict:
@@ -77,19 +77,19 @@ def _told(name: str, choice: str) -> bool:
 
 def beyond_one_wl() -> Verdict:
     """Whether the coefficient tells two triangles from a 6-cycle, which 1-WL does not."""
-    plain, own = (_told("C6 / 2 C3", choice) for choice in ("1wl", "a"))
+    plain, ours = (_told("C6 / 2 C3", choice) for choice in ("1wl", "a"))
     return _verdict(
-        own and not plain,
-        f"C6 and two C3: a tells them {_apart(own)}, 1-WL {_apart(plain)}",
+        ours and not plain,
+        f"C6 and two C3: a tells them {_apart(ours)}, 1-WL {_apart(plain)}",
     )
 
 
 def rook_and_shrikhande() -> Verdict:
     """Whether the coefficient, and what the paper's layer reads of it, tells the pair apart."""
-    own, normalized = (_told("Rook / Shrikhande", choice) for choice in ("a", "a~"))
+    plain, normalized = (_told("Rook / Shrikhande", choice) for choice in ("a", "a~"))
     return _verdict(
         normalized,
-        f"a tells them {_apart(own)}, the normalised a of the paper's layer {_apart(normalized)}",
+        f"a tells them {_apart(plain)}, the normalised a of the paper's layer {_apart(normalized)}",
     )
 
 
@@ -120,8 +120,7 @@ def others_miss_edges_of_kind_four() -> Verdict:
 
 def only_union_separates() -> Verdict:
     """Whether a pair is told apart by union subgraphs, and by nothing else that is compared."""
-    found = appendix_verdicts()
-    told = [kind for kind, apart in found.items() if apart]
+    told = [kind for kind, apart in appendix_verdicts().items() if apart]
     return _verdict(
         told == ["union"], f"a pair of 8 nodes with 2 and 0 cycles of length 4: {', '.join(told)}"
     )
@@ -150,11 +149,11 @@ def _always(shares: Shares, what: Literal["raised", "lowered"]) -> Verdict:
 
 def order_of_kinds() -> Verdict:
     """Whether mean changes rise from E1 to E4 in every union subgraph."""
-    found = _case_study()
+    cases = _case_study()
     return _verdict(
-        found.ordered == found.with_all_kinds,
-        f"so in {found.ordered} of {found.with_all_kinds} union subgraphs with all four kinds; "
-        f"over all edges together it {'holds' if found.ordered_overall else 'fails'}",
+        cases.ordered == cases.with_all_kinds,
+        f"so in {cases.ordered} of {cases.with_all_kinds} union subgraphs with all four kinds; "
+        f"over all edges together it {'holds' if cases.ordered_overall else 'fails'}",
     )
 
 

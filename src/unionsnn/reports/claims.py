@@ -8,9 +8,9 @@ from typing import Literal
 
 from unionsnn.reports import claim_checks as checks
 from unionsnn.reports.claim_checks import Verdict
-from unionsnn.reports.collection import Found
-from unionsnn.reports.formats import Sheet
-from unionsnn.reports.paper import paper_value, paper_values
+from unionsnn.reports.collection import StoredRecord
+from unionsnn.reports.paper import paper_table, paper_value, paper_values
+from unionsnn.reports.table import Report, Table, words
 
 # (table, row, data set) -> mean and standard deviation
 Values = Mapping[tuple[str, str, str], tuple[float, float | None]]
@@ -43,10 +43,10 @@ def from_paper() -> Values:
     return {(v.table, v.model, v.dataset): (v.mean, v.std) for v in paper_values()}
 
 
-def from_records(found: Sequence[Found]) -> Values:
+def from_records(records: Sequence[StoredRecord]) -> Values:
     """Return our values of the main tables; of several runs of a cell, the finished ones' last."""
     values: dict[tuple[str, str, str], tuple[float, float | None]] = {}
-    for each in found:
+    for each in records:
         paper = paper_value(each.record)
         same = paper is not None and each.record["protocol"]["report"] == f"test_{paper.metric}"
         if paper is not None and same and not each.record["missing"]:
@@ -55,42 +55,35 @@ def from_records(found: Sequence[Found]) -> Values:
     return values
 
 
-def _sets(tables: Sequence[str]) -> list[tuple[str, str]]:
-    return list(dict.fromkeys((v.table, v.dataset) for v in paper_values() if v.table in tables))
-
-
-def _rows(table: str) -> list[str]:
-    return list(dict.fromkeys(v.model for v in paper_values() if v.table == table))
-
-
-def _larger(table: str) -> bool:
-    return next(v.larger_is_better for v in paper_values() if v.table == table)
-
-
 def wins(values: Values, tables: Sequence[str], row: str, wanted: int) -> Verdict | None:
     """Whether a row is best on so many sets, among rows that are not union variants.
 
-    None where the row, or all that it is held against, are missing on some set.
+    None where the row, or all that it is compared with, are missing on some set.
     """
-    won, of, held = [], _sets(tables), set()
-    for table, dataset in of:
-        own = values.get((table, row, dataset))
-        others = {
-            name: values[table, name, dataset][0]
-            for name in _rows(table)
-            if name != row and not name.startswith("Union") and (table, name, dataset) in values
-        }
-        if own is None or not others:
-            return None
-        held |= set(others)
-        best = max(others.values()) if _larger(table) else min(others.values())
-        if own[0] >= best if _larger(table) else own[0] <= best:
-            won.append(dataset)
-    lost = [dataset for _, dataset in of if dataset not in won]
+    lost, sets, rivals = [], 0, set[str]()
+    for table in map(paper_table, tables):
+        models = dict.fromkeys(value.model for value in table.values)
+        sign = 1 if table.values[0].larger_is_better else -1
+        for dataset in dict.fromkeys(value.dataset for value in table.values):
+            ours = values.get((table.name, row, dataset))
+            others = {
+                name: values[table.name, name, dataset][0]
+                for name in models
+                if name != row
+                and not name.startswith("Union")
+                and (table.name, name, dataset) in values
+            }
+            if ours is None or not others:
+                return None
+            sets += 1
+            rivals |= set(others)
+            if sign * ours[0] < max(sign * other for other in others.values()):
+                lost.append(dataset)
+    won = sets - len(lost)
     but = f" (all but {', '.join(lost)})" if lost else ""
-    text = f"{len(won)} of {len(of)} sets{but}"
     return Verdict(
-        "holds" if len(won) >= wanted else "fails", f"{text}; against {len(held)} other rows"
+        "holds" if won >= wanted else "fails",
+        f"{won} of {sets} sets{but}; against {len(rivals)} other rows",
     )
 
 
@@ -136,7 +129,7 @@ def steadier(values: Values) -> Verdict | None:
 def faster(values: Values) -> Verdict | None:
     """How many times longer 3WL-GNN trains than UnionSNN, at the least."""
     ratios = {}
-    for _, dataset in _sets(["table12"]):
+    for dataset in dict.fromkeys(value.dataset for value in paper_table("table12").values):
         try:
             slow, fast = (values["table12", m, dataset][0] for m in ("3WL-GNN", "UnionSNN"))
         except KeyError:
@@ -148,8 +141,8 @@ def faster(values: Values) -> Verdict | None:
     )
 
 
-def _ablation(table: str, row: str, wanted: int) -> Callable[[Values], Verdict | None]:
-    return lambda values: wins(values, [table], row, wanted)
+def _best(tables: Sequence[str], row: str, wanted: int) -> Callable[[Values], Verdict | None]:
+    return lambda values: wins(values, tables, row, wanted)
 
 
 _EXPRESSIVITY = "unionsnn expressivity golden"
@@ -177,20 +170,20 @@ CLAIMS = (
     Claim("Power at most 4-WL, cycles longer than 6 out of reach", (), "no command runs it"),
     Claim("UnionSNN wins 7 of 10 graph classification sets", ("table3", "table4"),
           "unionsnn reproduce table3 and table4",
-          lambda values: wins(values, ["table3", "table4"], "UnionSNN", 7)),
+          _best(["table3", "table4"], "UnionSNN", 7)),
     Claim("The plug-in gains up to 11.09 % relative (GraphSAGE, ENZYMES)", ("table3",),
           "unionsnn reproduce table3", plug_in_gain),
     Claim("UnionSNN wins all 5 node classification sets", ("table7",),
           "unionsnn reproduce table7",
-          lambda values: wins(values, ["table7"], "UnionSNN", 5)),
+          _best(["table7"], "UnionSNN", 5)),
     Claim("The plug-in lowers the spread (GCN on Cora, 4.41 to 0.42)", ("table7",),
           "unionsnn reproduce table7", steadier),
     Claim("The union subgraph is the best substructure on 6 of 6 sets", ("table8",),
-          "unionsnn reproduce table8", _ablation("table8", "union", 6)),
+          "unionsnn reproduce table8", _best(["table8"], "union", 6)),
     Claim("The path matrix is the best descriptor on 5 of 6 sets", ("table9",),
-          "unionsnn reproduce table9", _ablation("table9", "UnionSNN", 5)),
+          "unionsnn reproduce table9", _best(["table9"], "UnionSNN", 5)),
     Claim("The sum of singular values is the best encoding on 5 of 6 sets", ("table10",),
-          "unionsnn reproduce table10", _ablation("table10", "svd sum", 5)),
+          "unionsnn reproduce table10", _best(["table10"], "svd sum", 5)),
     Claim("Training is more than 4.56 times faster than 3WL-GNN's", ("table12",),
           "unionsnn reproduce table12", faster),
     Claim("Preprocessing costs O(n³M) for M edges, O((m+n)nM) for betweenness", (),
@@ -201,51 +194,48 @@ CLAIMS = (
 
 def judged(ours: Values | None = None) -> list[tuple[Claim, Verdict, Verdict]]:
     """Return each claim with the verdict of the paper's own tables and that of our values."""
-    paper, found = from_paper(), []
+    paper, verdicts_of = from_paper(), []
     for claim in CLAIMS:
         verdicts = [claim.judge(v) if claim.judge else None for v in (paper, ours or {})]
         if claim.check is not None:
             verdicts[1] = claim.check()
         not_run = Verdict(NOT_RUN, claim.command)
-        found.append((claim, verdicts[0] or not_run, verdicts[1] or not_run))
-    return found
+        verdicts_of.append((claim, verdicts[0] or not_run, verdicts[1] or not_run))
+    return verdicts_of
 
 
-def claims_sheet(ours: Values | None = None) -> Sheet:
-    """Return the claims as a table."""
-    rows = []
-    for claim, paper, own in judged(ours):
+def claims_report(ours: Values | None = None) -> Report:
+    """Return the claims as a table, and as plain types."""
+    cells, rows = [], []
+    for claim, paper, measured in judged(ours):
         texts = [
-            v.state if v.state == NOT_RUN else f"{v.state}: {v.evidence}" for v in (paper, own)
+            v.state if v.state == NOT_RUN else f"{v.state}: {v.evidence}" for v in (paper, measured)
         ]
-        wanted = own.state == NOT_RUN or claim.check is not None
-        rows.append([claim.text, *texts, claim.command if wanted else "–"])
-    return Sheet(
+        wanted = measured.state == NOT_RUN or claim.check is not None
+        cells.append([claim.text, *texts, claim.command if wanted else None])
+        rows.append(
+            {
+                "claim": claim.text,
+                "tables": " ".join(claim.tables),
+                "paper": paper.state,
+                "paper_evidence": paper.evidence if paper.state != NOT_RUN else "",
+                "ours": measured.state,
+                "ours_evidence": measured.evidence if measured.state != NOT_RUN else "",
+                "command": claim.command,
+            }
+        )
+    table = Table(
         "Claims of the paper",
-        ("claim", "by the paper's own tables", "by our records and measurements", "what runs it"),
-        rows,
-        words=4,
-        notes=[
-            "means alone decide, without their intervals; a win is held against rows that are no "
+        words(
+            "claim", "by the paper's own tables", "by our records and measurements", "what runs it"
+        ),
+        cells,
+        [
+            "means alone decide, without their intervals; a row wins against rows that are not "
             "union variants",
             "our records decide where UnionSNN and a plain model are there on every set",
             "claims about graphs are measured on the spot, on few graphs: the command beside them "
             "measures more",
         ],
     )
-
-
-def claim_rows(ours: Values | None = None) -> list[dict[str, str]]:
-    """Return the claims as plain types."""
-    return [
-        {
-            "claim": claim.text,
-            "tables": " ".join(claim.tables),
-            "paper": paper.state,
-            "paper_evidence": paper.evidence if paper.state != NOT_RUN else "",
-            "ours": own.state,
-            "ours_evidence": own.evidence if own.state != NOT_RUN else "",
-            "command": claim.command,
-        }
-        for claim, paper, own in judged(ours)
-    ]
+    return Report([table], rows)

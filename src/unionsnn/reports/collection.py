@@ -18,7 +18,7 @@ _NEEDED = (
 
 
 @dataclass(frozen=True)
-class Found:
+class StoredRecord:
     """A record and the run folder that it lies in."""
 
     folder: Path
@@ -26,24 +26,26 @@ class Found:
 
     def curves(self) -> list[list[dict[str, float]]]:
         """Metrics of each epoch, of each repetition; empty where they are not on disk."""
-        found = []
+        curves = []
         for row in self.record["repetitions"]:
             try:
                 path = self.folder / "repetitions" / f"{row['index']:02d}.json"
-                found.append(json.loads(path.read_bytes())["curves"])
+                curves.append(json.loads(path.read_bytes())["curves"])
             except (OSError, ValueError, KeyError, TypeError):
                 return []
-        return found
+        return curves
 
     def histogram(self) -> dict[str, Any] | None:
         """Counts of the coefficients that the first repetition was trained on; None without."""
         try:
             index = self.record["repetitions"][0]["index"]
             path = self.folder / "repetitions" / f"{index:02d}.json"
-            found: dict[str, Any] | None = json.loads(path.read_bytes())["coefficient_histogram"]
+            histogram: dict[str, Any] | None = json.loads(path.read_bytes())[
+                "coefficient_histogram"
+            ]
         except (OSError, ValueError, KeyError, IndexError, TypeError):
             return None
-        return found
+        return histogram
 
     def predictions(self) -> tuple[NDArray[Any], NDArray[Any]] | None:
         """Outputs and targets of the test parts of all repetitions; None where there are none."""
@@ -62,20 +64,20 @@ class Found:
         return (np.concatenate(outputs), np.concatenate(targets)) if outputs else None
 
 
-def collect(folders: Sequence[Path]) -> tuple[list[Found], list[str]]:
+def collect(folders: Sequence[Path]) -> tuple[list[StoredRecord], list[str]]:
     """Find all records below folders.
 
     Runs that ``force=true`` set aside (``NAME.old-N``) are left out.
 
     Returns:
-        The records in the order of their paths, each once, and a line for each file that is no
-        record and for each folder that has none.
+        The records in the order of their paths, each once, and a line for each file that is not
+        a record and for each folder without one.
     """
-    found: dict[Path, Found] = {}
+    records: dict[Path, StoredRecord] = {}
     faults = []
     for folder in folders:
         paths = sorted(folder.rglob("results.json"))
-        kept = [path for path in paths if not _is_old(path)]
+        kept = [path for path in paths if not any(".old-" in part for part in path.parts)]
         if not kept:
             faults.append(f"{folder}: no results.json in it or below")
         for path in kept:
@@ -87,12 +89,8 @@ def collect(folders: Sequence[Path]) -> tuple[list[Found], list[str]]:
             if fault:
                 faults.append(f"{path}: {fault}")
             else:
-                found.setdefault(path.resolve(), Found(path.parent, record))
-    return list(found.values()), faults
-
-
-def _is_old(path: Path) -> bool:
-    return any(".old-" in part for part in path.parts)
+                records.setdefault(path.resolve(), StoredRecord(path.parent, record))
+    return list(records.values()), faults
 
 
 def _fault(record: Any) -> str:

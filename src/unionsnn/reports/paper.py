@@ -1,22 +1,19 @@
-"""The values that the paper prints, and its names in terms of the configuration."""
+"""The paper's tables: what each prints, and its names in terms of the configuration.
+
+A table is a file of ``reports/paper_tables``.
+"""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
-# Tables of models; the others repeat rows, vary one choice, or print costs.
-MAIN_TABLES = ("table3", "table4", "table5", "table6", "table7")
-
-COST_TABLES = ("table11", "table12")
-
-# The paper's coefficient; another one has no value in the main tables.
+# The paper's coefficient; another one has no value beside those of models.
 _COEFFICIENT = {"substructure": "union", "descriptor": "path", "encoding": "singular_value_sum"}
 
 
@@ -47,18 +44,55 @@ class PaperValue:
 
 
 @dataclass(frozen=True)
-class PaperNames:
-    """The paper's names in terms of the configuration; read from ``paper_names.yaml``.
+class Cost:
+    """What a table of costs times.
 
     Args:
-        tables: The experiment of each table.
+        measure: What is timed.
+        reference: The row that ratios are taken to: other machines have other seconds.
+        meaning: What the seconds are.
+    """
+
+    measure: Literal["preprocessing", "training"]
+    reference: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A table of the paper.
+
+    Args:
+        name: Its name, such as table3.
+        experiment: Its setting, a file of ``conf/experiment``; None where nothing is trained.
+        values: What it prints.
+        varies: What its rows vary.
+        cost: What it times; None where it prints results.
+    """
+
+    name: str
+    experiment: str | None
+    values: tuple[PaperValue, ...]
+    varies: Literal["model", "coefficient"]
+    cost: Cost | None
+
+    @property
+    def compares_models(self) -> bool:
+        """Whether it prints results of models, which stand beside ours of the same models."""
+        return self.varies == "model" and self.cost is None
+
+
+@dataclass(frozen=True)
+class PaperNames:
+    """The paper's names in terms of the configuration.
+
+    Args:
         datasets: Our data set of each of the paper's.
         models: Overrides of each row of the tables.
         settings: Further overrides of a row, on ``all`` sets and on one of them.
-        absent: Why a row cannot be had.
+        absent: Why a row cannot be run.
     """
 
-    tables: Mapping[str, str]
     datasets: Mapping[str, str]
     models: Mapping[str, Sequence[str]]
     settings: Mapping[str, Mapping[str, Sequence[str]]]
@@ -66,9 +100,10 @@ class PaperNames:
 
     def words(self, value: PaperValue) -> list[str]:
         """Overrides that compose the experiment behind a value."""
+        experiment = paper_table(value.table).experiment
         settings = self.settings.get(value.model, {})
         return [
-            *([f"experiment={self.tables[value.table]}"] if value.table != "table11" else []),
+            *([f"experiment={experiment}"] if experiment is not None else []),
             f"data={self.datasets[value.dataset]}",
             *self.models[value.model],
             *settings.get("all", ()),
@@ -90,27 +125,80 @@ class PaperNames:
 
 
 @cache
-def paper_names() -> PaperNames:
-    """Return the mapping of names."""
-    return PaperNames(**yaml.safe_load(_read("paper_names.yaml")))
+def _files() -> Mapping[str, Mapping[str, Any]]:
+    """Content of the files of tables by name, in the order of their numbers."""
+    contents = {
+        file.name.removesuffix(".yaml"): yaml.safe_load(file.read_text(encoding="utf-8"))
+        for file in (files("unionsnn.reports") / "paper_tables").iterdir()
+        if file.name.endswith(".yaml")
+    }
+    # Table 10 comes after table 9.
+    return dict(sorted(contents.items(), key=lambda item: (len(item[0]), item[0])))
 
 
 @cache
+def paper_tables() -> Mapping[str, PaperTable]:
+    """Return all tables by name, in the order of their numbers."""
+    return {
+        name: PaperTable(
+            name,
+            content.get("experiment"),
+            tuple(
+                _value(name, content["metric"], model, dataset, printed)
+                for model, row in content["values"].items()
+                for dataset, printed in row.items()
+            ),
+            content.get("varies", "model"),
+            Cost(**content["cost"]) if "cost" in content else None,
+        )
+        for name, content in _files().items()
+        if name != "names"
+    }
+
+
+def _value(
+    table: str, metric: str, model: str, dataset: str, printed: Sequence[float]
+) -> PaperValue:
+    scale = 0.01 if metric.endswith("_percent") else 1.0
+    mean, std = (*printed, None)[:2]
+    assert mean is not None
+    return PaperValue(
+        table,
+        model,
+        dataset,
+        metric.removesuffix("_percent"),
+        scale * mean,
+        None if std is None else scale * std,
+    )
+
+
+def paper_table(name: str) -> PaperTable:
+    """Return a table, such as table3."""
+    return paper_tables()[name]
+
+
 def paper_values() -> tuple[PaperValue, ...]:
     """Return all values, in the order of the tables."""
-    return tuple(_value(row) for row in csv.DictReader(_read("paper.csv").splitlines()))
+    return tuple(value for table in paper_tables().values() for value in table.values)
 
 
-def table_values(table: str) -> list[PaperValue]:
-    """Return the values of a table, such as table3."""
-    return [value for value in paper_values() if value.table == table]
+@cache
+def paper_names() -> PaperNames:
+    """Return the names that all tables share, and those that a table adds."""
+    contents = _files()
+    return PaperNames(
+        {k: v for each in contents.values() for k, v in each.get("datasets", {}).items()},
+        {k: v for each in contents.values() for k, v in each.get("models", {}).items()},
+        contents["names"]["settings"],
+        contents["names"]["absent"],
+    )
 
 
 def paper_value(record: Mapping[str, Any]) -> PaperValue | None:
     """Return the paper's value for what a record trained; None where it has none.
 
     The generated cycles are compared in their ``plain`` variant only: the paper's graphs leak
-    degrees too. A control, or another coefficient in the gate, has no value in the main tables.
+    degrees too. A control, or another coefficient in the gate, has no value beside those of models.
     """
     config = record["config"]
     if config["data"].get("variant", "plain") != "plain" or record["control"] != "none":
@@ -125,7 +213,7 @@ def paper_value(record: Mapping[str, Any]) -> PaperValue | None:
     models = paper_names().models_of(name)
     for value in paper_values():
         if (
-            value.table in MAIN_TABLES
+            paper_table(value.table).compares_models
             and value.model in models
             and paper_names().datasets[value.dataset] == record["data"]
         ):
@@ -137,20 +225,3 @@ def paper_value(record: Mapping[str, Any]) -> PaperValue | None:
 def _union_models() -> frozenset[str]:
     words = (word for words in paper_names().models.values() for word in words)
     return frozenset(w.removeprefix("model=") for w in words if w.startswith("model=union_"))
-
-
-def _value(row: Mapping[str, str]) -> PaperValue:
-    percent = row["metric"].endswith("_percent")
-    scale = 0.01 if percent else 1.0
-    return PaperValue(
-        table=row["table"].partition("_")[0],
-        model=row["model"],
-        dataset=row["dataset"],
-        metric=row["metric"].removesuffix("_percent"),
-        mean=scale * float(row["mean"]),
-        std=scale * float(row["std"]) if row["std"] else None,
-    )
-
-
-def _read(name: str) -> str:
-    return (files("unionsnn") / "reports" / name).read_text(encoding="utf-8")

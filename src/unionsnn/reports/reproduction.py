@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from unionsnn.base.errors import DataUnavailableError, RequestError
+from unionsnn.base.errors import DataUnavailableError, RequestError, TooLargeError
 from unionsnn.base.words import nearest
 from unionsnn.config.compose import compose_config, config_folder, config_hash, differing_keys
 from unionsnn.config.grid import flatten
-from unionsnn.reports.paper import COST_TABLES, PaperValue, paper_names, table_values
+from unionsnn.reports.paper import PaperValue, paper_names, paper_table, paper_tables
 from unionsnn.runs.records import RunFolder
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Cell:
 
     Args:
         paper: The paper's value.
-        config: The checked configuration; None where the experiment cannot be had.
+        config: The checked configuration; None where the experiment cannot be run.
         absent: Why it cannot, and what to do.
         differs: Where the configuration leaves the stated setting of the table, a text each.
     """
@@ -87,6 +87,7 @@ def plan_table(
     """
     values = _chosen(table, datasets, models)
     names = paper_names()
+    trained = paper_table(table).experiment is not None
     if grid:
         common = [*grid_words(table, common), *common]
     cells, faults = [], []
@@ -95,7 +96,7 @@ def plan_table(
         if absent:
             cells.append(Cell(value, None, absent))
             continue
-        gated = names.gated(value.model) or table == "table11"
+        gated = names.gated(value.model) or not trained
         kept = [word for word in common if gated or not _is_for_gates(word)]
         try:
             config = compose_config([*names.words(value), *kept], config_dir)
@@ -118,13 +119,14 @@ def grid_words(table: str, common: Sequence[str]) -> list[str]:
     Raises:
         RequestError: if the paper states no grid for the table.
     """
-    tables = paper_names().tables
-    name = tables.get(table, "")
-    if table in COST_TABLES or not (config_folder() / "grid" / f"{name}.yaml").exists():
-        having = [t for t, e in tables.items() if (config_folder() / "grid" / f"{e}.yaml").exists()]
-        having = [t for t in having if t not in COST_TABLES]
+    grids = {path.stem for path in (config_folder() / "grid").glob("*.yaml")}
+    having = [t for t in paper_tables().values() if t.cost is None and t.experiment in grids]
+    name = paper_table(table).experiment
+    if paper_table(table) not in having:
         raise RequestError(
-            f"--grid: the paper has no grid for {table}; it has one for {', '.join(having)}."
+            f"--grid: the paper has no grid for {table}; it has one for "
+            f"{', '.join(t.name for t in having)}.",
+            code="reproduce.no_grid",
         )
     chosen = any(word.startswith("protocol=") for word in common)
     nested = [] if name != "tu" or chosen else ["protocol=cross_validation"]
@@ -147,58 +149,56 @@ def _is_for_gates(word: str) -> bool:
 
 
 def _chosen(table: str, datasets: Sequence[str], models: Sequence[str]) -> list[PaperValue]:
-    tables = paper_names().tables
+    tables = paper_tables()
     if table not in tables:
         raise RequestError(
             f"TABLE is {table!r}; allowed are {', '.join(tables)}, as the paper numbers them."
-            f"{nearest(table, tables)}"
+            f"{nearest(table, tables)}",
+            code="reproduce.unknown_table",
         )
-    values = table_values(table)
+    values = tables[table].values
+    names = paper_names()
     faults: list[str] = []
-    kept_sets = _matching("--datasets", datasets, {v.dataset: _our_set(v) for v in values}, faults)
+    ours = {value.dataset: {names.datasets[value.dataset]} for value in values}
+    kept_sets = _matching("--datasets", datasets, ours, faults)
     kept_rows = _matching("--models", models, {v.model: _our_row(v) for v in values}, faults)
     if faults:
-        raise RequestError(*([f"{fault} (of {table})" for fault in faults]))
+        raise RequestError(*(f"{fault} (of {table})" for fault in faults), code="reproduce.unknown")
     return [v for v in values if v.dataset in kept_sets and v.model in kept_rows]
-
-
-def _our_set(value: PaperValue) -> set[str]:
-    return {paper_names().datasets[value.dataset]}
 
 
 def _our_row(value: PaperValue) -> set[str]:
     """Our names of a row: that of its model, or what an ablation puts in place of the paper's."""
     words = dict(w.split("=", 1) for w in paper_names().models.get(value.model, ()))
-    varied = words.get("coefficient", "union" if value.table in _ABLATIONS else "")
-    return {varied or words.get("model", "")} - {""}
-
-
-_ABLATIONS = ("table8", "table9", "table10", "table11")
+    varies = paper_table(value.table).varies
+    if varies == "coefficient":
+        return {words.get("coefficient", "union")}
+    return {words.get("coefficient") or words.get("model", "")} - {""}
 
 
 def _matching(
-    option: str, asked: Sequence[str], there: Mapping[str, set[str]], faults: list[str]
+    option: str, asked: Sequence[str], names: Mapping[str, set[str]], faults: list[str]
 ) -> set[str]:
     """The paper's names that are asked for, by its own or by ours, whatever their case."""
     if not asked:
-        return set(there)
+        return set(names)
     known: dict[str, set[str]] = {}
-    for paper, ours in there.items():
+    for paper, ours in names.items():
         for name in {paper, *ours}:
             known.setdefault(name.casefold(), set()).add(paper)
-    found: set[str] = set()
+    kept: set[str] = set()
     for name in asked:
         if name.casefold() not in known:
             faults.append(
-                f"{option} names {name!r}; allowed are {', '.join(there)}, or our names of them."
+                f"{option} names {name!r}; allowed are {', '.join(names)}, or our names of them."
                 f"{nearest(name.casefold(), known)}"
             )
-        found |= known.get(name.casefold(), set())
-    return found
+        kept |= known.get(name.casefold(), set())
+    return kept
 
 
 def _absence(value: PaperValue) -> str:
-    """Why a row cannot be had, and what to do; empty where it can."""
+    """Why a row cannot be run, and what to do; empty where it can."""
     names = paper_names()
     if value.model in names.absent:
         return f"{names.absent[value.model]}; to add a model, see docs/add_a_model.md"
@@ -217,7 +217,7 @@ class Outcome:
         cell: The cell.
         record: The merged record of its runs; None where there is none.
         error: Why it failed; empty where it did not.
-        absent: Why it cannot be had, and what to do; empty where it can.
+        absent: Why it cannot be run, and what to do; empty where it can.
     """
 
     cell: Cell
@@ -243,16 +243,13 @@ def run_cells(
         run: `unionsnn.runs.experiment.run_experiment`, or another that takes its place.
         progress: Called during long work on data.
     """
-    from unionsnn.base.errors import TooLargeError
-
-    held: dict[str, Outcome] = {}
+    outcomes: dict[str, Outcome] = {}
     for number, cell in enumerate(cells, 1):
         if cell.config is None:
             yield Outcome(cell, absent=cell.absent)
             continue
-        if cell.key in held:
-            same = held[cell.key]
-            yield replace(same, cell=cell)
+        if cell.key in outcomes:
+            yield replace(outcomes[cell.key], cell=cell)
             continue
         if cell.config["trainer"]["progress"] != "none":
             logger.info("[%d/%d] %s", number, len(cells), cell.label)
@@ -265,7 +262,7 @@ def run_cells(
             logger.debug("%s failed", cell.label, exc_info=True)
             outcome = Outcome(cell, error=_one_line(error) or type(error).__name__)
             logger.error("%s FAILED: %s", cell.label, outcome.error)
-        held[cell.key] = outcome
+        outcomes[cell.key] = outcome
         yield outcome
 
 
@@ -276,19 +273,19 @@ def _one_line(error: Exception) -> str:
 def estimates(cells: Sequence[Cell], progress: Progress | None = None) -> dict[str, float]:
     """Estimate the seconds of what is left, by the key of a cell; a few steps of each are timed.
 
-    A cell that cannot be timed, as when its data cannot be had, is left out with a message.
+    A cell that cannot be timed, as when its data cannot be obtained, is left out with a message.
     """
     from unionsnn.runs.dry_run import describe
 
-    found: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     for cell in cells:
-        if cell.config is None or cell.key in found:
+        if cell.config is None or cell.key in seconds:
             continue
         done, wanted = cell.state()
         if done == wanted:
             continue
         try:
-            found[cell.key] = float(describe(cell.config, progress)["seconds_at_most"])
+            seconds[cell.key] = float(describe(cell.config, progress)["seconds_at_most"])
         except Exception as error:  # The others are of use without it.
             logger.error("%s cannot be estimated: %s", cell.label, error)
-    return found
+    return seconds

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from unionsnn.base.errors import DataError
 from unionsnn.base.files import atomic_write
-from unionsnn.reports.formats import output_fault
+from unionsnn.reports.table import output_fault
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unionsnn.reports.collection import Found
-from unionsnn.reports.tables import is_percent
+from unionsnn.reports.collection import StoredRecord
+from unionsnn.reports.formatting import is_percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _LINES = ("-", "--", ":", "-.")
 
 
-def draw_boxes(group: Sequence[Found], names: Sequence[str]) -> Figure:
+def draw_boxes(group: Sequence[StoredRecord], names: Sequence[str]) -> Figure:
     """Draw the values of all repetitions, a box and its points for each record."""
     from matplotlib.figure import Figure
 

@@ -6,21 +6,22 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from unionsnn.coefficients import SimpleGraph
 from unionsnn.expressivity.case_study import (
     KINDS,
     CaseStudy,
     Deletions,
-    Shares,
     UnionSubgraph,
     delete_each,
     example_subgraph,
     study,
 )
 from unionsnn.reports.figures.plots import draw_effects, save_figure
+from unionsnn.reports.formatting import share_text
+from unionsnn.reports.table import Table, numbers, print_tables, words
 
 _RULES = {
     False: "Edges at v or u are not deleted: what is left is a union subgraph and connected.",
@@ -89,31 +90,28 @@ def print_example(
     subgraph: UnionSubgraph, deletions: Deletions, console: Console | None = None
 ) -> None:
     """Print every deletion from one union subgraph, edges by kind, then nodes."""
-    console = console or Console()
     names = subgraph.names()
-    table = Table(
-        title=f"An example of {subgraph.num_nodes} nodes, a = {deletions.a:.4f}",
-        title_justify="left",
-    )
-    table.add_column("deleted")
-    table.add_column("kind")
-    for name in ("a without it", "change"):
-        table.add_column(name, justify="right")
     order = sorted(range(len(deletions.kinds)), key=lambda i: (deletions.kinds[i], i))
-    for i in order:
-        ends = "–".join(names[node] for node in deletions.edges[i])
-        _add_deletion(table, ends, KINDS[deletions.kinds[i]], deletions.a, deletions.by_edge[i])
-    table.add_section()
-    for name, effect in zip(names[2:], deletions.by_node, strict=True):
-        _add_deletion(table, name, "node", deletions.a, effect)
-    console.print(table)
-
-
-def _add_deletion(table: Table, name: str, kind: str, a: float, effect: float) -> None:
-    if effect != effect:
-        table.add_row(name, kind, "not connected", "–")
-    else:
-        table.add_row(name, kind, f"{a + effect:.4f}", f"{effect:+.4f}")
+    deleted = [
+        (
+            "–".join(names[node] for node in deletions.edges[i]),
+            KINDS[deletions.kinds[i]],
+            deletions.by_edge[i],
+        )
+        for i in order
+    ]
+    deleted += [
+        (name, "node", effect) for name, effect in zip(names[2:], deletions.by_node, strict=True)
+    ]
+    rows = []
+    for name, kind, effect in deleted:
+        if np.isnan(effect):
+            rows.append([name, kind, "not connected", None])
+        else:
+            rows.append([name, kind, f"{deletions.a + effect:.4f}", f"{effect:+.4f}"])
+    title = f"An example of {subgraph.num_nodes} nodes, a = {deletions.a:.4f}"
+    columns = [*words("deleted", "kind"), *numbers("a without it", "change")]
+    print_tables([Table(title, columns, rows)], console)
 
 
 def print_case_study(
@@ -125,28 +123,26 @@ def print_case_study(
         study: What was measured.
         source: Where the subgraphs are from.
         at_ends: Whether the edges at v or u were deleted too.
-        console: Where to; by default the terminal.
+        console: Where to print; the terminal by default.
     """
-    console = console or Console()
-    table = Table(title=f"Deletions from {study.subgraphs:,} {source}", title_justify="left")
-    table.add_column("deleted")
-    for name in ("cases", "raises a", "keeps a", "lowers a", "mean change"):
-        table.add_column(name, justify="right")
-    _add_shares(table, "an edge", study.edge)
-    for kind, shares in study.kinds.items():
-        _add_shares(table, f"  {kind}", shares)
-    _add_shares(table, "a node", study.node)
-    console.print(table)
-    for line in [*verdicts(study), *remarks(study, at_ends=at_ends)]:
-        console.print(line, soft_wrap=True, highlight=False, markup=False)
+    kinds = {f"  {kind}": shares for kind, shares in study.kinds.items()}
+    rows = [
+        [name, each.cases, each.raised, each.kept, each.lowered, _change(each.mean)]
+        for name, each in {"an edge": study.edge, **kinds, "a node": study.node}.items()
+    ]
+    columns = [
+        *words("deleted"),
+        *numbers("cases"),
+        *numbers("raises a", "keeps a", "lowers a", form=share_text),
+        *numbers("mean change"),
+    ]
+    title = f"Deletions from {study.subgraphs:,} {source}"
+    notes = [*verdicts(study), *remarks(study, at_ends=at_ends)]
+    print_tables([Table(title, columns, rows, notes)], console)
 
 
-def _add_shares(table: Table, name: str, shares: Shares) -> None:
-    if shares.mean is None:
-        table.add_row(name, "0", "–", "–", "–", "–")
-        return
-    parts = (shares.raised, shares.kept, shares.lowered)
-    table.add_row(name, f"{shares.cases:,}", *map(percent, parts), f"{shares.mean:+.4f}")
+def _change(mean: float | None) -> str | None:
+    return None if mean is None else f"{mean:+.4f}"
 
 
 def verdicts(study: CaseStudy) -> list[str]:
@@ -163,13 +159,13 @@ def verdicts(study: CaseStudy) -> list[str]:
         elif right == 1:
             lines.append(f"{claim} holds in all {shares.cases:,} cases.")
         else:
-            lines.append(f"{claim} fails in {percent(1 - right)} of {shares.cases:,} cases.")
+            lines.append(f"{claim} fails in {share_text(1 - right)} of {shares.cases:,} cases.")
     claim = "Claim: the mean changes rise in the order E1 < E2 < E3 < E4:"
     if not study.with_all_kinds:
         lines.append(f"{claim} not measured, no subgraph has edges of all four kinds.")
     else:
         verdict = "holds" if study.ordered == study.with_all_kinds else "fails"
-        share = percent(study.ordered / study.with_all_kinds)
+        share = share_text(study.ordered / study.with_all_kinds)
         means = ", ".join(f"{kind} {study.kinds[kind].mean:+.4f}" for kind in KINDS)
         overall = "holds" if study.ordered_overall else "fails"
         lines.append(
@@ -191,13 +187,3 @@ def remarks(study: CaseStudy, *, at_ends: bool) -> list[str]:
     if study.too_large:
         lines.append(f"{study.too_large:,} union subgraphs were left out for their size.")
     return lines
-
-
-def percent(share: float | None) -> str:
-    """Write a share; one that is small but not 0 is not rounded to 0, nor a large one to 100 %."""
-    if share is None:
-        return "–"
-    text = f"{100 * share:.1f} %"
-    if (share > 0 and text == "0.0 %") or (share < 1 and text == "100.0 %"):
-        text = f"{100 * share:.4f} %"
-    return text

@@ -8,96 +8,78 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.table import Table
 
+from unionsnn.base.words import format_bytes
 from unionsnn.data.inventory import OnDisk, Removal
-from unionsnn.data.sources.facts import CatalogEntry, Deviation
+from unionsnn.data.sources.facts import CatalogEntry
+from unionsnn.reports.table import Table, numbers, print_tables, words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# Where the output is piped, wide enough that no line is broken.
 _WIDE = 140
 _BINS = 40
 
 
-def console() -> Console:
-    """A console; where the output is no terminal, wide enough that no line is broken."""
-    made = Console()
-    return made if made.is_terminal else Console(width=_WIDE)
-
-
-def datasets_table(entries: Sequence[CatalogEntry], disk: Sequence[OnDisk]) -> Table:
-    """All sets with their counts, metric, licence and state on disk."""
-    table = Table(title="Data sets", title_justify="left")
-    for column in ("data=", "graphs", "nodes", "edges", "per graph", "features", "classes"):
-        side = "left" if column in ("data=", "features") else "right"
-        table.add_column(column, justify=side, no_wrap=True)  # type: ignore[arg-type]
-    for column in ("metric", "licence", "on disk"):
-        table.add_column(column, no_wrap=True)
-    for entry, found in zip(entries, disk, strict=True):
-        per_graph = "–"
-        if entry.graphs > 1 and entry.nodes is not None:
-            figures = entry.figures()
-            per_graph = f"{figures['nodes per graph']:.2f} / {figures['edges per graph']:.2f}"
-        table.add_row(
-            entry.name,
-            f"{entry.graphs:,}",
-            _count(entry.nodes),
-            _count(entry.edges),
-            per_graph,
-            f"{entry.features} {entry.feature_kind}",
-            str(entry.classes or "–"),
-            entry.metric,
-            entry.licence,
-            found.state,
-        )
-    return table
-
-
-def deviations_table(entries: Sequence[CatalogEntry]) -> Table:
-    """Figures that differ from the paper's tables, and why."""
-    table = Table(title="Where a figure differs from the paper's", title_justify="left")
-    for column in ("data=", "what"):
-        table.add_column(column, no_wrap=True)
-    for column in ("here", "paper"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("why")
-    for entry in entries:
-        for deviation in entry.deviations():
-            ours, paper = _shown(deviation)
-            table.add_row(entry.name, deviation.what, ours, paper, deviation.reason)
-    return table
-
-
-def _shown(deviation: Deviation) -> tuple[str, str]:
-    digits = ".2f" if "per graph" in deviation.what else ",.0f"
-    return f"{deviation.ours:{digits}}", f"{deviation.paper:{digits}}"
-
-
-def _count(value: int | None) -> str:
-    return "not known" if value is None else f"{value:,}"
+def _print(*tables: Table) -> None:
+    console = Console()
+    print_tables(tables, console if console.is_terminal else Console(width=_WIDE))
 
 
 def print_datasets(entries: Sequence[CatalogEntry], disk: Sequence[OnDisk]) -> None:
-    """Print all sets, and where they differ from the paper."""
-    out = console()
-    out.print(datasets_table(entries, disk))
-    out.print(deviations_table(entries))
-    out.print(
+    """Print all sets with their counts and state on disk, and where they differ from the paper."""
+    rows = []
+    for entry, on_disk in zip(entries, disk, strict=True):
+        per_graph = None
+        if entry.graphs > 1 and entry.nodes is not None:
+            figures = entry.figures()
+            per_graph = f"{figures['nodes per graph']:.2f} / {figures['edges per graph']:.2f}"
+        rows.append(
+            [
+                entry.name,
+                entry.graphs,
+                entry.nodes or "not known",
+                entry.edges or "not known",
+                per_graph,
+                f"{entry.features} {entry.feature_kind}",
+                entry.classes or None,
+                entry.metric,
+                entry.licence,
+                on_disk.state,
+            ]
+        )
+    columns = [
+        *words("data="),
+        *numbers("graphs", "nodes", "edges", "per graph"),
+        *words("features"),
+        *numbers("classes"),
+        *words("metric", "licence", "on disk"),
+    ]
+    _print(Table("Data sets", columns, rows), _deviations(entries))
+    print(
         "Nodes and edges of all graphs together; edges undirected, without loops and repeats. "
         "unionsnn datasets NAME shows citations and more."
     )
 
 
+def _deviations(entries: Sequence[CatalogEntry]) -> Table:
+    rows = []
+    for entry in entries:
+        for each in entry.deviations():
+            digits = ".2f" if "per graph" in each.what else ",.0f"
+            ours, paper = f"{each.ours:{digits}}", f"{each.paper:{digits}}"
+            rows.append([entry.name, each.what, ours, paper, each.reason])
+    columns = [*words("data=", "what"), *numbers("here", "paper"), *words("why")]
+    return Table("Where a figure differs from the paper's", columns, rows)
+
+
 def print_dataset(entry: CatalogEntry, disk: OnDisk) -> None:
     """Print all that is known of one set."""
-    table = Table(title=f"data={entry.name}", title_justify="left", show_header=False)
-    for key, value in _details(entry, disk):
-        table.add_row(key, value)
-    out = console()
-    out.print(table)
+    tables = [Table(f"data={entry.name}", words("", ""), _details(entry, disk), header=False)]
     if entry.deviations():
-        out.print(deviations_table([entry]))
+        tables.append(_deviations([entry]))
+    _print(*tables)
 
 
 def _details(entry: CatalogEntry, disk: OnDisk) -> list[tuple[str, str]]:
@@ -173,23 +155,13 @@ def draw_histograms(
     return figure
 
 
-def removal_table(found: Sequence[Removal]) -> Table:
-    """What would be deleted."""
-    table = Table(title_justify="left")
-    table.add_column("what")
-    table.add_column("files", justify="right")
-    table.add_column("size", justify="right")
-    table.add_column("folder", overflow="fold")
-    for each in found:
-        files = f"{len(each.files):,}"
-        table.add_row(each.kind, files, format_bytes(each.size), str(each.folder))
-    return table
-
-
-def format_bytes(size: float) -> str:
-    """Write a size in the unit that fits."""
-    for unit in ("bytes", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} GB"
+def print_removals(removals: Sequence[Removal]) -> None:
+    """Print what would be deleted."""
+    rows = [[each.kind, len(each.files), each.size, str(each.folder)] for each in removals]
+    columns = [
+        *words("what"),
+        *numbers("files"),
+        *numbers("size", form=format_bytes),
+        *words("folder"),
+    ]
+    _print(Table("", columns, rows))

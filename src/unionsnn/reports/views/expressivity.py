@@ -10,9 +10,9 @@ from unionsnn.base.errors import RequestError
 from unionsnn.expressivity.bench import Bench, Outcome
 from unionsnn.expressivity.edge_colorings import DEFAULT, EdgeColoring, all_colorings
 from unionsnn.expressivity.graph_sets import Family, load_set
-from unionsnn.reports.formats import Sheet, print_sheets, write_sheets
+from unionsnn.reports.formatting import duration_text
 from unionsnn.reports.progress import Callback
-from unionsnn.reports.tables import format_seconds
+from unionsnn.reports.table import Report, Table, numbers, words
 
 BREC_PAPER = "Wang and Zhang, An Empirical Study of Realized GNN Expressiveness, ICML 2024, table 2"
 
@@ -147,18 +147,18 @@ def _plain(families: Sequence[Family], outcome: Outcome) -> dict[str, Any]:
 # -- tables --------------------------------------------------------------------------------
 
 
-def sheet(part: Mapping[str, Any]) -> Sheet:
+def bench_table(part: Mapping[str, Any]) -> Table:
     """Make a set's table: what was told apart / where S is not the whole graph."""
     sizes = part["categories"]
     names = [f"{name} ({size_text(size)})" for name, size in sizes.items()]
     total = [f"all ({sum(s['families'] for s in sizes.values())})"] if len(sizes) > 1 else []
-    margins = ["largest equal", "smallest different", "faults", "time"]
-    return Sheet(
-        title=f"Told apart in {part['set']}",
-        header=["choice", *names, *total, *margins],
-        rows=[_cells(sizes, each) for each in part["choices"]],
-        notes=notes(part),
-    )
+    columns = [
+        *words("choice"),
+        *numbers(*names, *total, "largest equal", "smallest different", "faults"),
+        *numbers("time", form=duration_text),
+    ]
+    rows = [_row(sizes, each) for each in part["choices"]]
+    return Table(f"Told apart in {part['set']}", columns, rows, notes(part))
 
 
 def size_text(size: Mapping[str, Any]) -> str:
@@ -166,27 +166,29 @@ def size_text(size: Mapping[str, Any]) -> str:
     return f"{size['graphs']} graphs" if size["graphs"] > 2 else str(size["families"])
 
 
-def _cells(sizes: Mapping[str, Any], each: Mapping[str, Any]) -> list[str]:
+def _row(sizes: Mapping[str, Any], each: Mapping[str, Any]) -> list[Any]:
     cells = [each["choice"]]
     for category, size in sizes.items():
-        found = each["categories"][category]
+        counts = each["categories"][category]
         if size["graphs"] > 2:
-            cells.append(str(found["classes"]))
+            cells.append(counts["classes"])
             continue
-        text = str(found["told"])
-        if found["whole"]:
-            rest = size["families"] - found["whole"]
-            text += f" ({found['told_where_not_whole']}/{rest})"
+        text = str(counts["told"])
+        if counts["whole"]:
+            text += f" ({counts['told_where_not_whole']}/{size['families'] - counts['whole']})"
         cells.append(text)
     if len(sizes) > 1:
-        cells.append(str(each["told"]))
-    different = each["smallest_different"]
-    cells += ["exact", "exact"] if each["exact"] else [
-        f"{each['largest_equal']:.1e}",
-        "–" if different is None else f"{different:.1e}",
-    ]  # fmt: skip
+        cells.append(each["told"])
+    if each["exact"]:
+        cells += ["exact", "exact"]
+    else:
+        different = each["smallest_different"]
+        cells += [
+            f"{each['largest_equal']:.1e}",
+            None if different is None else f"{different:.1e}",
+        ]
     faults = f"{each['at_fault']}" + (f", {each['unstable']} unstable" if each["unstable"] else "")
-    return [*cells, faults, format_seconds(each["seconds"])]
+    return [*cells, faults, each["seconds"]]
 
 
 def notes(part: Mapping[str, Any]) -> list[str]:
@@ -225,16 +227,11 @@ def faults(result: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def print_result(result: Mapping[str, Any]) -> None:
-    """Print a table for each set."""
-    print_sheets([sheet(part) for part in result["sets"]])
-
-
-def plain_rows(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return full numbers, one row for each set, choice and category."""
+def bench_report(result: Mapping[str, Any]) -> Report:
+    """Return a table for each set, and one row for each set, choice and category."""
     counts = ("told", "classes", "whole", "told_where_not_whole", "at_fault", "unstable")
     margins = ("exact", "largest_equal", "smallest_different", "seconds")
-    return [
+    rows = [
         {"set": part["set"], "choice": each["choice"], "category": category}
         | part["categories"][category]
         | {key: found[key] for key in counts}
@@ -243,8 +240,4 @@ def plain_rows(result: Mapping[str, Any]) -> list[dict[str, Any]]:
         for each in part["choices"]
         for category, found in each["categories"].items()
     ]
-
-
-def write(result: Mapping[str, Any], path: Path) -> None:
-    """Write the tables, all of them or nothing."""
-    write_sheets(path, [sheet(part) for part in result["sets"]], plain_rows(result))
+    return Report([bench_table(part) for part in result["sets"]], rows)

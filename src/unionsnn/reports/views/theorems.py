@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.table import Table
 
 from unionsnn.expressivity.bench import Bench
 from unionsnn.expressivity.color_refinement import refine
@@ -34,6 +33,7 @@ from unionsnn.reports.figures.expressivity import (
     panels_of,
 )
 from unionsnn.reports.figures.plots import save_figure
+from unionsnn.reports.table import Table, print_lines, print_tables, words
 
 BoolArray = NDArray[np.bool_]
 
@@ -168,40 +168,42 @@ def appendix_verdicts() -> dict[str, bool]:
 
 def print_theorems(result: Mapping[str, Any], console: Console | None = None) -> None:
     """Print what was measured."""
-    console = console or Console()
-
-    def say(text: str) -> None:
-        console.print(text, soft_wrap=True, highlight=False, markup=False)
-
     first = result["theorem_1"]
-    say(f"Theorem 1 on the {first['graphs']:,} connected graphs of up to {THEOREM_ONE_NODES} nodes")
+    lines = [
+        f"Theorem 1 on the {first['graphs']:,} connected graphs of up to {THEOREM_ONE_NODES} nodes"
+    ]
     for key, how in (
         ("rooted", "the isomorphism carries the edge to the edge"),
         ("unrooted", "any isomorphism of union subgraphs, as the paper has it"),
     ):
         failures = first[key]
         verdict = "holds without exception" if not failures else f"fails in {len(failures)} classes"
-        say(f"  {how}: {verdict}{_example(failures)}")
-    say(f"  the converse fails{_example(first['converse'])}")
-    say(f"Theorem 3 on {result['graphs']:,} connected graphs of up to {result['max_nodes']} nodes")
-    for name, found in result["theorem_3"].items():
-        say(
-            f"  {name}: {found['coarser']} classes hold graphs that 1-WL tells apart; it splits "
-            f"{found['finer']} classes of 1-WL"
-        )
-    table = Table(
-        title="The smallest connected pairs that are not told apart", title_justify="left"
+        lines.append(f"  {how}: {verdict}{_example(failures)}")
+    lines.append(f"  the converse fails{_example(first['converse'])}")
+    lines.append(
+        f"Theorem 3 on {result['graphs']:,} connected graphs of up to {result['max_nodes']} nodes"
     )
-    for name in ("choice", "classes", "pair (graph6)"):
-        table.add_column(name)
-    for name, found in result["smallest_failures"].items():
-        pair = "  ".join(found["pair"] or ["none"])
-        table.add_row(name, str(found["classes"]), pair)
-    console.print(table)
+    lines += [
+        f"  {name}: {counts['coarser']} classes hold graphs that 1-WL tells apart; it splits "
+        f"{counts['finer']} classes of 1-WL"
+        for name, counts in result["theorem_3"].items()
+    ]
+    rows = [
+        [name, str(failure["classes"]), "  ".join(failure["pair"] or ["none"])]
+        for name, failure in result["smallest_failures"].items()
+    ]
     appendix = result["appendix_a"]
     verdicts = ", ".join(f"{k} {'yes' if v else 'no'}" for k, v in appendix["told_apart"].items())
     counts = " and ".join(map(str, appendix["four_cycles"]))
-    say(f"Appendix A: {'  '.join(appendix['pair'])} with {counts} 4-cycles; told apart: {verdicts}")
+    note = (
+        f"Appendix A: {'  '.join(appendix['pair'])} with {counts} 4-cycles; told apart: {verdicts}"
+    )
+    columns = words("choice", "classes", "pair (graph6)")
+    print_lines(lines, console)
+    print_tables(
+        [Table("The smallest connected pairs that are not told apart", columns, rows, [note])],
+        console,
+    )
 
 
 def _example(failures: Sequence[Mapping[str, Any]]) -> str:

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from unionsnn.expressivity.trained_pairs import NOISE
-from unionsnn.reports.formats import Sheet, print_sheets, write_sheets
-from unionsnn.reports.tables import format_seconds
+from unionsnn.reports.formatting import duration_text
+from unionsnn.reports.table import Report, Table, numbers, words
 from unionsnn.reports.views.expressivity import BREC_PAPER, PUBLISHED
 
 
-def sheet(records: Sequence[Mapping[str, Any]]) -> Sheet:
+def trained_table(records: Sequence[Mapping[str, Any]]) -> Table:
     """Make the table of records of one set: a row for each network."""
     first = records[0]
     sizes = first["categories"]
-    total = sum(sizes.values())
     names = [f"{category} ({size})" for category, size in sizes.items()]
-    names += [f"all ({total})"] if len(sizes) > 1 else []
-    header = ["network", *names, "may", "unreliable", "largest equal", "smallest different", "time"]
-    return Sheet(
-        title=f"Told apart in {first['set']} by trained networks",
-        header=header,
-        rows=[_cells(record) for record in records],
-        notes=[*_notes(first), *(line for record in records for line in _remarks(record))],
+    names += [f"all ({sum(sizes.values())})"] if len(sizes) > 1 else []
+    columns = [
+        *words("network"),
+        *numbers(*names, "may", "unreliable"),
+        *numbers("largest equal", "smallest different", form=lambda distance: f"{distance:.1e}"),
+        *numbers("time", form=duration_text),
+    ]
+    return Table(
+        f"Told apart in {first['set']} by trained networks",
+        columns,
+        [_row(record) for record in records],
+        [*_notes(first), *(line for record in records for line in _remarks(record))],
     )
 
 
@@ -37,31 +40,26 @@ def label(record: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
-def _cells(record: Mapping[str, Any]) -> list[str]:
+def _row(record: Mapping[str, Any]) -> list[Any]:
     summary = record["summary"]
     counts = list(summary["categories"].values())
     cells = [_count(c["told"], c["tested"], c["pairs"]) for c in counts]
     if len(counts) > 1:
         total = sum(c["pairs"] for c in counts)
         cells.append(_count(summary["told"], summary["tested"], total))
-    bar = summary["bar"]
     return [
         label(record),
         *cells,
-        "–" if bar is None else str(bar),
+        summary["bar"],
         f"{summary['unreliable']} (≤ {summary['unreliable_bound']})",
-        _share(summary["unresolved"]),
-        _share(summary["resolved"]),
-        format_seconds(summary["seconds"]),
+        summary["unresolved"],
+        summary["resolved"],
+        summary["seconds"],
     ]
 
 
 def _count(told: int, tested: int, pairs: int) -> str:
     return str(told) if tested == pairs else f"{told}/{tested}"
-
-
-def _share(distance: float | None) -> str:
-    return "–" if distance is None else f"{distance:.1e}"
 
 
 def _notes(record: Mapping[str, Any]) -> list[str]:
@@ -108,7 +106,7 @@ def _remarks(record: Mapping[str, Any]) -> list[str]:
     if record["control"] in NOISE and _over_bar(summary):
         lines.append(f"{label(record)} {_over_bar(summary)}: noise itself tells them apart.")
     if record["state"] != "finished" and summary["tested"]:
-        lines.append(f"{label(record)}: all pairs would take {format_seconds(estimate(record))}.")
+        lines.append(f"{label(record)}: all pairs would take {duration_text(estimate(record))}.")
     return lines
 
 
@@ -121,18 +119,8 @@ def estimate(record: Mapping[str, Any]) -> float:
     return total
 
 
-def print_result(record: Mapping[str, Any]) -> None:
-    """Print the table of one network."""
-    print_sheets([sheet([record])])
-
-
-def write(record: Mapping[str, Any], path: Path) -> None:
-    """Write the table of one network; as CSV one row for each pair."""
-    write_records([record], path)
-
-
-def write_records(records: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Write the table; as CSV one row for each network and pair."""
+def trained_report(records: Sequence[Mapping[str, Any]]) -> Report:
+    """Return the table of all networks, and one row for each network and pair."""
     keys = (
         *("name", "category", "told", "reliable", "told_by_1wl", "statistic", "reliability"),
         *("rank", "distance", "spread", "epochs", "loss", "seconds"),
@@ -142,4 +130,4 @@ def write_records(records: Sequence[Mapping[str, Any]], path: Path) -> None:
         for record in records
         for outcome in record["pairs"]
     ]
-    write_sheets(path, [sheet(records)], rows)
+    return Report([trained_table(records)], rows)

@@ -7,14 +7,13 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unionsnn.reports.collection import Found
-from unionsnn.reports.figures import records as record_plots
-from unionsnn.reports.formats import Sheet, write_text
-from unionsnn.reports.views.edge_table import counted
-from unionsnn.reports.views.records_table import by_dataset, labels, sheets
+from unionsnn.reports.collection import StoredRecord
+from unionsnn.reports.figures import records as figures
+from unionsnn.reports.formatting import counted
+from unionsnn.reports.table import Table, html_page, words
+from unionsnn.reports.views.records import by_dataset, labels, records_report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,63 +45,52 @@ class Section:
     """A data set of the page."""
 
     name: str
-    sheet: Sheet
+    table: Table
     figures: list[Picture] = field(default_factory=list)
     details: list[Picture] = field(default_factory=list)
     details_title: str = "Learning curves"
     left_out: list[str] = field(default_factory=list)
 
 
-def write_page(
-    path: Path,
-    found: Sequence[Found],
-    faults: Sequence[str] = (),
-    claims: Sheet | None = None,
-) -> None:
-    """Write the page, all of it or nothing."""
-    write_text(path, page(found, faults, claims))
-
-
-def page(found: Sequence[Found], faults: Sequence[str] = (), claims: Sheet | None = None) -> str:
+def page(
+    records: Sequence[StoredRecord], faults: Sequence[str] = (), claims: Table | None = None
+) -> str:
     """Return the page: tables and figures of each data set, nothing that is loaded from elsewhere.
 
     Args:
-        found: The records.
+        records: The records.
         faults: Files that were not read, a line each.
         claims: The table of claims, if it is asked for.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("unionsnn", "reports"), autoescape=True, undefined=StrictUndefined
-    )
-    groups = by_dataset(found).values()
-    sections = [_section(group, sheet) for group, sheet in zip(groups, sheets(found), strict=True)]
-    return environment.get_template("page.html.j2").render(
+    groups = by_dataset(records).values()
+    tables = records_report(records).tables
+    sections = [_section(group, table) for group, table in zip(groups, tables, strict=True)]
+    return html_page(
+        "page.html.j2",
         title="unionsnn: results",
-        summary=f"{counted(len(found), 'experiment')} on {counted(len(sections), 'data set')}",
+        summary=f"{counted(len(records), 'experiment')} on {counted(len(sections), 'data set')}",
         sections=sections,
         claims=claims,
         faults=faults,
     )
 
 
-def _section(group: Sequence[Found], sheet: Sheet) -> Section:
+def _section(group: Sequence[StoredRecord], table: Table) -> Section:
     # Figures have no room for what the table says of a record: they name it by its number.
     names = [f"{number} {label}" for number, label in enumerate(labels(group), 1)]
-    section = Section(str(group[0].record["data"]), _numbered(sheet))
+    section = Section(str(group[0].record["data"]), _numbered(table))
     reports = dict.fromkeys(each.record["protocol"]["report"] for each in group)
     for report in reports:
         # Values of one metric share an axis.
-        there = [
+        alike = [
             (each, name)
             for each, name in zip(group, names, strict=True)
             if each.record["protocol"]["report"] == report
         ]
         section.figures.append(
             _picture(
-                record_plots.draw_boxes([each for each, _ in there], [name for _, name in there]),
-                f"Box plot of {report} for {len(there)} experiments; the table has the numbers",
+                figures.draw_boxes([each for each, _ in alike], [name for _, name in alike]),
+                f"Box plot of {report} for {len(alike)} experiments; the table has the numbers",
                 f"{report} of each repetition (points), with quartiles",
             )
         )
@@ -113,7 +101,7 @@ def _section(group: Sequence[Found], sheet: Sheet) -> Section:
         if any(curves):
             section.details.append(
                 _picture(
-                    record_plots.draw_curves(curves, name),
+                    figures.draw_curves(curves, name),
                     f"Loss and metric by epoch of {name}",
                     f"{name}: mean over {len(curves)} repetition(s), band of one standard "
                     "deviation",
@@ -128,7 +116,7 @@ def _section(group: Sequence[Found], sheet: Sheet) -> Section:
             shown += 1
             section.figures.append(
                 _picture(
-                    record_plots.draw_predictions(*predictions, each.record["task"], name),
+                    figures.draw_predictions(*predictions, each.record["task"], name),
                     f"Test predictions against targets of {name}",
                     f"{name}: test parts of all repetitions",
                 )
@@ -148,33 +136,33 @@ def _section(group: Sequence[Found], sheet: Sheet) -> Section:
     return section
 
 
-def _histograms(group: Sequence[Found], names: Sequence[str]) -> list[Picture]:
+def _histograms(group: Sequence[StoredRecord], names: Sequence[str]) -> list[Picture]:
     """Draw each distribution of coefficients once, whichever records share it."""
     sharing: dict[str, list[int]] = {}
     for i, each in enumerate(group):
         if (histogram := each.histogram()) is not None:
             sharing.setdefault(json.dumps(histogram), []).append(i)
-    found = []
+    pictures = []
     for content, members in list(sharing.items())[:MAX_HISTOGRAMS]:
         also = f" and {len(members) - 1} more" if len(members) > 1 else ""
         title = f"coefficients of {names[members[0]]}{also}"
-        found.append(
+        pictures.append(
             _picture(
-                record_plots.draw_histogram(json.loads(content), title),
+                figures.draw_histogram(json.loads(content), title),
                 f"Histograms of the {title}",
                 f"{title}: training part of the first repetition, counts on a logarithmic scale",
             )
         )
-    return found
+    return pictures
 
 
-def _numbered(sheet: Sheet) -> Sheet:
+def _numbered(table: Table) -> Table:
+    """Put a column with the numbers of the rows before the others."""
     return replace(
-        sheet,
-        header=["#", *sheet.header],
-        rows=[[str(number), *row] for number, row in enumerate(sheet.rows, 1)],
-        words=sheet.words + 1,
-        marks={(i, j + 1): mark for (i, j), mark in sheet.marks.items()},
+        table,
+        columns=[*words("#"), *table.columns],
+        rows=[[str(number), *row] for number, row in enumerate(table.rows, 1)],
+        marks={(i, j + 1): mark for (i, j), mark in table.marks.items()},
     )
 
 

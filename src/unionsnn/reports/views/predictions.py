@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unionsnn.reports.formats import Sheet, check_output, print_sheets, write_text
-from unionsnn.reports.views.edge_table import WRITERS, counted, write_table
+from unionsnn.reports.formatting import counted
+from unionsnn.reports.table import Table, check_output, numbers, print_tables, words, write_text
+from unionsnn.reports.views.coefficients import WRITERS, write_table
 from unionsnn.runs.prediction import Prediction
 
 if TYPE_CHECKING:
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 SHOWN = 20
 """Rows that the terminal is given."""
 
-ENDINGS = (*WRITERS, ".json")
-"""Endings of the names that `write_predictions` can write."""
+EXTENSIONS = (*WRITERS, ".json")
+"""File extensions that `write_predictions` can write."""
 
 
 def check_writable(path: Path) -> None:
@@ -27,7 +28,7 @@ def check_writable(path: Path) -> None:
     Raises:
         RequestError: The extension or the folder will not do.
     """
-    check_output("--out", path, ENDINGS)
+    check_output("--out", path, EXTENSIONS)
 
 
 def columns(prediction: Prediction) -> dict[str, list[Any]]:
@@ -87,11 +88,11 @@ def _arrow(prediction: Prediction) -> pyarrow.Table:
     )
 
 
-def sheet(prediction: Prediction, title: str, out: Path | None = None) -> Sheet:
+def prediction_table(prediction: Prediction, title: str, out: Path | None = None) -> Table:
     """Return the first rows as a table for the terminal."""
     table = {k: v for k, v in columns(prediction).items() if "_repetition_" not in k}
-    words = [k for k in ("graph", "node", "label", "predicted") if k in table]
-    shown = [key for key in table if key in words or not key.endswith("_std")]
+    texts = [k for k in ("graph", "node", "label", "predicted") if k in table]
+    shown = [key for key in table if key in texts or not key.endswith("_std")]
     rows = []
     for i in range(min(len(prediction.names), SHOWN)):
         rows.append([_cell(table, key, i) for key in shown])
@@ -100,7 +101,8 @@ def sheet(prediction: Prediction, title: str, out: Path | None = None) -> Sheet:
         rest = "" if out else "; --out FILE.csv has all"
         notes.append(f"the first {SHOWN} of {len(prediction.names):,} rows{rest}")
     notes += [f"written: {out}"] if out else []
-    return Sheet(title, shown, rows, words=len(words), notes=[*notes, *prediction.notes])
+    headings = [*words(*texts), *numbers(*shown[len(texts) :])]
+    return Table(title, headings, rows, [*notes, *prediction.notes])
 
 
 def _cell(table: dict[str, list[Any]], key: str, row: int) -> str:
@@ -123,4 +125,4 @@ def print_predictions(
     prediction: Prediction, title: str, out: Path | None = None, console: Console | None = None
 ) -> None:
     """Print the first rows, and what was written."""
-    print_sheets([sheet(prediction, title, out)], console)
+    print_tables([prediction_table(prediction, title, out)], console)

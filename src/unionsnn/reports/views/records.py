@@ -8,33 +8,34 @@ from typing import Any
 
 from unionsnn.config.compose import differing_keys
 from unionsnn.config.schema import metric_mode
-from unionsnn.reports.collection import Found
-from unionsnn.reports.formats import Mark, Sheet, flat
+from unionsnn.reports.collection import StoredRecord
+from unionsnn.reports.formatting import duration_text, interval_text, spread_text, with_bounds
 from unionsnn.reports.paper import paper_value
-from unionsnn.reports.tables import count_text, format_seconds, interval_text, spread
+from unionsnn.reports.table import Mark, Report, Table, numbers, words
 from unionsnn.runs.failures import failure_lines
 
-HEADER = (
-    *("model", "gate", "coefficient", "protocol", "mean ± std", "95 % interval"),
-    *("n", "parameters", "time", "paper"),
+COLUMNS = (
+    *words("model", "gate", "coefficient", "protocol"),
+    *numbers("mean ± std", "95 % interval", "n", "parameters"),
+    *numbers("time", form=duration_text),
+    *numbers("paper"),
 )
-_WORDS = 4
 _MEAN = 4
 
 # What the columns say already, and what does not make a model another one.
 _SHOWN = ("model.name", "model._target_", "gate.", "coefficient.", "protocol.", "data.")
 
 
-def by_dataset(found: Sequence[Found]) -> dict[str, list[Found]]:
+def by_dataset(records: Sequence[StoredRecord]) -> dict[str, list[StoredRecord]]:
     """Group records by data set, and within it by protocol, the best first."""
-    groups: dict[str, list[Found]] = {}
-    for each in sorted(found, key=lambda f: str(f.record["dataset"])):
+    groups: dict[str, list[StoredRecord]] = {}
+    for each in sorted(records, key=lambda each: str(each.record["dataset"])):
         groups.setdefault(f"{each.record['dataset']}", []).append(each)
     return {name: sorted(group, key=_order) for name, group in groups.items()}
 
 
-def _order(found: Found) -> tuple[str, float]:
-    record = found.record
+def _order(stored: StoredRecord) -> tuple[str, float]:
+    record = stored.record
     sign = -1 if metric_mode(record["protocol"]["report"]) == "max" else 1
     return "\n".join(map(str, _kind(record))), sign * record["result"]["mean"]
 
@@ -79,12 +80,12 @@ def coefficient_text(record: Mapping[str, Any]) -> str:
     return " ".join(parts)
 
 
-def labels(group: Sequence[Found]) -> list[str]:
+def labels(group: Sequence[StoredRecord]) -> list[str]:
     """Name the model of each record, with the keys that tell it from others with the same name."""
     shown = [_visible(each.record) for each in group]
     times = Counter(shown)
     first = {name: each.record["config"] for name, each in zip(shown, group, strict=True)}
-    found = []
+    names = []
     for name, each in zip(shown, group, strict=True):
         label = str(each.record["model"])
         if times[name] > 1:
@@ -99,8 +100,8 @@ def labels(group: Sequence[Found]) -> list[str]:
             # What a configuration leaves out, its row leaves out.
             told = (f"{key}={value}" for key, value in values.items() if value is not None)
             label = " ".join([label, *told])
-        found.append(label)
-    return found
+        names.append(label)
+    return names
 
 
 def _visible(record: Mapping[str, Any]) -> tuple[str, ...]:
@@ -114,66 +115,66 @@ def _lookup(config: Mapping[str, Any], key: str) -> Any:
     return inner
 
 
-def sheets(found: Sequence[Found]) -> list[Sheet]:
+def records_report(records: Sequence[StoredRecord]) -> Report:
     """Return a table for each data set, the best and second best of each protocol marked."""
-    return [_sheet(name, group) for name, group in by_dataset(found).items()]
+    groups = by_dataset(records)
+    return Report(
+        [_table(name, group) for name, group in groups.items()],
+        [row for group in groups.values() for row in _full_rows(group)],
+    )
 
 
-def _sheet(dataset: str, group: Sequence[Found]) -> Sheet:
-    rows = [_cells(each.record, name) for each, name in zip(group, labels(group), strict=True)]
-    kinds = list(dict.fromkeys(_kind(each.record) for each in group))
-    notes = []
-    for report, name, selection, split in kinds:
-        notes.append(f"{name}: {report}, {selection}, split {split[:12]}")
-    methods = dict.fromkeys(each.record["result"].get("method") for each in group)
+def _table(dataset: str, group: Sequence[StoredRecord]) -> Table:
+    named = list(zip(labels(group), (each.record for each in group), strict=True))
+    kinds = list(dict.fromkeys(_kind(record) for _, record in named))
+    notes = [
+        f"{name}: {report}, {selection}, split {split[:12]}"
+        for report, name, selection, split in kinds
+    ]
+    methods = dict.fromkeys(record["result"].get("method") for _, record in named)
     notes.append(f"intervals: {'; '.join(map(str, methods))}")
-    if len(kinds) < len(rows):
+    if len(kinds) < len(named):
         notes.append(
             "best and second best are marked within a protocol and split, by the mean alone; "
             "controls and incomplete runs are not ranked"
         )
     notes += [
-        f"INCOMPLETE: {name}, {len(each.record['repetitions'])} of "
-        f"{each.record['protocol']['repetitions']} repetitions"
-        for each, name in zip(group, labels(group), strict=True)
-        if each.record["missing"]
+        f"INCOMPLETE: {name}, {len(record['repetitions'])} of "
+        f"{record['protocol']['repetitions']} repetitions"
+        for name, record in named
+        if record["missing"]
     ]
     notes += [
         f"FAILED: {name}, {line}"
-        for each, name in zip(group, labels(group), strict=True)
-        for line in failure_lines(each.record.get("failed", ()))
+        for name, record in named
+        for line in failure_lines(record.get("failed", ()))
     ]
-    return Sheet(
-        f"{group[0].record['data']} ({dataset})",
-        HEADER,
-        rows,
-        words=_WORDS,
-        notes=notes,
-        marks=_marks(group),
-    )
+    title = f"{group[0].record['data']} ({dataset})"
+    rows = [_row(record, name) for name, record in named]
+    return Table(title, COLUMNS, rows, notes, _marks(group))
 
 
-def _cells(record: Mapping[str, Any], label: str) -> list[str]:
+def _row(record: Mapping[str, Any], label: str) -> list[Any]:
     result, report = record["result"], record["protocol"]["report"]
     paper = paper_value(record)
-    beside = "–"
+    beside = None
     if paper is not None and report == f"test_{paper.metric}":
-        beside = spread(report, paper.mean, paper.std)
+        beside = spread_text(report, paper.mean, paper.std)
     return [
         label,
         gate_text(record),
         coefficient_text(record),
         record["protocol"]["name"],
-        spread(report, result["mean"], result["std"]),
+        spread_text(report, result["mean"], result["std"]),
         interval_text(report, result["interval"]),
         f"{len(record['repetitions'])}{' *' if record['missing'] else ''}",
-        count_text(record["parameters"]),
-        format_seconds(record["seconds"]),
+        record["parameters"],
+        record["seconds"],
         beside,
     ]
 
 
-def _marks(group: Sequence[Found]) -> dict[tuple[int, int], Mark]:
+def _marks(group: Sequence[StoredRecord]) -> dict[tuple[int, int], Mark]:
     """The best and the second best mean within each protocol; equal ones alike."""
     marks: dict[tuple[int, int], Mark] = {}
     for kind in {_kind(each.record) for each in group}:
@@ -193,33 +194,32 @@ def _marks(group: Sequence[Found]) -> dict[tuple[int, int], Mark]:
     return marks
 
 
-def rows(found: Sequence[Found]) -> list[dict[str, Any]]:
+def _full_rows(group: Sequence[StoredRecord]) -> list[dict[str, Any]]:
     """Return each record with full numbers, as plain types."""
-    table = []
-    for group in by_dataset(found).values():
-        for each, label in zip(group, labels(group), strict=True):
-            record, paper = each.record, paper_value(each.record)
-            own = {k: record["result"].get(k) for k in ("mean", "std", "interval", "method")}
-            table.append(
-                {
-                    "data": record["data"],
-                    "dataset": record["dataset"],
-                    "model": label,
-                    "gate": gate_text(record),
-                    "coefficient": coefficient_text(record),
-                    "control": record["control"],
-                    "protocol": record["protocol"]["name"],
-                    "split": record["protocol"].get("split_hash"),
-                    "metric": record["protocol"]["report"],
-                    **flat(own),
-                    "state": record["state"],
-                    "repetitions": len(record["repetitions"]),
-                    "parameters": record["parameters"],
-                    "seconds": record["seconds"],
-                    "paper_mean": paper.mean if paper else None,
-                    "paper_std": paper.std if paper else None,
-                    "config_hash": record["config_hash"],
-                    "run_dir": str(each.folder),
-                }
-            )
-    return table
+    rows = []
+    for each, label in zip(group, labels(group), strict=True):
+        record, paper = each.record, paper_value(each.record)
+        result = {k: record["result"].get(k) for k in ("mean", "std", "interval", "method")}
+        rows.append(
+            {
+                "data": record["data"],
+                "dataset": record["dataset"],
+                "model": label,
+                "gate": gate_text(record),
+                "coefficient": coefficient_text(record),
+                "control": record["control"],
+                "protocol": record["protocol"]["name"],
+                "split": record["protocol"].get("split_hash"),
+                "metric": record["protocol"]["report"],
+                **with_bounds(result),
+                "state": record["state"],
+                "repetitions": len(record["repetitions"]),
+                "parameters": record["parameters"],
+                "seconds": record["seconds"],
+                "paper_mean": paper.mean if paper else None,
+                "paper_std": paper.std if paper else None,
+                "config_hash": record["config_hash"],
+                "run_dir": str(each.folder),
+            }
+        )
+    return rows

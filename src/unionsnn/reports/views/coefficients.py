@@ -1,17 +1,18 @@
-"""From a user's graph file to a table, a summary and a figure."""
+"""Coefficients of a user's graphs: from a file to a table, a summary and a figure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import io
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-import click
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from unionsnn.base.errors import DataError, RequestError
+from unionsnn.base.errors import DataError, Fault, RequestError
+from unionsnn.base.files import atomic_write
 from unionsnn.base.words import nearest
 from unionsnn.coefficients import CoefficientSpec
 from unionsnn.coefficients.cache import CoefficientCache
@@ -24,15 +25,12 @@ from unionsnn.reports.figures.plots import (
     draw_coefficients,
     save_figure,
 )
+from unionsnn.reports.formatting import counted, decimal_text, duration_text
 from unionsnn.reports.progress import data_progress
-from unionsnn.reports.views.edge_table import (
-    as_csv,
-    check_writable,
-    counted,
-    edge_table,
-    print_summary,
-    write_table,
-)
+from unionsnn.reports.table import Table, check_output, numbers, print_tables, words
+
+if TYPE_CHECKING:
+    import pyarrow
 
 
 def coefficients_of_file(
@@ -81,7 +79,7 @@ def coefficients_of_file(
     if plot is not None:
         _draw(graphs, spec, values[:, 0], plot_graph, file.name, plot)
     if on_stdout:
-        click.echo(as_csv(table), nl=False)
+        print(as_csv(table), end="")
     written = [f"written: {path}" for path in (out, plot) if path is not None]
     print_summary(
         f"Coefficients of {file.name}",
@@ -107,6 +105,8 @@ def _checked(
     spec = CoefficientSpec()
     try:
         spec = CoefficientSpec(**choices)
+    except RequestError as error:
+        faults += error.faults
     except ValueError as error:
         faults += str(error).splitlines()
     checks: list[Callable[[], object]] = []
@@ -114,7 +114,12 @@ def _checked(
         checks.append(lambda: format_of(file))
     elif form not in FORMATS:
         allowed = ", ".join(FORMATS)
-        faults.append(f"--format {form} is unknown; allowed are {allowed}.{nearest(form, FORMATS)}")
+        faults.append(
+            Fault(
+                f"--format {form} is unknown; allowed are {allowed}.{nearest(form, FORMATS)}",
+                "coefficients.format",
+            )
+        )
     if out is not None:
         checks.append(lambda: check_writable(out))
     if plot is not None:
@@ -132,7 +137,8 @@ def _checked(
 def _check_drawable(graphs: GraphFile, number: int) -> None:
     if number >= graphs.num_graphs:
         raise RequestError(
-            f"--plot-graph is {number}, but the file holds graphs 0..{graphs.num_graphs - 1}."
+            f"--plot-graph is {number}, but the file holds graphs 0..{graphs.num_graphs - 1}.",
+            code="coefficients.plot_graph",
         )
     first, end = graphs.node_slices[number : number + 2]
     check_drawable(int(end - first))
@@ -189,3 +195,119 @@ def _draw(
         label=spec.columns[0],
     )
     save_figure(figure, path)
+
+
+def edge_table(
+    graphs: GraphFile, columns: Sequence[str], values: NDArray[np.float64]
+) -> pyarrow.Table:
+    """Put the coefficients of each edge beside its graph and the names of its nodes.
+
+    Args:
+        graphs: The graphs.
+        columns: Names of the coefficients.
+        values: One row per edge of the file.
+
+    Shapes:
+        values [E, C].
+    """
+    import pyarrow
+
+    names = graphs.node_names()
+    source, target = (names[ends] for ends in graphs.edge_index)
+    content: dict[str, Any] = {"graph": graphs.graph_of_edge, "source": source, "target": target}
+    content |= {name: values[:, i] for i, name in enumerate(columns)}
+    text = pyarrow.string()
+    return pyarrow.table(
+        {k: pyarrow.array(v, text if v.dtype == object else None) for k, v in content.items()}
+    )
+
+
+def check_writable(path: Path) -> None:
+    """Check before any work that a table can be written under a name.
+
+    Raises:
+        DataError: The ending or the folder will not do.
+    """
+    check_output("--out", path, tuple(WRITERS))
+
+
+def write_table(table: pyarrow.Table, path: Path) -> None:
+    """Write a table, all of it or nothing.
+
+    Args:
+        table: Any table.
+        path: A name that ends in a key of `WRITERS`.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    atomic_write(path, lambda file: WRITERS[path.suffix.lower()](table, file))
+
+
+def as_csv(table: pyarrow.Table) -> str:
+    """Return a table as comma-separated values; numbers are read back to the last bit."""
+    buffer = io.BytesIO()
+    _write_csv(table, buffer)
+    return buffer.getvalue().decode()
+
+
+def _write_csv(table: pyarrow.Table, file: BinaryIO) -> None:
+    from pyarrow import csv
+
+    # Arrow puts quotes around every name of a column; ours need none.
+    file.write((",".join(table.column_names) + "\n").encode())
+    csv.write_csv(table, file, csv.WriteOptions(include_header=False, quoting_style="needed"))
+
+
+def _write_parquet(table: pyarrow.Table, file: BinaryIO) -> None:
+    from pyarrow import parquet
+
+    parquet.write_table(table, file)
+
+
+WRITERS: Mapping[str, Callable[[pyarrow.Table, BinaryIO], None]] = {
+    ".csv": _write_csv,
+    ".parquet": _write_parquet,
+}
+"""Writers of tables by the ending of the name."""
+
+
+def print_summary(
+    title: str,
+    facts: Sequence[str],
+    summary: Mapping[str, Mapping[str, float | None]],
+    console: Console | None = None,
+) -> None:
+    """Print minimum, mean and maximum of each column.
+
+    Args:
+        title: What was computed.
+        facts: Lines below the table.
+        summary: What `column_summary` returned.
+        console: Where to print; the terminal by default.
+    """
+    rows = [[name, row["min"], row["mean"], row["max"]] for name, row in summary.items()]
+    columns = [*words("column"), *numbers("min", "mean", "max", form=decimal_text)]
+    print_tables([Table(title, columns, rows, facts)], console)
+
+
+def print_precomputed(result: Mapping[str, Any], console: Console | None = None) -> None:
+    """Print what `unionsnn precompute` did."""
+    print_summary(
+        f"Coefficients of {result['data']}: {_how(result)}",
+        [
+            f"{counted(result['graphs'], 'graph')}, {counted(result['nodes'], 'node')}, "
+            f"{counted(result['edges'], 'directed edge')}",
+            f"entry: {result['entry']}",
+            *(
+                f"encoding {each['encoding']} ({each['size']}): {_how(each)}, {each['entry']}"
+                for each in result["encodings"]
+            ),
+        ],
+        result["columns"],
+        console,
+    )
+
+
+def _how(made: Mapping[str, Any]) -> str:
+    return f"computed in {duration_text(made['seconds'])}" if made["computed"] else "there before"

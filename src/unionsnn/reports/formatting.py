@@ -1,0 +1,106 @@
+"""How values are written: metrics, intervals, differences, counts, durations, sizes, shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+_PERCENT = ("accuracy",)
+
+
+def is_percent(key: str) -> bool:
+    """Whether a metric is printed in percent."""
+    return key.endswith(_PERCENT)
+
+
+def metric_text(key: str, value: float | None) -> str:
+    """Write a metric as papers do: accuracy in percent, others with four digits."""
+    if value is None:
+        return "–"
+    return f"{100 * value:.2f} %" if is_percent(key) else f"{value:.4f}"
+
+
+def spread_text(key: str, mean: float, std: float | None) -> str:
+    """Write a mean with its standard deviation, and their unit once."""
+    if std is None:
+        return metric_text(key, mean)
+    return f"{metric_text(key, mean).partition(' ')[0]} ± {metric_text(key, std)}"
+
+
+def difference_text(key: str, value: float) -> str:
+    """Write a difference: percentage points where the metric is in percent."""
+    return f"{100 * value:+.2f} points" if is_percent(key) else f"{value:+.4f}"
+
+
+def interval_text(
+    key: str,
+    bounds: Sequence[float] | None,
+    form: Callable[[str, float], str] = metric_text,
+) -> str:
+    """Write both bounds of an interval, and their unit once."""
+    if bounds is None:
+        return "–"
+    low, high = (form(key, bound) for bound in bounds)
+    return f"{low.partition(' ')[0]} to {high}"
+
+
+def count_text(value: Any) -> str:
+    """Write a count; a list of several as it is."""
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def counted(number: int, what: str) -> str:
+    """Write a number of things."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def share_text(share: float) -> str:
+    """Write a share; one that is small but not 0 is not rounded to 0, nor a large one to 100 %."""
+    text = f"{100 * share:.1f} %"
+    if (share > 0 and text == "0.0 %") or (share < 1 and text == "100.0 %"):
+        text = f"{100 * share:.4f} %"
+    return text
+
+
+def ratio_text(value: float) -> str:
+    """Write how many times as much something is."""
+    return f"{value:.2f} ×"
+
+
+def decimal_text(value: float) -> str:
+    """Write a number with four digits after the point."""
+    return f"{value:.4f}"
+
+
+def duration_text(duration: float) -> str:
+    """Write a duration."""
+    if duration < 60:
+        return f"{duration:.1f} s"
+    minutes, rest = divmod(round(duration), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d} h" if hours else f"{minutes}:{rest:02d} min"
+
+
+def short_duration_text(duration: float) -> str:
+    """Write a duration, that of a fraction of a second in milliseconds."""
+    return f"{1000 * duration:.1f} ms" if duration < 1 else duration_text(duration)
+
+
+def age_text(duration: float) -> str:
+    """Write how long ago something was, in the largest unit that fits."""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if duration >= size:
+            return f"{duration / size:.0f} {unit}"
+    return f"{duration:.0f} s"
+
+
+def with_bounds(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """Make two columns of each interval, for CSV."""
+    columns: dict[str, Any] = {}
+    for key, value in numbers.items():
+        if key.endswith("interval"):
+            low, high = value or (None, None)
+            columns |= {f"{key}_low": low, f"{key}_high": high}
+        else:
+            columns[key] = value
+    return columns

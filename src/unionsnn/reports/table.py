@@ -1,0 +1,301 @@
+"""One table, and what it looks like on a terminal, in Markdown, LaTeX and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from unionsnn.base.errors import Fault, RequestError
+from unionsnn.base.files import atomic_write
+from unionsnn.reports.formatting import count_text
+
+Mark = Literal["best", "second"]
+
+# Narrower, a column of folded words is hard to read.
+_FOLDED = 10
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Args:
+        name: Its heading.
+        number: Whether it holds numbers: they are aligned to the right and never folded.
+        form: How a value is written, unless it is text already or missing (None, a dash).
+    """
+
+    name: str
+    number: bool = False
+    form: Callable[[Any], str] = count_text
+
+    def text(self, value: Any) -> str:
+        """Write a value of the column."""
+        if value is None:
+            return "–"
+        return value if isinstance(value, str) else self.form(value)
+
+
+def words(*names: str) -> list[Column]:
+    """Make columns of words."""
+    return [Column(name) for name in names]
+
+
+def numbers(*names: str, form: Callable[[Any], str] = count_text) -> list[Column]:
+    """Make columns of numbers that are written alike; by default counts."""
+    return [Column(name, True, form) for name in names]
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table, whatever it is written to.
+
+    Args:
+        title: Its title; empty for none.
+        columns: Its columns, those of words before those of numbers where it may have to be
+            printed row by row.
+        rows: Values, as many a row as there are columns.
+        notes: Lines below the table.
+        marks: Cells (row, column) that are the best or second best of their kind.
+        header: Whether the names of the columns are shown.
+    """
+
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Any]]
+    notes: Sequence[str] = ()
+    marks: Mapping[tuple[int, int], Mark] = field(default_factory=dict)
+    header: bool = True
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return [column.name for column in self.columns]
+
+    def cells(self) -> list[list[str]]:
+        """Return the rows as text."""
+        return [
+            [column.text(value) for column, value in zip(self.columns, row, strict=True)]
+            for row in self.rows
+        ]
+
+    def width(self) -> int:
+        """Return the least width on a terminal: numbers whole, words folded."""
+        columns = zip(self.names, *self.cells(), strict=True)
+        total = 1
+        for column, texts in zip(self.columns, columns, strict=True):
+            widest = max(map(len, texts))
+            total += 3 + (widest if column.number else min(widest, _FOLDED))
+        return total
+
+    def marked(
+        self, form: Callable[[str], str], wrap: Mapping[Mark, Callable[[str], str]]
+    ) -> list[list[str]]:
+        """Return the rows in a format, marked cells wrapped."""
+        rows = [[form(cell) for cell in row] for row in self.cells()]
+        for (i, j), mark in self.marks.items():
+            rows[i][j] = wrap[mark](rows[i][j])
+        return rows
+
+
+@dataclass(frozen=True)
+class Report:
+    """Tables to read, and the same results as full numbers.
+
+    Args:
+        tables: The tables.
+        rows: Full numbers for CSV and JSON; all rows have the keys of the first.
+    """
+
+    tables: Sequence[Table]
+    rows: Sequence[Mapping[str, Any]]
+
+    def write(self, path: Path) -> None:
+        """Write Markdown, LaTeX or CSV as the file extension says, all of it or nothing."""
+        makers: Mapping[str, Callable[[], str]] = {
+            ".md": lambda: "\n".join(map(markdown, self.tables)),
+            ".tex": lambda: "\n".join(map(latex, self.tables)),
+            ".csv": lambda: csv_text(self.rows),
+        }
+        write_text(path, makers[path.suffix.lower()]())
+
+
+EXTENSIONS = (".md", ".csv", ".tex")
+"""File extensions that `Report.write` knows."""
+
+
+def terminal_table(table: Table) -> RichTable:
+    """Return the table for the terminal: best bold, second best underlined."""
+    shown = RichTable(
+        title=Text(table.title) if table.title else None,
+        title_justify="left",
+        show_header=table.header,
+    )
+    for column in table.columns:
+        shown.add_column(
+            escape(column.name),
+            justify="right" if column.number else "left",
+            overflow="ellipsis" if column.number else "fold",
+        )
+    styles = {"best": "bold", "second": "underline"}
+    for i, row in enumerate(table.cells()):
+        marks = (table.marks.get((i, j)) for j in range(len(row)))
+        shown.add_row(*(Text(c, styles[m] if m else "") for c, m in zip(row, marks, strict=True)))
+    return shown
+
+
+def print_tables(tables: Sequence[Table], console: Console | None = None) -> None:
+    """Print tables, each with its notes below; row by row where a number would be cut."""
+    console = console or Console()
+    for table in tables:
+        if table.width() <= console.width:
+            console.print(terminal_table(table))
+        else:
+            print_lines([table.title, *_as_lines(table)], console)
+        print_lines(table.notes, console)
+
+
+def _as_lines(table: Table) -> list[str]:
+    """Return each row as one line: its first cell, then names and values of the others."""
+    suffixes = {"best": " (best)", "second": " (second best)"}
+    lines = []
+    for i, row in enumerate(table.cells()):
+        named = [
+            f"{name} {cell}{suffixes.get(table.marks.get((i, j), ''), '')}".strip()
+            for j, (name, cell) in enumerate(zip(table.names, row, strict=True))
+            if j and cell not in ("", "–")
+        ]
+        lines.append(f"{row[0]}: {'; '.join(named)}")
+    return lines
+
+
+def print_lines(lines: Sequence[str], console: Console | None = None) -> None:
+    """Print lines as they are; whole where they are piped, so that they can be searched for."""
+    console = console or Console()
+    for line in lines:
+        console.print(Text(line), soft_wrap=not console.is_terminal)
+
+
+def markdown(table: Table) -> str:
+    """Return a table in Markdown, its notes below: best bold, second best underlined."""
+    rows = table.marked(
+        _markdown_text, {"best": lambda c: f"**{c}**", "second": lambda c: f"<u>{c}</u>"}
+    )
+    rule = ["---:" if column.number else "---" for column in table.columns]
+    lines = [[_markdown_text(name) for name in table.names], rule, *rows]
+    text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    title = f"### {_markdown_text(table.title)}\n\n" if table.title else ""
+    return title + text + "\n\n" + "".join(f"- {_markdown_text(note)}\n" for note in table.notes)
+
+
+def _markdown_text(cell: str) -> str:
+    one_line = " ".join(cell.split()).replace("|", "\\|")
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", one_line)
+
+
+def latex(table: Table) -> str:
+    """Return a LaTeX tabular (booktabs), its title and notes as comments above.
+
+    The best is bold, the second best underlined.
+    """
+    rows = table.marked(
+        _latex_text,
+        {"best": lambda c: rf"\textbf{{{c}}}", "second": lambda c: rf"\underline{{{c}}}"},
+    )
+    head, *body = [
+        f"{' & '.join(row)} \\\\" for row in [[_latex_text(n) for n in table.names], *rows]
+    ]
+    comments = [*([table.title] if table.title else []), *table.notes]
+    return "\n".join(
+        [
+            *(f"% {' '.join(line.split())}" for line in comments),
+            rf"\begin{{tabular}}{{{''.join('r' if c.number else 'l' for c in table.columns)}}}",
+            r"\toprule",
+            head,
+            r"\midrule",
+            *body,
+            r"\bottomrule",
+            r"\end{tabular}",
+            "",
+        ]
+    )
+
+
+_LATEX = str.maketrans(
+    {c: f"\\{c}" for c in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    | {"±": r"$\pm$", "–": "--", "<": "$<$", ">": "$>$", "-": "$-$", "×": r"$\times$"}
+)
+
+
+def _latex_text(cell: str) -> str:
+    return " ".join(cell.split()).translate(_LATEX)
+
+
+def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows of full numbers as CSV; the first row's keys are the header."""
+    buffer = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return buffer.getvalue()
+
+
+def html_page(template: str, **values: Any) -> str:
+    """Return a page that opens without a network; text is escaped, ``table`` writes a `Table`.
+
+    Args:
+        template: A file of ``reports/templates``.
+        values: What the template names.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("unionsnn.reports"), autoescape=True, undefined=StrictUndefined
+    )
+    return environment.get_template(template).render(**values)
+
+
+def check_output(option: str, path: Path, extensions: Sequence[str]) -> None:
+    """Check before any work that a file can be written under a name whose extension is its format.
+
+    Raises:
+        RequestError: The extension is another, there is no such folder, or a folder has the name.
+    """
+    if fault := output_fault(option, path, extensions):
+        raise RequestError(fault)
+
+
+def output_fault(option: str, path: Path, extensions: Sequence[str]) -> Fault | None:
+    """Say why no file can be written under a name whose extension is its format; None if it can."""
+    if path.suffix.lower() not in extensions:
+        allowed = (" or " if len(extensions) == 2 else ", ").join(extensions)
+        return Fault(
+            f"{option} is {str(path)!r}; the name must end in {allowed}, which decides the format.",
+            "output.extension",
+        )
+    if path.is_dir():
+        return Fault(
+            f"{option} is {str(path)!r}, which is a folder; name a file.", "output.is_a_folder"
+        )
+    if not path.parent.is_dir():
+        return Fault(
+            f"{option} is {str(path)!r}, but there is no folder {path.parent}.", "output.no_folder"
+        )
+    return None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file, all of it or nothing."""
+    atomic_write(path, lambda file: file.write(text.encode()))

@@ -1,0 +1,287 @@
+"""A study: its progress, its trials, what was chosen, what it would do."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from unionsnn.reports.formatting import duration_text, interval_text, metric_text, spread_text
+from unionsnn.reports.table import (
+    Table,
+    html_page,
+    numbers,
+    print_lines,
+    print_tables,
+    words,
+)
+from unionsnn.reports.views.results import summary_line
+
+Record = Mapping[str, Any]
+Watch = Callable[[Sequence[Any]], None]
+
+_DONE = ("finished", "pruned", "failed")
+
+
+def trials_table(record: Record) -> Table:
+    """All trials of a study, the best finished one marked.
+
+    Args:
+        record: The study's record, study.json.
+    """
+    keys, objectives = list(record["space"]), record["objectives"]
+    trials = sorted(record["trials"], key=_order(record))
+    rows = []
+    for trial in trials:
+        values = trial["values"] or [None] * len(objectives)
+        rows.append(
+            [
+                str(trial["index"]),
+                trial["state"],
+                *(parameter_text(trial["parameters"].get(key)) for key in keys),
+                trial["reason"] or "",
+                *(value_text(key, value) for key, value in zip(objectives, values, strict=True)),
+                len(trial["repetitions"]),
+                trial["seconds"],
+            ]
+        )
+    places = {trial["index"]: i for i, trial in enumerate(trials)}
+    columns = [
+        *words("#", "state", *keys, "reason"),
+        *numbers(*objectives, "repetitions"),
+        *numbers("time", form=duration_text),
+    ]
+    return Table(
+        f"{record['name']}: {len(trials)} trials",
+        columns,
+        rows,
+        notes(record),
+        {(places[record["best"]], 3 + len(keys)): "best"},
+    )
+
+
+def _order(record: Record) -> Any:
+    """Sort the best first; what did not finish comes last, by its place in the plan."""
+    sign = 1.0 if record["directions"][0] == "minimize" else -1.0
+
+    def key(trial: Mapping[str, Any]) -> tuple[Any, ...]:
+        values = trial["values"]
+        return (values is None, sign * values[0] if values else 0.0, trial["index"])
+
+    return key
+
+
+def notes(record: Record) -> list[str]:
+    """Lines below the table: counts, how the best one is chosen, and by what."""
+    trials = record["trials"]
+    states = {s: sum(t["state"] == s for t in trials) for s in _DONE}
+    lines = [
+        ", ".join(f"{count} {state}" for state, count in states.items() if count),
+        f"repetitions trained: {record['repetitions_trained']} of {record['repetitions_at_most']}",
+        f"sampler {_method(record['sampler'])}; pruner {_method(record['pruner'])}",
+        f"chosen: trial {record['best']}, {record['rule']}; trials never see the test part",
+    ]
+    if record["front"]:
+        lines.append(
+            f"no trial is better in both objectives than {', '.join(map(str, record['front']))}"
+        )
+    return lines
+
+
+def _method(section: Mapping[str, Any]) -> str:
+    options = [f"{k}={v}" for k, v in section.items() if k != "name"]
+    if section["name"] == "none":
+        return "none"
+    return " ".join([section["name"], *options])
+
+
+def parameter_text(value: Any) -> str:
+    """Write the value of a parameter."""
+    if value is None:
+        return "–"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def value_text(key: str, value: float | None) -> str:
+    """Write the value of an objective."""
+    if key == "parameters":
+        return "–" if value is None else f"{value:,.0f}"
+    return metric_text(key, value)
+
+
+def final_lines(record: Record) -> list[str]:
+    """What became of the chosen point."""
+    lines = []
+    if "final" in record:
+        final = record["final"]
+        lines = [
+            "",
+            *summary_line(final).splitlines(),
+            f"configuration {final['config_hash']}: "
+            + " ".join(f"{k}={v}" for k, v in final["study"]["parameters"].items()),
+        ]
+    if "nested" in record:
+        lines += ["", *nested_lines(record["nested"])]
+    if "final_elsewhere" in record:
+        lines += [f"final run: {record['final_elsewhere']}"]
+    lines += [
+        f"the same again: unionsnn train --config-dir {shlex.quote(record['folder'])} "
+        "experiment=best",
+        f"record: {record['folder']}/study.json",
+    ]
+    return lines
+
+
+def nested_lines(nested: Mapping[str, Any]) -> list[str]:
+    """The result of a choice in each outer fold."""
+    result, report = nested["result"], nested["report"]
+    return [
+        f"{report}: {spread_text(report, result['mean'], result['std'])}, 95 % interval "
+        f"{interval_text(report, result['interval'])} ({result['method']})",
+        f"selection: {nested['selection']}",
+        "trials by fold: " + ", ".join(f"{f['fold']}: {f['trial']}" for f in nested["folds"]),
+    ]
+
+
+def print_study(record: Record, console: Console | None = None) -> None:
+    """Print the trials, and what the chosen one gave."""
+    print_tables([trials_table(record)], console)
+    print_lines(final_lines(record), console)
+
+
+def print_plan(plan: Mapping[str, Any]) -> None:
+    """Print what a study would try."""
+    notes = [
+        f"objective: {', '.join(plan['objectives'])}, of {plan['repetitions']} repetition(s) a "
+        "trial",
+        f"sampler {plan['sampler']}, pruner {plan['pruner']}",
+        f"storage: {plan['storage']}",
+        f"at most {duration_text(plan['seconds_per_trial'])} a trial and "
+        f"{duration_text(plan['seconds_at_most'])} in all with one worker on this machine's CPU, "
+        "without pruning or early stopping; measured at the first point of the space",
+    ]
+    title = f"{plan['name']}: {plan['trials']} trials"
+    print_tables([Table(title, words("key", "values"), list(plan["space"].items()), notes)])
+
+
+def study_page(record: Record, figures: Sequence[tuple[str, str]], script: str) -> str:
+    """Return a page that opens without a network: the result, the figures, all trials.
+
+    Args:
+        record: The study's record, study.json.
+        figures: Caption and HTML of each figure; a caption alone says what is left out.
+        script: What the figures need to run, once.
+    """
+    return html_page(
+        "study.html.j2",
+        title=f"unionsnn: study {record['name']}",
+        lines=[line for line in final_lines(record) if line],
+        table=trials_table(record),
+        space=record["space"],
+        figures=figures,
+        script=script,
+    )
+
+
+@contextmanager
+def study_progress(kind: str, key: str, direction: str) -> Iterator[Watch | None]:
+    """Yield what is called with the state of all trials, and shows it.
+
+    Args:
+        kind: ``auto``, ``bar``, ``plain`` or ``none``.
+        key: Name of the first objective.
+        direction: ``maximize`` or ``minimize``.
+    """
+    if kind == "auto":
+        kind = "bar" if sys.stderr.isatty() or "ipykernel" in sys.modules else "plain"
+    if kind == "none":
+        yield None
+    elif kind == "plain":
+        yield TrialLines(key, direction)
+    else:
+        with TrialBar(key, direction) as bar:
+            yield bar
+
+
+class _Trials:
+    def __init__(self, key: str, direction: str) -> None:
+        self.key = key
+        self.better: Callable[..., float] = min if direction == "minimize" else max
+
+    def best(self, cells: Sequence[Any]) -> str:
+        """The best value so far."""
+        values = [cell.values[0] for cell in cells if cell.values is not None]
+        return value_text(self.key, self.better(values)) if values else "–"
+
+
+class TrialLines(_Trials):
+    """A line for each trial that has come to an end."""
+
+    def __init__(self, key: str, direction: str) -> None:
+        super().__init__(key, direction)
+        self._told: set[int] | None = None
+
+    def __call__(self, cells: Sequence[Any]) -> None:
+        """Print the trials that ended since the last call."""
+        ended = {cell.index: cell for cell in cells if cell.state in _DONE}
+        first, told = self._told is None, self._told or set()
+        for index in ended.keys() - told:
+            cell = ended[index]
+            if first:
+                continue
+            parts = [f"trial {index} {cell.state}"]
+            if cell.values is not None:
+                parts.append(f"{self.key} {value_text(self.key, cell.values[0])}")
+            elif cell.reason:
+                parts.append(f"({cell.reason})")
+            parts += [f"{k}={parameter_text(v)}" for k, v in cell.parameters.items()]
+            counted = f"{len(ended)} of {len(cells)}, best {self.best(cells)}"
+            print(f"{' '.join(parts)}; {counted}", file=sys.stderr, flush=True)
+        if first and ended:
+            print(f"{len(ended)} of {len(cells)} trials are done already", file=sys.stderr)
+        self._told = told | ended.keys()
+
+
+class TrialBar(_Trials):
+    """A bar with what became of the trials, the best value and what runs at the moment."""
+
+    def __init__(self, key: str, direction: str) -> None:
+        super().__init__(key, direction)
+        self.progress = Progress(
+            TextColumn("trials"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.description}"),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task = self.progress.add_task("", total=None)
+
+    def __enter__(self) -> TrialBar:
+        self.progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.progress.stop()
+
+    def __call__(self, cells: Sequence[Any]) -> None:
+        """Show the state; off the screen when all is done, to make room for the final training."""
+        count = {state: sum(cell.state == state for cell in cells) for state in (*_DONE, "running")}
+        done = sum(count[state] for state in _DONE)
+        running = " ".join(
+            f"{cell.index} ({len(cell.repetitions)})" for cell in cells if cell.state == "running"
+        )
+        words = f"best {self.key} {self.best(cells)}; {count['pruned']} pruned"
+        if count["failed"]:
+            words += f", {count['failed']} failed"
+        if running:
+            words += f"; running: {running}"
+        self.progress.update(self._task, completed=done, total=len(cells), description=words)
+        if done == len(cells):
+            self.progress.stop()
