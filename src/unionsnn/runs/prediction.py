@@ -147,8 +147,9 @@ def checkpoint_paths(run: Path) -> list[Path]:
         inner = sorted(p.parent.parent for p in run.rglob("checkpoints/*.ckpt"))
         near = f" Did you mean {inner[0]}?" if inner else ""
         raise RequestError(
-            f"{run} holds no checkpoints/NN.ckpt: it is no run folder, nothing is finished in "
-            f"it yet, or it was trained with trainer.keep_checkpoints=false.{near}"
+            f"{run} holds no checkpoints/NN.ckpt: it is not a run folder, nothing is finished in "
+            f"it yet, or it was trained with trainer.keep_checkpoints=false.{near}",
+            code="predict.no_checkpoint",
         )
     return paths
 
