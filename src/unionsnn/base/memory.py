@@ -1,4 +1,4 @@
-"""How much memory there is."""
+"""Free memory, and sizes in words."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ def free_bytes() -> int:
 
 
 def _left_to_groups() -> Iterator[int]:
-    """What is left to each control group around this process; psutil knows nothing of them."""
+    """Memory left to each control group around this process; psutil knows nothing of them."""
     try:
-        groups = [line.split(":", 2) for line in _OWN_GROUPS.read_text().splitlines()]
+        lines = [line.split(":", 2) for line in _OWN_GROUPS.read_text().splitlines()]
     except OSError:
         return
-    for _, controllers, path in (group for group in groups if len(group) == 3):
+    for _, controllers, path in (line for line in lines if len(line) == 3):
         kind = "memory" if "memory" in controllers.split(",") else controllers
         if kind not in _FILES:
             continue
-        base = _GROUPS / kind
-        own = base / path.lstrip("/")
-        for folder in (own, *own.parents):
+        root = _GROUPS / kind
+        group = root / path.lstrip("/")
+        for folder in (group, *group.parents):
             left = _left(folder, *_FILES[kind])
             if left is not None:
                 yield left
-            if folder == base:
+            if folder == root:
                 break
 
 

@@ -49,25 +49,27 @@ def main() -> NoReturn:
         sys.exit(status if isinstance(status, int) else 0)
     except click.ClickException as error:
         error.show()
-        if isinstance(error, click.NoSuchOption) and error.option_name in ("-m", "--multirun"):
-            click.echo(
-                "unionsnn runs one experiment a command; for several, type one command after "
-                "another, each with its own overrides.",
-                err=True,
-            )
-        elif isinstance(error, click.NoSuchOption) and error.ctx and error.ctx.parent:
-            _say_where_it_belongs(error.option_name, error.ctx)
+        if isinstance(error, click.NoSuchOption):
+            _say_what_to_type(error)
         sys.exit(RequestError.exit_status)
     except (KeyboardInterrupt, click.Abort):
         click.echo(f"Interrupted. {KEPT}", err=True)
         sys.exit(INTERRUPTED)
 
 
-def _say_where_it_belongs(option: str, context: click.Context) -> None:
-    general = {name for each in command_line.params for name in each.opts}
-    if option in general:
-        words = f"unionsnn {option} {context.info_name}"
-        click.echo(f"{option} stands before the command: type {words} ...", err=True)
+def _say_what_to_type(error: click.NoSuchOption) -> None:
+    option, context = error.option_name, error.ctx
+    if option in ("-m", "--multirun"):
+        click.echo(
+            "unionsnn runs one experiment per command; for several, type one command after "
+            "another, each with its own overrides.",
+            err=True,
+        )
+    elif context and context.parent and any(option in each.opts for each in command_line.params):
+        click.echo(
+            f"{option} stands before the command: type unionsnn {option} {context.info_name} ...",
+            err=True,
+        )
 
 
 def _terminate(signum: int, frame: Any) -> NoReturn:
