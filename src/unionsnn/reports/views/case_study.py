@@ -127,22 +127,18 @@ def print_case_study(
     """
     kinds = {f"  {kind}": shares for kind, shares in study.kinds.items()}
     rows = [
-        [name, each.cases, each.raised, each.kept, each.lowered, _change(each.mean)]
+        [name, each.cases, each.raised, each.kept, each.lowered, each.mean]
         for name, each in {"an edge": study.edge, **kinds, "a node": study.node}.items()
     ]
     columns = [
         *words("deleted"),
         *numbers("cases"),
         *numbers("raises a", "keeps a", "lowers a", form=share_text),
-        *numbers("mean change"),
+        *numbers("mean change", form=lambda change: f"{change:+.4f}"),
     ]
     title = f"Deletions from {study.subgraphs:,} {source}"
     notes = [*verdicts(study), *remarks(study, at_ends=at_ends)]
     print_tables([Table(title, columns, rows, notes)], console)
-
-
-def _change(mean: float | None) -> str | None:
-    return None if mean is None else f"{mean:+.4f}"
 
 
 def verdicts(study: CaseStudy) -> list[str]:

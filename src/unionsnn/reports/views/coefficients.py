@@ -51,7 +51,7 @@ def coefficients_of_file(
     Args:
         file: The file.
         choices: Arguments of `CoefficientSpec`.
-        form: Format of the file, a key of `FORMATS`; by default its ending decides.
+        form: Format of the file, a key of `FORMATS`; by default its extension decides.
         out: Table to write; without it and without a plot the table goes to stdout.
         plot: Figure to write.
         plot_graph: Which graph of the file is drawn.
@@ -70,14 +70,45 @@ def coefficients_of_file(
     if not symmetrize:
         graphs.check_symmetric()
     if plot is not None:
-        _check_drawable(graphs, plot_graph)
-    values = _compute(graphs, spec, file.name, symmetrize, threads, use_cache, progress)
+        if plot_graph >= graphs.num_graphs:
+            raise RequestError(
+                f"--plot-graph is {plot_graph}, but the file holds graphs "
+                f"0..{graphs.num_graphs - 1}.",
+                code="coefficients.plot_graph",
+            )
+        first, end = graphs.node_slices[plot_graph : plot_graph + 2]
+        check_drawable(int(end - first))
+    with data_progress(progress) as show:
+        options: dict[str, Any] = {
+            "symmetrize": symmetrize or not graphs.directed,
+            "threads": threads,
+            "progress": None
+            if show is None
+            else lambda done, total: show("coefficients", done, total),
+        }
+        if use_cache:
+            cache = CoefficientCache(data_root() / "coefficients")
+            values = cache.get(
+                graphs.edge_index, graphs.num_nodes, spec, label=file.name, **options
+            )
+        else:
+            values = spec.compute(graphs.edge_index, graphs.num_nodes, **options)
     table = edge_table(graphs, spec.columns, values)
     on_stdout = out is None and plot is None
     if out is not None:
         write_table(table, out)
     if plot is not None:
-        _draw(graphs, spec, values[:, 0], plot_graph, file.name, plot)
+        edges = slice(*graphs.edge_slices[plot_graph : plot_graph + 2])
+        name = file.name if graphs.num_graphs == 1 else f"{file.name}, graph {plot_graph}"
+        chosen = [spec.substructure, spec.descriptor, spec.encoding]
+        figure = draw_coefficients(
+            graphs.edge_index[:, edges] - first,
+            values[edges, 0],
+            graphs.node_names()[first:end].tolist(),
+            title=f"{name}: {', '.join(choice for choice in chosen if choice)}",
+            label=spec.columns[0],
+        )
+        save_figure(figure, plot)
     if on_stdout:
         print(as_csv(table), end="")
     written = [f"written: {path}" for path in (out, plot) if path is not None]
@@ -107,8 +138,6 @@ def _checked(
         spec = CoefficientSpec(**choices)
     except RequestError as error:
         faults += error.faults
-    except ValueError as error:
-        faults += str(error).splitlines()
     checks: list[Callable[[], object]] = []
     if form is None:
         checks.append(lambda: format_of(file))
@@ -132,69 +161,6 @@ def _checked(
     if faults:
         raise RequestError(*faults)
     return spec
-
-
-def _check_drawable(graphs: GraphFile, number: int) -> None:
-    if number >= graphs.num_graphs:
-        raise RequestError(
-            f"--plot-graph is {number}, but the file holds graphs 0..{graphs.num_graphs - 1}.",
-            code="coefficients.plot_graph",
-        )
-    first, end = graphs.node_slices[number : number + 2]
-    check_drawable(int(end - first))
-
-
-def _compute(
-    graphs: GraphFile,
-    spec: CoefficientSpec,
-    name: str,
-    symmetrize: bool,
-    threads: int | None,
-    use_cache: bool,
-    progress: str,
-) -> NDArray[np.float64]:
-    both = symmetrize or not graphs.directed
-    with data_progress(progress) as show:
-        report = None if show is None else lambda done, total: show("coefficients", done, total)
-        if not use_cache:
-            return spec.compute(
-                graphs.edge_index,
-                graphs.num_nodes,
-                symmetrize=both,
-                threads=threads,
-                progress=report,
-            )
-        return CoefficientCache(data_root() / "coefficients").get(
-            graphs.edge_index,
-            graphs.num_nodes,
-            spec,
-            symmetrize=both,
-            threads=threads,
-            progress=report,
-            label=name,
-        )
-
-
-def _draw(
-    graphs: GraphFile,
-    spec: CoefficientSpec,
-    values: NDArray[np.float64],
-    number: int,
-    name: str,
-    path: Path,
-) -> None:
-    first, end = graphs.node_slices[number : number + 2]
-    edges = slice(*graphs.edge_slices[number : number + 2])
-    shown = name if graphs.num_graphs == 1 else f"{name}, graph {number}"
-    choices = [spec.substructure, spec.descriptor, spec.encoding]
-    figure = draw_coefficients(
-        graphs.edge_index[:, edges] - first,
-        values[edges],
-        graphs.node_names()[first:end].tolist(),
-        title=f"{shown}: {', '.join(choice for choice in choices if choice)}",
-        label=spec.columns[0],
-    )
-    save_figure(figure, path)
 
 
 def edge_table(
@@ -226,7 +192,7 @@ def check_writable(path: Path) -> None:
     """Check before any work that a table can be written under a name.
 
     Raises:
-        DataError: The ending or the folder will not do.
+        DataError: The extension or the folder will not do.
     """
     check_output("--out", path, tuple(WRITERS))
 
@@ -269,7 +235,7 @@ WRITERS: Mapping[str, Callable[[pyarrow.Table, BinaryIO], None]] = {
     ".csv": _write_csv,
     ".parquet": _write_parquet,
 }
-"""Writers of tables by the ending of the name."""
+"""Writers of tables by file extension."""
 
 
 def print_summary(

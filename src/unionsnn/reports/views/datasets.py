@@ -102,14 +102,15 @@ def _details(entry: CatalogEntry, disk: OnDisk) -> list[tuple[str, str]]:
     rows += [("licence", entry.licence), ("on disk", disk.state)]
     rows += [("raw file", str(path)) for path in disk.raw]
     rows += [("processed", str(path)) for path in disk.processed]
-    rows += [("coefficients", _spec_text(spec)) for spec in disk.coefficients]
+    rows += [
+        (
+            "coefficients",
+            f"{spec['substructure']}, {spec['descriptor']}, {spec['encoding']}, radius "
+            f"{','.join(map(str, spec['radius']))}: {', '.join(spec['quantities'])}",
+        )
+        for spec in disk.coefficients
+    ]
     return rows
-
-
-def _spec_text(spec: dict[str, Any]) -> str:
-    radii = ",".join(str(r) for r in spec["radius"])
-    choices = f"{spec['substructure']}, {spec['descriptor']}, {spec['encoding']}"
-    return f"{choices}, radius {radii}: {', '.join(spec['quantities'])}"
 
 
 def as_plain(entry: CatalogEntry, disk: OnDisk) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from unionsnn.reports.views.coefficients import WRITERS, write_table
 from unionsnn.runs.prediction import Prediction
 
 if TYPE_CHECKING:
-    import pyarrow
     from rich.console import Console
 
 SHOWN = 20
@@ -72,20 +71,15 @@ def write_predictions(prediction: Prediction, path: Path) -> None:
     if path.suffix.lower() == ".json":
         write_text(path, json.dumps(as_plain(prediction), indent=1) + "\n")
     else:
-        write_table(_arrow(prediction), path)
+        import pyarrow
 
-
-def _arrow(prediction: Prediction) -> pyarrow.Table:
-    import pyarrow
-
-    # Names of nodes may be numbers in one file and words in the next.
-    texts = ("graph", "node", "label", "predicted")
-    return pyarrow.table(
-        {
+        # Names of nodes may be numbers in one file and words in the next.
+        texts = ("graph", "node", "label", "predicted")
+        arrays = {
             key: pyarrow.array([str(v) for v in values] if key in texts else values)
             for key, values in columns(prediction).items()
         }
-    )
+        write_table(pyarrow.table(arrays), path)
 
 
 def prediction_table(prediction: Prediction, title: str, out: Path | None = None) -> Table:
