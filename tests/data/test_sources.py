@@ -140,7 +140,7 @@ def test_a_file_put_there_by_hand_is_accepted_and_then_guarded(root: Path) -> No
     put(root / "raw", zip_bytes({"other": b"other"}))
     with (
         pytest.warns(UserWarning, match=r"TINY\.zip fails its checksum .* it is fetched again"),
-        pytest.raises(DataError, match=r"could not be had"),
+        pytest.raises(DataError, match=r"could not be obtained"),
     ):
         fetch(NAME, upstream=None, root=root)
 
@@ -268,9 +268,9 @@ def test_a_web_page_is_not_taken_for_the_file(root: Path, server: Server) -> Non
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (zip_bytes()[:-30], "is not a sound zip file"),
+        (zip_bytes()[:-30], "is not a valid zip file"),
         (b"", "is empty"),
-        (b"no zip at all", "is not a sound zip file"),
+        (b"no zip at all", "is not a valid zip file"),
         (zip_bytes({"../evil.txt": b"x"}), "points outside of its folder"),
         (zip_bytes({"/etc/evil": b"x"}), "points outside of its folder"),
         (zip_bytes({"a/..\\evil": b"x"}), "points outside of its folder"),
@@ -297,7 +297,7 @@ def test_a_flipped_byte_in_the_mirror_is_seen_without_any_known_hash(
     root: Path, mirror: Path
 ) -> None:
     put(mirror, flipped(zip_bytes({"a": os.urandom(4000)})))
-    with pytest.raises(DataError, match="is not a sound zip file"):
+    with pytest.raises(DataError, match="is not a valid zip file"):
         fetch(NAME, upstream=None, root=root, mirror=mirror)
 
 
@@ -306,7 +306,7 @@ def test_a_bad_file_in_the_mirror_is_warned_of_when_upstream_helps_out(
 ) -> None:
     put(mirror, b"garbage")
     url = server.serve(NAME, zip_bytes())
-    with pytest.warns(UserWarning, match=r"is not a sound zip file .*; trying http"):
+    with pytest.warns(UserWarning, match=r"is not a valid zip file .*; trying http"):
         assert fetch(NAME, upstream=url, root=root, mirror=mirror).read_bytes() == zip_bytes()
 
 
@@ -435,7 +435,7 @@ def test_a_damaged_zip_in_the_root_is_removed_and_the_next_fetch_mends_it(
     put(mirror, zip_bytes({"a": os.urandom(4000)}))
     path = fetch(NAME, upstream=None, root=root, mirror=mirror)
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(DataError, match=r"TINY.zip is not a sound zip .* run the same command"):
+    with pytest.raises(DataError, match=r"TINY.zip is not a valid zip .* rerun the command"):
         read_members(path, ["a"])
     assert leftovers(root) == []
     assert read_members(fetch(NAME, upstream=None, root=root, mirror=mirror), ["a"])
@@ -443,7 +443,7 @@ def test_a_damaged_zip_in_the_root_is_removed_and_the_next_fetch_mends_it(
 
 def test_a_damaged_zip_of_the_user_is_left_alone(tmp_path: Path) -> None:
     path = put(tmp_path, zip_bytes()[:-30], "mine.zip")
-    with pytest.raises(DataError, match=r"mine.zip is not a sound zip file .*: replace it"):
+    with pytest.raises(DataError, match=r"mine.zip is not a valid zip file .*: replace it"):
         open_zip(path)
     assert path.exists()
 

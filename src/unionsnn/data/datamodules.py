@@ -43,15 +43,15 @@ Progress = Callable[[str, int, int], None]
 class GraphDataModule(LightningDataModule):
     """A set of graphs with one target each, or one for each of their nodes.
 
-    Nothing is read before `load`. Then `graphs`, `num_features` and `num_outputs` are known; a
-    `split` must be given before loaders are asked for.
+    Nothing is read before `arrays` or `graphs` is first used. A `split` must be assigned before
+    loaders are asked for.
 
     Args:
         source: Where the graphs come from.
         name: Name of the set.
         root: Folder for raw files, processed graphs and coefficients.
         mirror: Folder or URL that is tried before the upstream address.
-        offline: Whether to do without the network.
+        offline: Whether never to access the internet.
         features: Node features: ``labels`` (one-hot), ``categorical`` (labels as numbers, for an
             embedding), ``attributes``, ``both``, ``degree`` or ``constant``.
         batch_size: Graphs in a batch.
@@ -217,7 +217,7 @@ class GraphDataModule(LightningDataModule):
                 label=self.name,
             )
         except ValueError as error:
-            raise DataError(f"{self.name}: {error}") from error
+            raise DataError(f"{self.name}: {error}", code="data.coefficients") from error
         if self._note is not None and spec.key not in self._note.read()["entries"]:
             self._note.add_coefficient(spec, cache.path(edges, self.arrays.num_nodes, spec))
         return values
@@ -242,7 +242,7 @@ class GraphDataModule(LightningDataModule):
     def apply_control(self, control: str, generator: np.random.Generator) -> None:
         """Give the batches the coefficient rows of a control, made anew from the real rows.
 
-        To be called for each repetition, when its split is set and before statistics are fitted.
+        Call it for each repetition, once its split is set and before statistics are fitted.
         The cache of coefficients keeps the real rows.
 
         Args:
@@ -345,8 +345,9 @@ class GraphDataModule(LightningDataModule):
                 if error.errno not in NO_PLACE:
                     raise
                 raise DataError(
-                    f"{error.filename or path} cannot be used ({error.strerror}): free the "
-                    "place or choose another data root with paths.data=FOLDER or UNIONSNN_DATA",
+                    f"{error.filename or path} cannot be used ({error.strerror}): "
+                    "free disk space or choose another data root with paths.data=FOLDER or "
+                    "UNIONSNN_DATA",
                     code="data.root",
                 ) from error
         self._note.make()
@@ -394,5 +395,5 @@ def _load_intact(path: Path, *, warn: bool = True) -> GraphArrays | None:
         return None
     except DamagedFileError as error:
         if warn:
-            warnings.warn(f"{error}: it is made anew.", stacklevel=4)
+            warnings.warn(f"{error}: it is rebuilt.", stacklevel=4)
         return None

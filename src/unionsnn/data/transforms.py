@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
+from unionsnn.base.errors import RequestError
 from unionsnn.coefficients import CoefficientSpec
 from unionsnn.data.datasets import SubgraphData, Subgraphs
 from unionsnn.data.encodings import definitions as encodings
@@ -37,7 +38,7 @@ class StructuralCoefficients(BaseTransform):
             messages both ways apply PyG's `ToUndirected` first.
 
     Raises:
-        ValueError: if both a spec and a radius are given.
+        RequestError: if both a spec and a radius are given.
     """
 
     def __init__(
@@ -48,7 +49,10 @@ class StructuralCoefficients(BaseTransform):
         symmetrize: bool = False,
     ) -> None:
         if spec is not None and radius is not None:
-            raise ValueError("radius is given beside a spec, which has its own; leave one out.")
+            raise RequestError(
+                "radius is given beside a spec, which has its own; leave one out.",
+                code="transform.arguments",
+            )
         given = (1, 2, 3) if radius is None else radius
         radii = (given,) if isinstance(given, int) else tuple(given)
         quantities = ("a", "a_tree", "nodes", "edges") if 1 in radii else ("a", "nodes", "edges")
@@ -56,10 +60,11 @@ class StructuralCoefficients(BaseTransform):
         self.symmetrize = symmetrize
 
     def forward(self, data: Data) -> Data:
-        """Return the graph with its coefficients; ValueError if it has no `edge_index`."""
+        """Return the graph with its coefficients; RequestError if it has no `edge_index`."""
         if data.edge_index is None:
-            raise ValueError(
-                "The graph has no edge_index; give it one, of the shape [2, 0] if it has no edge."
+            raise RequestError(
+                "The graph has no edge_index; give it one, of the shape [2, 0] if it has no edge.",
+                code="transform.edge_index",
             )
         rows = self.spec.compute(
             data.edge_index.cpu().numpy(), data.num_nodes, symmetrize=self.symmetrize, threads=1
@@ -84,7 +89,7 @@ class RandomWalkEncoding(BaseTransform):
         steps: K.
 
     Raises:
-        ValueError: if there is no step.
+        RequestError: if there is no step.
     """
 
     def __init__(self, steps: int) -> None:
@@ -110,7 +115,7 @@ class LaplacianEncoding(BaseTransform):
         count: Number of eigenvectors; columns that a small graph has none for are 0.
 
     Raises:
-        ValueError: if no eigenvector is asked for.
+        RequestError: if no eigenvector is asked for.
     """
 
     def __init__(self, count: int) -> None:
@@ -150,7 +155,7 @@ class RootedSubgraphs(BaseTransform):
         hops: Distance to the root, at most.
 
     Raises:
-        ValueError: if there is no hop.
+        RequestError: if there is no hop.
     """
 
     def __init__(self, hops: int) -> None:
@@ -179,5 +184,5 @@ def _as_features(rows: NDArray[np.float32], data: Data) -> torch.Tensor:
 
 def _at_least_one(name: str, value: int) -> int:
     if value < 1:
-        raise ValueError(f"{name} is {value}; it must be at least 1.")
+        raise RequestError(f"{name} is {value}; it must be at least 1.", code="transform.arguments")
     return value

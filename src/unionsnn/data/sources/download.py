@@ -1,4 +1,4 @@
-"""Getting raw files: the data root first, then a mirror, then upstream; never half a file.
+"""Raw files: from the data root, else a mirror, else upstream; never half a file.
 
 A file is written to a temporary name, checked, and renamed when it is right. The hash of the
 accepted file stands beside it and is verified whenever the file is used again.
@@ -69,7 +69,7 @@ def fetch(
         root: The data root.
         mirror: A folder or a file://, http:// or https:// address, laid out as the upstream
             downloads are; left out, UNIONSNN_MIRROR.
-        offline: Whether to leave http(s) addresses alone.
+        offline: Whether never to access the internet.
         sha256: The file's hash, where it is known beforehand.
         progress: Called with (bytes done, bytes in all) during a download.
 
@@ -95,11 +95,12 @@ def fetch(
             if not _present(target, sha256):
                 _get(target, relative_path, mirror, upstream, offline, sha256, progress)
     except OSError as error:
-        # A data root that may only be read is good enough where the file is there.
-        if _is_sound(target, sha256):
-            return target
+        # A read-only data root is good enough where the file is there.
+        with contextlib.suppress(OSError):
+            if target.exists() and _fault(target, sha256) is None:
+                return target
         raise DataError(
-            f"{target} cannot be written ({error.strerror or error}): free the place or choose "
+            f"{target} cannot be written ({error.strerror or error}): free disk space or choose "
             "another data root with paths.data=FOLDER or UNIONSNN_DATA",
             code="data.root",
         ) from error
@@ -111,37 +112,22 @@ def _note(target: Path) -> Path:
     return target.with_name(f"{target.name}.sha256")
 
 
-def _fault(target: Path, sha256: str | None, accepted: str | None) -> str | None:
+def _fault(target: Path, sha256: str | None) -> str | None:
     """Say what is wrong with a file that is there, or None."""
-    fault = _checksum_fault(target, [sha256, accepted])
-    if fault is None and accepted is None:
-        fault = _content_fault(target, target.name)
-    return fault
-
-
-def _accepted_hash(target: Path) -> str | None:
     note = _note(target)
-    return note.read_text().strip() if note.exists() else None
-
-
-def _is_sound(target: Path, sha256: str | None) -> bool:
-    """Tell whether a good file is there, without a lock and without a note of it."""
-    try:
-        return target.exists() and _fault(target, sha256, _accepted_hash(target)) is None
-    except OSError:
-        return False
+    accepted = note.read_text().strip() if note.exists() else None
+    fault = _checksum_fault(target, [sha256, accepted])
+    return fault if fault or accepted else _content_fault(target, target.name)
 
 
 def _present(target: Path, sha256: str | None) -> bool:
     """Tell whether a good file is there; one put there by hand is checked and accepted."""
     if not target.exists():
         return False
-    accepted = _accepted_hash(target)
-    fault = _fault(target, sha256, accepted)
-    if fault:
+    if fault := _fault(target, sha256):
         warnings.warn(f"{target} {fault}; it is fetched again", stacklevel=4)
         return False
-    if accepted is None:
+    if not _note(target).exists():
         _accept(target)
     return True
 
@@ -175,9 +161,12 @@ def _content_fault(path: Path, name: str) -> str | None:
         return "is a web page, not the file (a login or error page?)"
     if name.endswith(_ZIP_SUFFIXES):
         try:
-            _check_zip(path)
+            with zipfile.ZipFile(path) as archive:
+                _check_names(path, archive)
+                if damaged := archive.testzip():
+                    raise zipfile.BadZipFile(f"bad checksum of {damaged}")
         except (DataError, *_BROKEN_ZIP) as error:
-            return f"is not a sound zip file ({error})"
+            return f"is not a valid zip file ({error})"
     return None
 
 
@@ -219,14 +208,14 @@ def _get(
             part.unlink(missing_ok=True)
     tried = "\n".join(failures) or "  no mirror is set, and there is no upstream address"
     raise DataUnavailableError(
-        f"{relative_path} could not be had. Tried:\n{tried}\n"
+        f"{relative_path} could not be obtained. Tried:\n{tried}\n"
         "Name a folder or an address that has it with data.mirror=... or UNIONSNN_MIRROR, or put "
         f"the file at {target}"
     )
 
 
 class _UnavailableError(Exception):
-    """A place does not answer or lacks the file."""
+    """A mirror or server does not answer, or lacks the file."""
 
 
 def _local(place: str) -> Path | None:
@@ -282,7 +271,7 @@ class _Bar:
         self.done = 0
 
     def close(self) -> None:
-        """Need nothing: the callback's owner closes its own display."""
+        """Do nothing: the display belongs to the caller."""
 
 
 def _download(url: str, part: Path, progress: Progress | None) -> None:
@@ -337,22 +326,13 @@ def _listed_hash(mirror: str, relative_path: str, part: Path, offline: bool) -> 
     return None
 
 
-def _check_zip(path: Path) -> None:
-    """Read a zip file through once: names, structure and checksums."""
-    with zipfile.ZipFile(path) as archive:
-        _check_names(path, archive)
-        damaged = archive.testzip()
-    if damaged is not None:
-        raise zipfile.BadZipFile(f"bad checksum of {damaged}")
-
-
 def _check_names(path: Path, archive: zipfile.ZipFile) -> None:
     for name in archive.namelist():
         plain = name.replace("\\", "/")
         if plain.startswith("/") or ".." in plain.split("/") or plain[1:2] == ":":
             raise DataError(
                 f"{path} holds the member {name!r}, which points outside of its "
-                "folder: it is refused; get the file from a place that you trust",
+                "folder: it is refused; get the file from a source that you trust",
                 code="data.unsafe",
             )
 
@@ -368,7 +348,7 @@ def open_zip(path: str | Path) -> zipfile.ZipFile:
 
     Raises:
         DataError: Missing, cut, or unsafe. A file that `fetch` wrote is removed, so that the next
-            call gets it anew; a user's own file is left alone.
+            call fetches it again; a user's own file is left alone.
     """
     path = Path(path)
     try:
@@ -433,9 +413,9 @@ def set_aside(path: str | Path) -> Path | None:
 
 @contextlib.contextmanager
 def set_aside_if_wrong(paths: Iterable[Path]) -> Iterator[None]:
-    """Take raw files out of the way if reading them fails, so that the next call gets them anew.
+    """Set raw files aside if reading them fails, so that the next call fetches them again.
 
-    Otherwise the copies would shadow a mended mirror for ever.
+    Otherwise the copies would shadow a repaired mirror forever.
 
     Args:
         paths: What `fetch` returned, until then.
@@ -452,10 +432,10 @@ def set_aside_if_wrong(paths: Iterable[Path]) -> Iterator[None]:
         if not aside:
             raise
         if len(aside) == 1:
-            where = f" It was set aside as {aside[0]}; the next call gets it anew."
+            where = f" It was set aside as {aside[0]}; the next call fetches it again."
         else:
             where = f" Its {len(aside)} files were set aside in {aside[0].parent}, with names that "
-            where += "end in .rejected; the next call gets them anew."
+            where += "end in .rejected; the next call fetches them again."
         raise DataError(f"{error}.{where}", code=error.codes[0]) from error
 
 
@@ -474,13 +454,13 @@ def _discard(path: Path, reason: str) -> DataError:
     note = _note(path)
     if not note.exists():
         return DataError(
-            f"{path} is not a sound zip file ({reason}): replace it", code="data.damaged"
+            f"{path} is not a valid zip file ({reason}): replace it", code="data.damaged"
         )
     for file in (path, note):
         with contextlib.suppress(FileNotFoundError):
             file.unlink()
     return DataError(
-        f"{path} is not a sound zip file ({reason}). It is removed: run the same "
-        "command again and it is fetched anew",
+        f"{path} is not a valid zip file ({reason}). It has been removed: rerun the "
+        "command to fetch it again",
         code="data.damaged",
     )

@@ -120,8 +120,8 @@ class _Files:
         missing = [member for member in members.values() if member not in there]
         if missing:
             raise MalformedDataError(
-                f"{zip_path} has no {', '.join(missing)}: it is not OGB's file; get it anew, or "
-                "from another mirror with data.mirror=..."
+                f"{zip_path} has no {', '.join(missing)}: it is not OGB's file; download it "
+                "again, or get it from another mirror with data.mirror=..."
             )
         packed = read_members(zip_path, members.values())
         self.contents = {name: self._unpacked(name, packed[m]) for name, m in members.items()}

@@ -115,7 +115,7 @@ def read_planetoid(paths: Mapping[str, Path]) -> GraphArrays:
 
 def _fault(path: Path) -> Any:
     return lambda message: MalformedDataError(
-        f"{path} {message}: get it anew from a place that you trust"
+        f"{path} {message}: download it again from a source that you trust"
     )
 
 

@@ -35,7 +35,7 @@ class RawFiles:
     Args:
         root: The data root.
         mirror: Folder or URL that is tried before the upstream address.
-        offline: Whether to do without the network.
+        offline: Whether never to access the internet.
         progress: Called with what is being done, steps done and steps in all.
 
     Attributes:

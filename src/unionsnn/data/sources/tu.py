@@ -178,7 +178,7 @@ class _Files:
             raise self.error(
                 key,
                 f"has {len(table)} lines, but {rows} are expected, one for each "
-                f"of the {of}: the set is damaged, get it again",
+                f"of the {of}: the set is damaged, download it again",
             )
 
 
@@ -238,8 +238,8 @@ def _check_indicator(files: _Files, indicator: IntArray, num_graphs: int) -> Non
         raise files.error(
             which,
             f"has {num_graphs} lines, but {indicator[-1]} are expected, one "
-            "for each of the graphs in graph_indicator: the set is damaged, get it "
-            "again",
+            "for each of the graphs in graph_indicator: the set is damaged, download "
+            "it again",
         )
 
 

@@ -118,7 +118,7 @@ def read_zinc_pickles(
         if given not in (size, full):
             raise MalformedDataError(
                 f"{member} (in {archive}) holds {given} graphs, but {_allowed(size, full)} belong "
-                "there: get the file anew, or from another mirror with data.mirror=..."
+                "there: download the file again, or get it from another mirror with data.mirror=..."
             )
         rows = None if index_files is None else read_index(index_files[part], given, size)
         molecules += pickled if rows is None else [pickled[row] for row in rows]
