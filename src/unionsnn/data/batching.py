@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data, InMemoryDataset
 
-from unionsnn.base.errors import MaxPairsError
+from unionsnn.base.errors import MaxPairsError, RequestError
 from unionsnn.data.encodings.subgraphs import COUNTS
 from unionsnn.data.process_group import rank, world_size
 
@@ -71,7 +71,7 @@ class GraphStore:
             graph, and `subgraphs.COUNTS` says what the numbers of subgraphs count.
 
     Raises:
-        TypeError: if an attribute is no tensor.
+        TypeError: if an attribute is not a tensor.
     """
 
     def __init__(self, dataset: InMemoryDataset) -> None:
@@ -79,7 +79,7 @@ class GraphStore:
         slices = {key: torch.as_tensor(value) for key, value in dataset.slices.items()}
         wrong = [key for key in slices if not isinstance(data[key], Tensor)]
         if wrong:
-            raise TypeError(f"The attributes {wrong} are no tensors; batches hold tensors only.")
+            raise TypeError(f"The attributes {wrong} are not tensors; batches hold only tensors.")
         # A batch is made from the signature of its class, which takes longer than a gather.
         self._empty = Batch(_base_cls=type(data))
         self._parts = [_Part(data, slices["x"], ["x"])]
@@ -339,7 +339,7 @@ class BatchLoader:
         generator: Draws the orders; it must be in the same state in all processes.
 
     Raises:
-        ValueError: if the batch size or the bound is below 1.
+        RequestError: if the batch size or the bound is below 1.
         DataError: if a single graph exceeds the bound.
     """
 
@@ -355,7 +355,9 @@ class BatchLoader:
     ) -> None:
         for name, value in {"batch_size": batch_size, "max_pairs": max_pairs}.items():
             if value is not None and value < 1:
-                raise ValueError(f"{name} is {value}; it must be at least 1.")
+                raise RequestError(
+                    f"data.{name} is {value}; it must be at least 1.", code="data.batch_size"
+                )
         self.store = store
         self.graphs = torch.as_tensor(graphs, dtype=torch.long)
         self.batch_size = batch_size

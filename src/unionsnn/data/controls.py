@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from unionsnn.base.errors import DataError
+from unionsnn.base.errors import DataError, RequestError
 from unionsnn.coefficients import SimpleGraph
 from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.datasets import disjoint_union
@@ -45,10 +45,13 @@ def controlled_rows(
 
     Raises:
         DataError: The control is made of training edges, and there are none.
-        ValueError: The control is unknown, or the two directions of an edge differ.
+        RequestError: The control is unknown.
+        ValueError: The two directions of an edge differ.
     """
     if control not in CONTROLS:
-        raise ValueError(f"control is {control!r}; allowed are {', '.join(CONTROLS)}.")
+        raise RequestError(
+            f"control is {control!r}; allowed are {', '.join(CONTROLS)}.", code="data.control"
+        )
     simple = SimpleGraph.from_edge_index(disjoint_union(arrays), arrays.num_nodes)
     edge = simple.edge_to_undirected
     proper = edge >= 0

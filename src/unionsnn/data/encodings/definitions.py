@@ -17,6 +17,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import dijkstra
 
+from unionsnn.base.errors import RequestError
 from unionsnn.data.arrays import IntArray
 from unionsnn.data.encodings import subgraphs
 
@@ -47,7 +48,7 @@ class Encodings:
         subgraph: Hops of the subgraph that is rooted at each node; 0 for none.
 
     Raises:
-        ValueError: A number is negative.
+        RequestError: A number is negative.
     """
 
     random_walk: int = 0
@@ -58,7 +59,9 @@ class Encodings:
     def __post_init__(self) -> None:
         for name, value in self.sizes().items():
             if value < 0:
-                raise ValueError(f"encodings.{name} is {value}; it must be at least 0.")
+                raise RequestError(
+                    f"encodings.{name} is {value}; it must be at least 0.", code="data.encodings"
+                )
 
     def sizes(self) -> dict[str, int]:
         """How many numbers of each encoding there are for a node or a pair of nodes, or hops."""
