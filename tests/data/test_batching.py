@@ -54,7 +54,7 @@ def test_regression_targets_and_further_attributes() -> None:
 
 def test_an_attribute_that_is_no_tensor_is_refused() -> None:
     plain = graph(star(2), 3)
-    with pytest.raises(TypeError, match=r"\['coefficient_columns'\] are no tensors"):
+    with pytest.raises(TypeError, match=r"\['coefficient_columns'\] are not tensors"):
         GraphStore(GraphDataset(*InMemoryDataset.collate([plain, plain])))
 
 
