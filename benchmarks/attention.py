@@ -36,7 +36,7 @@ from unionsnn.models.network import two_layer_mlp
 from unionsnn.nn.attention import Attention
 from unionsnn.nn.padding import Padding
 from unionsnn.training.build import build_data
-from unionsnn.training.protocols import make_protocol
+from unionsnn.training.protocols import draw_splits
 
 CHANNELS, LAYERS, STEPS, WARM_UP = 64, 4, 30, 4
 BATCH_SIZES = (32, 128)
@@ -184,7 +184,7 @@ def training_data(name: str, *overrides: str) -> GraphDataModule:
     """A data set with its training part in batches that Graphormer can read."""
     config = compose_config([f"data={name}", "model=graphormer", *overrides])
     source = build_data(config)
-    source.split = make_protocol(config["protocol"]).splits(source, 0)[0]
+    source.split = draw_splits(config.protocol, source, 0)[0]
     source.generator = torch.Generator().manual_seed(0)
     return source
 

@@ -26,7 +26,7 @@ from unionsnn.config.compose import compose_config
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.training import repetition
 from unionsnn.training.build import build_data
-from unionsnn.training.protocols import make_protocol
+from unionsnn.training.protocols import draw_splits
 from unionsnn.training.tasks import Task
 
 DEFAULT = ["data=proteins", "model=unionsnn"]
@@ -94,9 +94,9 @@ def measure(overrides: list[str], epochs: int) -> BareEpochs:
         config = compose_config(
             [*DEFAULT, *overrides, *fixed, f"paths.output={folder}", "trainer.accelerator=cpu"]
         )
-        torch.set_num_threads(config["trainer"]["threads"])
-        protocol, data = make_protocol(config["protocol"]), build_data(config)
-        split = protocol.splits(data, config["seed"])[0]
+        torch.set_num_threads(config.trainer.threads)
+        protocol, data = config.protocol, build_data(config)
+        split = draw_splits(protocol, data, config.seed)[0]
         beside = BareEpochs(data)
         make = repetition.make_trainer
 

@@ -20,7 +20,7 @@ from rich.table import Table
 from unionsnn.config.compose import compose_config
 from unionsnn.models.network import gates
 from unionsnn.training.build import build_data, build_task, count_parameters, fit_gates
-from unionsnn.training.protocols import make_protocol
+from unionsnn.training.protocols import draw_splits
 from unionsnn.training.tasks import Task
 
 NETWORKS = {
@@ -38,7 +38,7 @@ def tasks(name: str, *overrides: str) -> tuple[list[Task], list]:
     made = []
     config = compose_config([f"data={name}", "model=unionsnn"])
     data = build_data(config)
-    data.split = make_protocol(config["protocol"]).splits(data, 0)[0]
+    data.split = draw_splits(config.protocol, data, 0)[0]
     data.generator = torch.Generator().manual_seed(0)
     for network in NETWORKS.values():
         torch.manual_seed(0)

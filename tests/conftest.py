@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from unionsnn.config.schema import Config
 
 
 @pytest.fixture(scope="session")
@@ -42,10 +43,10 @@ TINY = [
 
 
 @pytest.fixture
-def tiny(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+def tiny(tmp_path: Path) -> Callable[..., Config]:
     """Return a maker of checked configurations that write below the test's folder."""
 
-    def make(*overrides: str, run_dir: str | None = None) -> dict[str, Any]:
+    def make(*overrides: str, run_dir: str | None = None) -> Config:
         paths = [f"paths.output={tmp_path / 'runs'}", f"paths.data={tmp_path / 'data'}"]
         given = {o.partition("=")[0] for o in overrides}
         base = [o for o in TINY if o.partition("=")[0] not in given]
@@ -57,7 +58,7 @@ def tiny(tmp_path: Path) -> Callable[..., dict[str, Any]]:
 
         config = compose_config([*overrides, *base, *paths])
         if run_dir is not None:
-            config["run_dir"] = str(tmp_path / run_dir)
+            config = config.replace({"run_dir": str(tmp_path / run_dir)})
         return config
 
     return make

@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from small_studies import formula, made_record
+from unionsnn.config.schema import Config
 from unionsnn.search import trials
 from unionsnn.search.ledger import Cell, best_cell, open_study, read_cells
 from unionsnn.search.study import Study
@@ -48,10 +49,10 @@ class Book:
         self.begun, self.ended = folder / "begun", folder / "ended"
 
         def train(
-            config: Mapping[str, Any], data: Any, protocol: Any, split: Any, index: int, *_: Any,
+            config: Config, data: Any, protocol: Any, split: Any, index: int, *_: Any,
             **__: Any,
         ) -> dict[str, Any]:  # fmt: skip
-            section = config["optimizer"]
+            section = config.optimizer
             line = f"{section['lr']} {section['weight_decay']} {index}"
             self._write(self.begun, f"{line} {os.getpid()}")
             time.sleep(seconds)

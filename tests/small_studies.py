@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from unionsnn.config.schema import Config
 from unionsnn.runs.records import PER_REPETITION, SHARED
 
 TINY = [
@@ -38,10 +39,10 @@ def write(path: Path, content: Mapping[str, Any]) -> Path:
     return path
 
 
-def formula(config: Mapping[str, Any], index: int) -> float:
+def formula(config: Config, index: int) -> float:
     """A loss that a point of the space and a fold determine."""
-    section = config["optimizer"]
-    return float(section["lr"]) + float(section["weight_decay"]) + 0.01 * index
+    section = config.optimizer
+    return section.lr + section.weight_decay + 0.01 * index
 
 
 def made_record(index: int, metrics: Mapping[str, float], data: Any) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from unionsnn.base.errors import RequestError
-from unionsnn.config.compose import compose_config, config_folder, config_hash, differing_keys
+from unionsnn.config.compose import compose_config, config_folder
+from unionsnn.config.identity import config_hash, differing_keys
 
 REFUSALS = [
     (["modle=gin"], "key 'modle' does not exist. Did you mean 'model'?"),
@@ -106,7 +107,7 @@ def test_the_advised_quotes_are_right(value: str) -> None:
     with pytest.raises(RequestError) as refusal:
         compose_config([f"run_dir={value}"])
     (advised,) = shlex.split(str(refusal.value).partition("; type ")[2])
-    assert compose_config([advised])["run_dir"] == value
+    assert compose_config([advised]).run_dir == value
 
 
 def test_all_faults_are_reported_together() -> None:
@@ -141,7 +142,7 @@ def test_every_shipped_option_composes(group: str, option: str) -> None:
 
 def test_any_other_set_of_the_collection_needs_its_name_only() -> None:
     config = compose_config(["data=tu", "data.name=BZR"])
-    assert config["data"]["tu_name"] == "BZR"
+    assert config.data.tu_name == "BZR"
 
 
 def test_a_union_model_is_the_plain_model_with_a_gate() -> None:
@@ -153,9 +154,9 @@ def test_a_union_model_is_the_plain_model_with_a_gate() -> None:
 
 
 def test_a_gate_preset_replaces_the_model_s_own() -> None:
-    assert compose_config(["model=unionsnn", "gate=paper"])["gate"]["preset"] == "paper"
-    assert compose_config(["model=gin", "gate=paper"])["gate"]["preset"] == "paper"
-    assert compose_config(["model=gin"])["gate"]["preset"] is None
+    assert compose_config(["model=unionsnn", "gate=paper"]).gate.preset == "paper"
+    assert compose_config(["model=gin", "gate=paper"]).gate.preset == "paper"
+    assert compose_config(["model=gin"]).gate.preset is None
 
 
 def test_hash_leaves_out_what_cannot_change_a_result() -> None:
@@ -174,7 +175,7 @@ def test_own_configuration_folder(tmp_path: Path) -> None:
         "defaults:\n  - gin\n\nname: deep_gin\nnum_layers: 12\n"
     )
     config = compose_config(["model=deep_gin"], tmp_path)
-    assert config["model"]["num_layers"] == 12
+    assert config.model.num_layers == 12
     with pytest.raises(RequestError, match="Did you mean 'deep_gin'"):
         compose_config(["model=deep_gni"], tmp_path)
     with pytest.raises(RequestError, match="there is no such folder"):
@@ -219,14 +220,14 @@ def test_composing_and_refusing_import_no_torch() -> None:
 def test_the_radius_follows_gate_task_and_coefficient(
     overrides: list[str], radius: list[int]
 ) -> None:
-    assert compose_config(overrides)["coefficient"]["radius"] == radius
+    assert compose_config(overrides).coefficient.radius == radius
 
 
 def test_the_coefficient_is_brought_into_canonical_form() -> None:
     section = compose_config(["coefficient.descriptor=curvature", "coefficient.radius=2"])
-    assert section["coefficient"]["encoding"] is None
-    assert section["coefficient"]["radius"] == [2]
-    assert compose_config(["coefficient.radius=[3,1]"])["coefficient"]["radius"] == [1, 3]
+    assert section.coefficient.encoding is None
+    assert section.coefficient.radius == [2]
+    assert compose_config(["coefficient.radius=[3,1]"]).coefficient.radius == [1, 3]
 
 
 @pytest.mark.parametrize(
@@ -234,18 +235,18 @@ def test_the_coefficient_is_brought_into_canonical_form() -> None:
 )
 def test_norm_and_exponent_follow_the_task(data: str, norm: str, exponent: float) -> None:
     config = compose_config([f"data={data}", "model=graphsnn", "coefficient=count"])
-    assert config["model"]["norm"] == norm
-    assert config["model"]["coefficient"]["exponent"] == exponent
-    assert config["coefficient"]["exponent"] == exponent
+    assert config.model.norm == norm
+    assert config.model.coefficient.exponent == exponent
+    assert config.coefficient.exponent == exponent
     given = compose_config([f"data={data}", "model.norm=none", "coefficient=count",
                             "coefficient.exponent=3"])  # fmt: skip
-    assert (given["model"]["norm"], given["coefficient"]["exponent"]) == ("none", 3)
+    assert (given.model.norm, given.coefficient.exponent) == ("none", 3)
 
 
 def test_the_coefficient_of_the_layers_is_not_the_gates() -> None:
     plain = compose_config(["model=union_graphsnn"])
-    assert plain["model"]["coefficient"]["substructure"] == "overlap"
-    assert plain["coefficient"]["substructure"] == "union"
+    assert plain.model.coefficient.substructure == "overlap"
+    assert plain.coefficient.substructure == "union"
     other = compose_config(["model=union_graphsnn", "model.coefficient.exponent=1"])
     assert differing_keys(plain, other) == ["model.coefficient.exponent"]
     assert config_hash(plain) != config_hash(other)

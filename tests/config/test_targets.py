@@ -9,7 +9,7 @@ import pytest
 
 from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import compose_config
-from unionsnn.config.schema import ConfigSchema
+from unionsnn.config.schema import Config
 from unionsnn.config.targets import _RECORDED_AS, current_target, recorded_target
 from unionsnn.data.sources.source import Source
 from unionsnn.training.build import build_data, locate
@@ -23,8 +23,8 @@ def test_every_recorded_name_leads_to_a_source(target: str) -> None:
 
 def test_a_configuration_is_recorded_by_its_first_name_and_read_by_either() -> None:
     config = compose_config(["data=mutag"])
-    assert config["data"]["_target_"] == "unionsnn.data.datamodules.TUDataModule"
-    assert ConfigSchema.model_validate(config).data.target == "unionsnn.data.sources.tu.TU"
+    assert config.to_dict()["data"]["_target_"] == "unionsnn.data.datamodules.TUDataModule"
+    assert Config.from_dict(config.to_dict()).data.target == "unionsnn.data.sources.tu.TU"
     named = compose_config(["data=mutag", "data._target_=unionsnn.data.sources.tu.TU"])
     assert named == config
     assert type(build_data(config).source).__name__ == "TU"

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import config_folder
+from unionsnn.config.pairs import PairProtocolConfig
 from unionsnn.expressivity import pair_test, trained_pairs
 from unionsnn.expressivity.graph_sets import Family, golden_pairs
 from unionsnn.expressivity.trained_pairs import (
-    PROTOCOL,
     RECORD,
     Pair,
     compare_pairs,
@@ -31,7 +31,7 @@ from unionsnn.reports.views.trained_expressivity import estimate, label, trained
 from unionsnn.runs.records import RunFolder
 from unionsnn.training import memory
 
-SMALL = {**PROTOCOL, "copies": 12, "channels": 4}
+SMALL = PairProtocolConfig(copies=12, channels=4)
 WIDTH = ("model.hidden_channels=8", "model.num_layers=3", "trainer.max_epochs=2")
 HARD = ("C6 / 2 C3", "Rook / Shrikhande", "decalin / bicyclopentyl")
 UNION = sorted(path.stem for path in (config_folder() / "model").glob("union*.yaml"))

@@ -16,12 +16,13 @@ from click.testing import CliRunner
 
 from fabricated import fabricate
 from unionsnn.cli.app import command_line
-from unionsnn.config.compose import compose_config, config_folder, config_hash
+from unionsnn.config.compose import compose_config, config_folder
+from unionsnn.config.identity import config_hash
 from unionsnn.data.splits import split_hash
 from unionsnn.search.study import make_study
 from unionsnn.search.study_file import shipped, sweeps_folder
 from unionsnn.training.build import build_data
-from unionsnn.training.protocols import make_protocol
+from unionsnn.training.protocols import draw_splits
 
 WIDTH = 80
 
@@ -39,12 +40,12 @@ def hash_of(overrides: Sequence[str]) -> str:
 
 def files_for(overrides: Sequence[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Overrides that let an experiment read hand-made files below a folder."""
-    return fabricate(compose_config(overrides)["data"], folder, monkeypatch)
+    return fabricate(compose_config(overrides).data.to_dict(), folder, monkeypatch)
 
 
 def hash_of_splits(overrides: Sequence[str]) -> str:
     config = compose_config(overrides)
-    return split_hash(make_protocol(config["protocol"]).splits(build_data(config), config["seed"]))
+    return split_hash(draw_splits(config.protocol, build_data(config), config.seed))
 
 
 def studies() -> list[str]:

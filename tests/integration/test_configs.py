@@ -45,7 +45,7 @@ def test_every_model_with_every_gate(tmp_path: Path, model: str, gate: str) -> N
 @pytest.mark.parametrize("data", options("data"))
 def test_every_data_set(tmp_path: Path, data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     needed = REQUIRED.get(data, [])
-    section = compose_config([f"data={data}", *needed])["data"]
+    section = compose_config([f"data={data}", *needed]).data.to_dict()
     found = fabricate(section, tmp_path / "mirror", monkeypatch)
     trains(tmp_path, f"data={data}", *needed, *found)
 
@@ -60,7 +60,7 @@ def test_every_generated_set_in_its_other_variant(tmp_path: Path, data: str) -> 
 def test_sets_with_their_own_split_or_nodes_under_their_protocols(
     tmp_path: Path, data: str, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    section = compose_config([f"data={data}"])["data"]
+    section = compose_config([f"data={data}"]).data.to_dict()
     found = fabricate(section, tmp_path / "mirror", monkeypatch)
     few = ["protocol.seeds=2"] if protocol == "repeated_seeds" else []
     trains(tmp_path, f"data={data}", "model=union_gcn", f"protocol={protocol}", *few, *found)
@@ -69,9 +69,9 @@ def test_sets_with_their_own_split_or_nodes_under_their_protocols(
 @pytest.mark.parametrize("experiment", options("experiment"))
 def test_every_experiment(tmp_path: Path, experiment: str, monkeypatch: pytest.MonkeyPatch) -> None:
     config = compose_config([f"experiment={experiment}"])
-    found = fabricate(config["data"], tmp_path / "mirror", monkeypatch)
+    found = fabricate(config.data.to_dict(), tmp_path / "mirror", monkeypatch)
     counts = {"folds": 3, "seeds": 2}
-    few = [f"protocol.{key}={n}" for key, n in counts.items() if config["protocol"][key]]
+    few = [f"protocol.{key}={n}" for key, n in counts.items() if getattr(config.protocol, key)]
     trains(tmp_path, f"experiment={experiment}", *few, "model.parameter_budget=null", *found)
 
 

@@ -95,7 +95,7 @@ def test_a_signal_ends_all_workers_and_the_same_command_goes_on(
 ) -> None:
     long = ["trainer.max_epochs=100000", "protocol.patience=100000", "protocol.workers=2"]
     config = small(*FOLDS, *long)
-    paths = [f"paths.{key}={config['paths'][key]}" for key in ("data", "output")]
+    paths = [f"paths.{key}={getattr(config.paths, key)}" for key in ("data", "output")]
     words = [*FOLDS, *long, *(w for w in SMALL if not w.startswith("trainer.max_ep")), *paths]
 
     def run() -> None:
@@ -129,8 +129,8 @@ def test_a_fold_without_a_class_fails_with_the_reason_and_the_others_count(
 ) -> None:
     monkeypatch.setattr(CatalogEntry, "check", lambda *args: None)
     config = small("data=molbbbp", "protocol=repeated_seeds", "protocol.seeds=3")
-    write_ogb(tmp_path, config["data"]["folder"])
-    config["data"] |= {"mirror": str(tmp_path), "offline": True}
+    write_ogb(tmp_path, config.data.folder)
+    config = config.replace({"data.mirror": str(tmp_path), "data.offline": True})
     original = experiment.recorded_splits
 
     def one_class(folder: Any, protocol: Any, data: Any, seed: int) -> Any:

@@ -16,6 +16,7 @@ from graphs import COLUMNS, random_graphs
 from model_names import GRAPHS_ONLY, UNGATED
 from positions import encoded
 from unionsnn.config.compose import compose_config, config_folder
+from unionsnn.config.schema import Config
 from unionsnn.data.nodes import OneBatch
 from unionsnn.models.drop_gin import DropGIN
 from unionsnn.models.network import gates
@@ -48,14 +49,14 @@ every_network = pytest.mark.parametrize(("name", "gate"), CASES)
 
 
 @functools.cache
-def _composed(overrides: tuple[str, ...]) -> dict[str, Any]:
+def _composed(overrides: tuple[str, ...]) -> Config:
     return compose_config(list(overrides))
 
 
-def composed(name: str, gate: str, **model: Any) -> dict[str, Any]:
+def composed(name: str, gate: str, **model: Any) -> Config:
     """Compose a configuration; `model` changes keys of its model section."""
     config = _composed((f"model={name}", f"gate={gate}"))
-    return {**config, "model": {**config["model"], **model}}
+    return config.replace({f"model.{key}": value for key, value in model.items()})
 
 
 def build(
@@ -67,7 +68,7 @@ def build(
     if level == "node":
         if name in GRAPHS_ONLY:
             pytest.skip("refused by name, tested with the model")
-        config["data"] = {**config["data"], "task": "node_classification"}
+        config = config.replace({"data.task": "node_classification"})
     torch.manual_seed(0)
     network = build_model(config, features, outputs)
     return fit(network)
@@ -75,7 +76,7 @@ def build(
 
 def width_step(name: str) -> int:
     """What divides every width of a network: its heads share the width."""
-    step: int = composed(name, own_gate(name))["model"].get("heads", 1)
+    step: int = (composed(name, own_gate(name)).model.model_extra or {}).get("heads", 1)
     return step
 
 
@@ -138,7 +139,9 @@ def auxiliary_of(network: nn.Module, loss: Callable[[Tensor], Tensor]) -> Tensor
 def having(name: str, **model: Any) -> dict[str, Any]:
     """Those of the choices that the model leaves to its configuration."""
     return {
-        key: value for key, value in model.items() if key in composed(name, own_gate(name))["model"]
+        key: value
+        for key, value in model.items()
+        if key in composed(name, own_gate(name)).model.to_dict()
     }
 
 

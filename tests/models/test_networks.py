@@ -186,7 +186,7 @@ def test_the_layers_own_coefficient_matters_where_there_is_one(name: str, gate: 
     generator = torch.Generator().manual_seed(1)
     other.layer_coefficient = torch.rand(data.num_edges, 1, generator=generator)
     same = torch.equal(apply(network, data), apply(network, other))
-    assert same == ("coefficient" not in composed(name, gate)["model"])
+    assert same == ("coefficient" not in composed(name, gate).model)
 
 
 @pytest.mark.parametrize("name", ["graphsnn", "curvgn"])
@@ -267,8 +267,8 @@ def test_the_widest_network_under_a_budget(name: str, gate: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_budget_with_another_gate_place(name: str) -> None:
     config = composed(name, own_gate(name), parameter_budget=20_000)
-    if "gate_on" in config["model"]:
-        config["model"]["gate_on"] = "message"
+    if "gate_on" in config.model.to_dict():
+        config = config.replace({"model.gate_on": "message"})
         assert count_parameters(build_model(config, 3, 4)) <= 20_000
 
 

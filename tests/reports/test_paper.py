@@ -151,12 +151,12 @@ def is_available(value: PaperValue) -> bool:
 @pytest.mark.parametrize("value", crossed(), ids=lambda v: f"{v.table}-{v.model}-{v.dataset}")
 def test_every_row_and_set_composes_in_the_setting_of_its_table(value: PaperValue) -> None:
     config = compose_config(paper_names().words(value))
-    assert config["data"]["name"] == paper_names().datasets[value.dataset]
+    assert config.data.name == paper_names().datasets[value.dataset]
     if value.table == "table11":
         return
     metric = "accuracy" if value.table == "table12" else value.metric
-    assert config["protocol"]["report"] == f"test_{metric}"
-    assert config["gate"]["preset"] == ("paper" if paper_names().gated(value.model) else None)
+    assert config.protocol.report == f"test_{metric}"
+    assert config.gate.preset == ("paper" if paper_names().gated(value.model) else None)
 
 
 @pytest.mark.slow

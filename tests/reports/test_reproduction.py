@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from test_paper import record
 
 from unionsnn.base.errors import DataUnavailableError, RequestError, TooLargeError
 from unionsnn.cli.app import command_line
+from unionsnn.config.schema import Config
 from unionsnn.reports import reproduction
 from unionsnn.reports.paper import paper_names, paper_table
 from unionsnn.reports.reproduction import Cell, Outcome, plan_table
@@ -33,15 +33,15 @@ def reproduce(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return call
 
 
-def fake(config: Mapping[str, Any], progress: Any = None) -> dict[str, Any]:
-    made = record(config["model"]["name"], config["data"]["name"], config["gate"]["preset"])
+def fake(config: Config, progress: Any = None) -> dict[str, Any]:
+    made = record(config.model.name, config.data.name, config.gate.preset)
     return {**made, "missing": [], "state": "finished"}
 
 
 def test_names_are_the_paper_s_or_ours() -> None:
     cells = plan_table("table3", datasets=["FRANK"], models=["union_gin", "GIN"])
     assert [cell.paper.model for cell in cells] == ["GIN", "UnionGIN"]
-    assert {cell.config["data"]["name"] for cell in cells if cell.config} == {"frankenstein"}
+    assert {cell.config.data.name for cell in cells if cell.config} == {"frankenstein"}
     (cell,) = plan_table("table8", datasets=["mutag"], models=["union_minus"])
     assert cell.paper.model == "minus"
     with pytest.raises(RequestError, match="Did you mean 'gin'") as error:
@@ -55,9 +55,9 @@ def test_names_are_the_paper_s_or_ours() -> None:
 def test_overrides_of_the_gate_reach_gated_models_only() -> None:
     words = ["gate=default", "trainer.max_epochs=3"]
     cells = plan_table("table3", datasets=["mutag"], models=["gin", "union_gin"], common=words)
-    presets = [cell.config["gate"]["preset"] for cell in cells if cell.config]
+    presets = [cell.config.gate.preset for cell in cells if cell.config]
     assert presets == [None, "default"]
-    assert {cell.config["trainer"]["max_epochs"] for cell in cells if cell.config} == {3}
+    assert {cell.config.trainer.max_epochs for cell in cells if cell.config} == {3}
 
 
 def test_a_wrong_override_is_said_once() -> None:
@@ -67,8 +67,8 @@ def test_a_wrong_override_is_said_once() -> None:
 
 
 def test_a_failing_cell_stops_no_other(reproduce: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(config: Mapping[str, Any], progress: Any = None) -> dict[str, Any]:
-        if config["model"]["name"] == "gin":
+    def run(config: Config, progress: Any = None) -> dict[str, Any]:
+        if config.model.name == "gin":
             raise ZeroDivisionError("broken")
         return fake(config)
 
@@ -83,7 +83,7 @@ def test_a_failing_cell_stops_no_other(reproduce: Any, monkeypatch: pytest.Monke
 def test_what_cannot_be_had_is_said(
     reproduce: Any, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
-    def run(config: Mapping[str, Any], progress: Any = None) -> dict[str, Any]:
+    def run(config: Config, progress: Any = None) -> dict[str, Any]:
         raise DataUnavailableError("no place has it")
 
     names = replace(paper_names(), absent={"GAT": "its heads are not part of this package"})
@@ -150,9 +150,9 @@ def test_table_12_times_epochs_and_prints_ratios_beside_the_paper_s(
 ) -> None:
     seen = []
 
-    def timed(config: Mapping[str, Any], progress: Any = None) -> dict[str, Any]:
-        name, data = config["model"]["name"], config["data"]
-        seen.append((name, data["name"], data.get("max_pairs"), config["protocol"]["name"]))
+    def timed(config: Config, progress: Any = None) -> dict[str, Any]:
+        name, data = config.model.name, config.data
+        seen.append((name, data.name, data.max_pairs, config.protocol.name))
         if (name, data["name"]) == ("ppgn", "dd"):
             raise TooLargeError("one graph of up to 5,748 nodes, about 200 GB of 60 GB free")
         seconds = {"gin": 2.0, "ppgn": 30.0, "unionsnn": 3.0}[name]
@@ -179,8 +179,8 @@ def test_table_12_times_epochs_and_prints_ratios_beside_the_paper_s(
 def test_table_12_is_planned_as_one_repetition_of_a_few_epochs(
     reproduce: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def estimated(config: Mapping[str, Any], progress: Any = None) -> dict[str, Any]:
-        return {"seconds_at_most": 60.0 * config["trainer"]["max_epochs"]}
+    def estimated(config: Config, progress: Any = None) -> dict[str, Any]:
+        return {"seconds_at_most": 60.0 * config.trainer.max_epochs}
 
     monkeypatch.setattr("unionsnn.runs.dry_run.describe", estimated)
     done = reproduce(*TIMED, "--dry-run", "--json")
@@ -189,8 +189,8 @@ def test_table_12_is_planned_as_one_repetition_of_a_few_epochs(
 
 
 def test_table_11_prints_ratios_to_ours(reproduce: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def timed(config: Mapping[str, Any], progress: Any = None) -> dict[str, Any]:
-        union = config["coefficient"]["descriptor"] == "path"
+    def timed(config: Config, progress: Any = None) -> dict[str, Any]:
+        union = config.coefficient.descriptor == "path"
         return {"seconds": 0.5 if union else 2.0, "missing": []}
 
     monkeypatch.setattr(costs, "timed_preprocessing", timed)

@@ -60,8 +60,8 @@ def test_what_only_some_rows_have_is_named_with_them_and_what_changes_nothing_is
 def test_the_grid_of_a_table_is_nested_in_folds_or_seeds() -> None:
     (cell,) = plan_table("table3", datasets=["mutag"], models=["gin"], grid=True)
     assert cell.config is not None
-    assert cell.config["protocol"]["name"] == "cross_validation"
-    assert set(cell.config["protocol"]["grid"]) == {
+    assert cell.config.protocol.name == "cross_validation"
+    assert set(cell.config.protocol.grid) == {
         "optimizer.lr",
         "optimizer.weight_decay",
         "model.hidden_channels",
@@ -70,7 +70,7 @@ def test_the_grid_of_a_table_is_nested_in_folds_or_seeds() -> None:
     assert any(text.startswith("protocol.name=cross_validation") for text in cell.differs)
     (cell,) = plan_table("table7", datasets=["cora"], models=["gin"], grid=True)
     assert cell.config is not None
-    assert cell.config["protocol"]["name"] == "repeated_seeds"
+    assert cell.config.protocol.name == "repeated_seeds"
     for table in ("table4", "table12"):
         with pytest.raises(RequestError, match=table) as error:
             plan_table(table, grid=True)
@@ -106,7 +106,7 @@ def test_a_failed_repetition_makes_the_status_1_and_the_others_run(
 ) -> None:
     def run(config: Any, progress: Any = None) -> dict[str, Any]:
         made = fake(config)
-        if config["model"]["name"] == "gin":
+        if config.model.name == "gin":
             failed = [{"index": 2, "kind": "ValueError", "reason": "broken"}]
             return {**made, "state": "incomplete", "missing": [2], "failed": failed}
         return made

@@ -268,7 +268,7 @@ def test_smaller_is_better_for_errors() -> None:
         record([0.5, 0.4, 0.3], "test_mae", None),
         record([0.4, 0.4, 0.35], "test_mae", None),
     ]
-    result = compare_records([Candidate("x", r["config"], Path("x"), r) for r in records])
+    result = compare_records([Candidate("x", Path("x"), record=r) for r in records])
     (difference,) = result["differences"]
     assert not result["larger_is_better"]
     assert (difference["won"], difference["lost"], difference["tied"]) == (1, 1, 1)
@@ -279,7 +279,7 @@ def test_the_test_to_train_ratio_is_that_of_the_record() -> None:
     a, b = [0.5, 0.4, 0.3, 0.6], [0.4, 0.4, 0.35, 0.7]
     for folds, ratio in ((4, 1 / 8), (None, 0.0)):
         pair = [record(v, "test_accuracy", folds) for v in (a, b)]
-        result = compare_records([Candidate("x", r["config"], Path("x"), r) for r in pair])
+        result = compare_records([Candidate("x", Path("x"), record=r) for r in pair])
         d = np.subtract(b, a)
         t = d.mean() / np.sqrt((1 / 4 + ratio) * d.var(ddof=1))
         assert result["differences"][0]["p_value"] == pytest.approx(2 * stats.t.sf(abs(t), 3))

@@ -13,7 +13,8 @@ import torch
 from rich.console import Console
 
 from graphs import COLUMNS
-from unionsnn.config.compose import compose_config, config_hash
+from unionsnn.config.compose import compose_config
+from unionsnn.config.identity import config_hash
 from unionsnn.data.controls import CONTROLS
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.reports.views.results import print_results

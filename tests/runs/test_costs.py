@@ -40,7 +40,7 @@ def test_the_first_epoch_counts_only_where_it_is_the_only_one(
 def test_networks_are_timed_without_a_run_folder(tiny: Maker, words: list[str]) -> None:
     config = tiny(*words, "trainer.max_epochs=2")
     assert timed_training(config)["seconds"] > 0
-    assert not Path(config["paths"]["output"]).exists()
+    assert not Path(config.paths.output).exists()
 
 
 def test_what_does_not_fit_is_refused(tiny: Maker, monkeypatch: pytest.MonkeyPatch) -> None:

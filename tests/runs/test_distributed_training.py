@@ -20,13 +20,15 @@ import torch
 
 from unionsnn.base.errors import RankDiedError, RequestError
 from unionsnn.cli.app import KEPT
-from unionsnn.config.compose import compose_config, config_hash
+from unionsnn.config.compose import compose_config
+from unionsnn.config.identity import config_hash
+from unionsnn.config.schema import Config
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.records import RunFolder
 from unionsnn.training.build import build_data, build_task, fit_gates
 from unionsnn.training.checkpoints import load_checkpoint
 from unionsnn.training.devices import check_accelerator, uses_all_parameters
-from unionsnn.training.protocols import make_protocol
+from unionsnn.training.protocols import draw_splits
 from unionsnn.training.tasks import Task
 
 Maker = Callable[..., dict[str, Any]]
@@ -40,12 +42,12 @@ EXACT = [
 TOLERANCE = 1e-8
 
 
-def files(config: dict[str, Any]) -> list[str]:
+def files(config: Config) -> list[str]:
     root = RunFolder.of(config).path
     return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
 
 
-def curves(config: dict[str, Any]) -> list[Any]:
+def curves(config: Config) -> list[Any]:
     finished = RunFolder.of(config).finished()
     return [(finished[i]["curves"], finished[i]["metrics"]) for i in sorted(finished)]
 
@@ -66,9 +68,9 @@ def start(arguments: list[str], **variables: str) -> subprocess.Popen[str]:
     )
 
 
-def overrides(config: dict[str, Any]) -> list[str]:
+def overrides(config: Config) -> list[str]:
     """What makes the command line compose a configuration of `tiny`."""
-    return [f"run_dir={config['run_dir']}", f"paths.data={config['paths']['data']}"]
+    return [f"run_dir={config.run_dir}", f"paths.data={config.paths.data}"]
 
 
 def test_two_processes_train_the_network_of_one(
@@ -221,7 +223,7 @@ def test_more_devices_than_there_are_are_refused(
     tiny: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tiny("trainer.devices=3")
-    config["trainer"]["accelerator"] = "gpu"
+    config = config.replace({"trainer.accelerator": "gpu"})
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
@@ -242,7 +244,7 @@ def test_several_machines_need_torchrun(tiny: Maker, monkeypatch: pytest.MonkeyP
 def test_unused_parameters_are_found(tiny: Maker, model: str) -> None:
     config = tiny(f"model={model}")
     data = build_data(config)
-    data.split = make_protocol(config["protocol"]).splits(data, 0)[0]
+    data.split = draw_splits(config.protocol, data, 0)[0]
     task = build_task(config, data)
     fit_gates(task.model, data)
     used = uses_all_parameters(task, data)

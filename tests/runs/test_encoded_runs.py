@@ -11,7 +11,8 @@ import torch
 
 from data_files import write_planetoid
 from unionsnn.base.errors import RequestError
-from unionsnn.config.compose import compose_config, config_hash
+from unionsnn.config.compose import compose_config
+from unionsnn.config.identity import config_hash
 from unionsnn.data.sources.facts import CatalogEntry
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.precompute import precompute
@@ -47,7 +48,7 @@ def test_a_bound_of_pairs_is_kept_in_training_and_is_part_of_the_hash(tiny: Make
     data = build_data(config)
     assert data.max_pairs == 3000
     assert config_hash(config) != config_hash(tiny(*MODEL))
-    assert "max_pairs" not in tiny(*MODEL)["data"]
+    assert "max_pairs" not in tiny(*MODEL).data
     data.split = data.default_split(None)
     for batch in data.train_dataloader():
         assert batch.num_graphs * int(batch.ptr.diff().max()) ** 2 <= 3000

@@ -16,6 +16,7 @@ import torch
 
 from fabricated import write_folder
 from unionsnn.base.errors import NonFiniteLossError, RequestError, RunFolderError
+from unionsnn.config.schema import Config
 from unionsnn.reports.views.results import provenance
 from unionsnn.runs import experiment
 from unionsnn.runs.dry_run import describe
@@ -85,8 +86,8 @@ def test_a_parameter_budget_is_recorded_with_the_width_that_it_led_to(tiny: Make
     record = run_experiment(config)
     assert record["config"]["model"]["parameter_budget"] == 5000
     width = record["hidden_channels"]
-    wider = {**config["model"], "hidden_channels": width + 1, "parameter_budget": None}
-    over = count_parameters(build_model({**config, "model": wider}, 1, 2))
+    wider = {"model.hidden_channels": width + 1, "model.parameter_budget": None}
+    over = count_parameters(build_model(config.replace(wider), 1, 2))
     assert record["parameters"] <= 5000 < over
     assert f"{record['parameters']:,} parameters of a budget of 5,000, hidden {width}" in (
         provenance(record)
@@ -206,8 +207,9 @@ def test_the_merged_record_says_which_repetitions_it_holds(tiny: Maker) -> None:
 def test_selected_weights_are_the_best_epoch_s(tiny: Maker) -> None:
     record = run_experiment(tiny("trainer.max_epochs=6", "optimizer.lr=0.05"))
     row = record["repetitions"][0]
-    folder = RunFolder(Path(record["config"]["paths"]["output"]), record["config"])
-    path = RunFolder.of(record["config"]).repetition_path(0)
+    config = Config.from_dict(record["config"])
+    folder = RunFolder(Path(config.paths.output), config)
+    path = RunFolder.of(config).repetition_path(0)
     curves = json.loads(path.read_text())["curves"]
     losses = [epoch["val_loss"] for epoch in curves]
     assert row["best_epoch"] == losses.index(min(losses))
@@ -295,7 +297,7 @@ def test_repetitions_of_other_data_are_never_mixed(
     tiny: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tiny("protocol=repeated_seeds", "protocol.seeds=2", run_dir="mixed")
-    run_experiment({**config, "protocol": {**config["protocol"], "only": [0]}})
+    run_experiment(config.replace({"protocol.only": [0]}))
     monkeypatch.setattr("unionsnn.data.datamodules.GraphDataModule.dataset_id", "other-123")
     with pytest.raises(RequestError, match=r"the data are now other-123; type force=true"):
         run_experiment(config)

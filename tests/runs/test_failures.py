@@ -18,6 +18,7 @@ from unionsnn.base.errors import (
     RequestError,
 )
 from unionsnn.cli.app import command_line
+from unionsnn.config.schema import Config
 from unionsnn.runs import experiment
 from unionsnn.runs.comparison import Candidate, run_comparison
 from unionsnn.runs.experiment import run_experiment
@@ -142,15 +143,15 @@ def test_compare_trains_the_others_and_then_says_what_failed(
 ) -> None:
     begun: list[str] = []
 
-    def run(config: dict[str, Any], progress: Any = None) -> dict[str, Any]:
-        begun.append(config["model"]["name"])
+    def run(config: Config, progress: Any = None) -> dict[str, Any]:
+        begun.append(config.model.name)
         if begun[-1] == "gin":
             raise ValueError("broken\nby hand")
         return {"failed": [{"index": i, "kind": "E", "reason": "killed"} for i in (1, 2)]}
 
     monkeypatch.setattr(experiment, "run_experiment", run)
     names = ("gin", "gcn")
-    candidates = [Candidate(n, tiny(f"model={n}"), tmp_path / n) for n in names]
+    candidates = [Candidate(n, tmp_path / n, tiny(f"model={n}")) for n in names]
     with pytest.raises(ComparisonFailedError) as error:
         run_comparison(candidates, tmp_path)
     assert begun == ["gin", "gcn"]

@@ -13,8 +13,10 @@ import pytorch_lightning as pl
 from test_resume import comparable, killed_when
 
 from unionsnn.base.errors import NonFiniteLossError, RequestError
-from unionsnn.config.compose import compose_config, config_hash
-from unionsnn.config.grid import cells_of, with_cell
+from unionsnn.config.compose import compose_config
+from unionsnn.config.grid import cells_of
+from unionsnn.config.identity import config_hash
+from unionsnn.config.schema import Config
 from unionsnn.reports.views.results import selected_lines, summary_line
 from unionsnn.runs import nested
 from unionsnn.runs.dry_run import describe
@@ -42,14 +44,14 @@ def test_the_best_on_validation_is_tested_once_and_is_that_cell_trained_alone(
     record = run_experiment(config)
     assert len(tested) == 3
     alone = [
-        run_experiment(with_cell({**config, "run_dir": f"{config['run_dir']}-{n}"}, cell))
-        for n, cell in enumerate(cells_of(config["protocol"]["grid"]))
+        run_experiment(config.replace({"run_dir": f"{config.run_dir}-{n}"}).with_cell(cell))
+        for n, cell in enumerate(cells_of(config.protocol.grid))
     ]
     for fold, row in enumerate(record["repetitions"]):
         values = [each["repetitions"][fold]["metrics"]["val_accuracy"] for each in alone]
         assert [cell["val_accuracy"] for cell in row["grid"]["cells"]] == values
         best = values.index(max(values))
-        assert row["grid"]["selected"] == cells_of(config["protocol"]["grid"])[best]
+        assert row["grid"]["selected"] == cells_of(config.protocol.grid)[best]
         assert row["metrics"] == alone[best]["repetitions"][fold]["metrics"]
         assert "test_accuracy" not in json.dumps(row["grid"])
     folder = RunFolder.of(config).path
@@ -96,8 +98,8 @@ def test_a_cell_that_diverges_loses_and_all_that_diverge_fail(
 ) -> None:
     original = nested.train_repetition
 
-    def diverge(config: dict[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
-        if config["optimizer"]["lr"] > limit:
+    def diverge(config: Config, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        if config.optimizer.lr > limit:
             raise NonFiniteLossError("val_loss is nan in epoch 0.")
         return original(config, *args, **kwargs)
 
@@ -139,16 +141,16 @@ def test_dry_run_counts_the_trainings_and_writes_nothing(tiny: Maker, tmp_path: 
 def test_the_paper_s_grids() -> None:
     tu = compose_config(["grid=tu", "protocol=cross_validation", "data=mutag"])
     node = compose_config(["grid=node", "protocol=repeated_seeds", "data=cora"])
-    sizes = [len(cells_of(config["protocol"]["grid"])) for config in (tu, node)]
+    sizes = [len(cells_of(config.protocol.grid)) for config in (tu, node)]
     assert sizes == [108, 9]
 
 
 def test_a_grid_is_no_part_of_the_hash_of_runs_without_one() -> None:
     plain = compose_config([])
-    assert "grid" not in plain["protocol"]
+    assert "grid" not in plain.protocol.to_dict()
     assert config_hash(plain) != config_hash(compose_config([GRID]))
-    cells = cells_of(compose_config([GRID])["protocol"]["grid"])
-    own = with_cell(compose_config([GRID]), cells[3])
+    cells = cells_of(compose_config([GRID]).protocol.grid)
+    own = compose_config([GRID]).with_cell(cells[3])
     assert own == compose_config(["optimizer.lr=0.05", "model.num_layers=2"])
 
 

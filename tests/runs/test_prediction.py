@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from unionsnn.base.errors import DataError, RequestError
-from unionsnn.config.compose import config_hash
+from unionsnn.config.identity import config_hash
+from unionsnn.config.schema import Config
 from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.splits import load_splits
 from unionsnn.runs.experiment import run_experiment
@@ -67,7 +68,7 @@ def own_graphs(folder: Path, task: str = "class") -> Path:
     return folder
 
 
-def trained(config: dict[str, Any]) -> tuple[Path, GraphArrays]:
+def trained(config: Config) -> tuple[Path, GraphArrays]:
     run_experiment(config)
     return RunFolder.of(config).path, build_data(config).arrays
 
@@ -100,7 +101,7 @@ def test_the_test_part_of_a_run_gets_the_predictions_that_it_stored(
         # Its batches are by size: the stored rows are in another order.
         output = output[np.lexsort(output.T)]
     found = predict(run, write_graphs(arrays, test, tmp_path / "new"))
-    wanted = probabilities(output, config["data"]["task"])
+    wanted = probabilities(output, config.data.task)
     values = found.each[0]
     if "data.max_pairs=3000" in overrides:
         values = values[np.lexsort(values.T)]

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from unionsnn.config.schema import Config
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.records import RunFolder
 from unionsnn.training import callbacks, repetition
@@ -26,7 +27,7 @@ Maker = Callable[..., dict[str, Any]]
 FOLDS = ["protocol=cross_validation", "protocol.folds=5"]
 
 
-def killed_when(config: dict[str, Any], condition: Callable[[], bool]) -> None:
+def killed_when(config: Config, condition: Callable[[], bool]) -> None:
     """Run in a forked process and kill it as soon as the condition holds."""
     child = multiprocessing.get_context("fork").Process(target=run_experiment, args=(config,))
     child.start()
@@ -37,7 +38,7 @@ def killed_when(config: dict[str, Any], condition: Callable[[], bool]) -> None:
     child.join()
 
 
-def repetitions(config: dict[str, Any]) -> list[Path]:
+def repetitions(config: Config) -> list[Path]:
     return sorted((RunFolder.of(config).path / "repetitions").glob("[0-9]*.json"))
 
 
@@ -115,7 +116,7 @@ def test_a_long_repetition_goes_on_from_its_last_checkpoint_bit_for_bit(
     record = run_experiment(config)
     assert trained[0] == 3
     assert comparable(record) == comparable(expected)
-    folders = [RunFolder.of(c) for c in (config, expected["config"])]
+    folders = [RunFolder.of(c) for c in (config, Config.from_dict(expected["config"]))]
     curves = [folder.finished()[0]["curves"] for folder in folders]
     assert curves[0] == curves[1]
     tables = [(folder.path / "logs" / "00" / "metrics.csv").read_text() for folder in folders]
@@ -174,7 +175,7 @@ def test_a_resume_point_that_cannot_be_written_does_not_stop_the_training(
 
 def test_other_versions_on_resume_give_one_warning_and_are_both_recorded(tiny: Maker) -> None:
     config = tiny(*FOLDS)
-    run_experiment({**config, "protocol": {**config["protocol"], "only": [0]}})
+    run_experiment(config.replace({"protocol.only": [0]}))
     (path,) = repetitions(config)
     held = json.loads(path.read_text())
     held["versions"]["torch"] = "1.0.0"

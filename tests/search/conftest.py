@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from small_studies import CONTENT, formula, made_record, write
+from unionsnn.config.schema import Config
 from unionsnn.search import trials
 from unionsnn.search.study import Study, StudyOptions, make_study
 
@@ -33,11 +34,11 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float, int]]:
     made: list[tuple[float, float, int]] = []
 
     def train(
-        config: Mapping[str, Any], data: Any, protocol: Any, split: Any, index: int, *rest: Any,
+        config: Config, data: Any, protocol: Any, split: Any, index: int, *rest: Any,
         **options: Any,
     ) -> dict[str, Any]:  # fmt: skip
         assert options["test"] is False
-        section = config["optimizer"]
+        section = config.optimizer
         made.append((section["lr"], section["weight_decay"], index))
         return made_record(index, {"val_loss": formula(config, index)}, data)
 

@@ -12,7 +12,8 @@ import pytest
 
 from small_studies import TINY
 from unionsnn.base.errors import RequestError
-from unionsnn.config.compose import compose_config, config_folder, config_hash
+from unionsnn.config.compose import compose_config, config_folder
+from unionsnn.config.identity import config_hash
 from unionsnn.reports.views.study import final_lines
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.records import RunFolder
@@ -70,8 +71,8 @@ def test_best_yaml_is_the_chosen_experiment(make: Make, tmp_path: Path) -> None:
     paths = [f"paths.output={tmp_path / 'again'}", f"paths.data={tmp_path / 'data'}"]
     config = compose_config(["experiment=best", *paths], study.folder)
     assert config_hash(config) == record["final"]["config_hash"]
-    assert config["coefficient"]["radius"] == [1, 2]
-    again = run_experiment({**config, "trainer": {**config["trainer"], "progress": "none"}})
+    assert config.coefficient.radius == [1, 2]
+    again = run_experiment(config.replace({"trainer.progress": "none"}))
     assert again["result"] == record["final"]["result"]
     assert "study" not in json.loads(RunFolder.of(config).results_path.read_text())
 
@@ -156,12 +157,12 @@ def test_best_yaml_needs_no_folder_of_the_user_and_keeps_seed_and_control(
     path = write_best(study, Cell(0, "finished", {"optimizer.lr": 0.1}, (1.0,), {}, None, 0.0, 0))
     config = compose_config(["experiment=best"], study.folder)
     assert config_hash(config) == config_hash(study.final_config({"optimizer.lr": 0.1}))
-    assert config["seed"] == 3
+    assert config.seed == 3
     assert "mine" not in path.read_text()
     controlled = make("coefficient.control=constant", "seed=4", space=SPACE)
     write_best(controlled, Cell(0, "finished", {"optimizer.lr": 0.1}, (1.0,), {}, None, 0.0, 0))
     config = compose_config(["experiment=best"], controlled.folder)
-    assert (config["seed"], config["coefficient"]["control"]) == (4, "constant")
+    assert (config.seed, config.coefficient.control) == (4, "constant")
 
 
 @pytest.mark.parametrize("name", ["what?", "50%41", "a#b c", "{x}", 'it\'s "q"'])

@@ -143,8 +143,8 @@ def test_the_command_line_replaces_values_of_the_space(make: Make) -> None:
     study = make("optimizer.lr=choice(0.5, 0.25)", "optimizer.weight_decay=0.125")
     assert [p.text for p in study.space] == ["choice(0.5, 0.25)"]
     config = study.trial_config({"optimizer.lr": 0.25})
-    assert config["optimizer"]["lr"] == 0.25
-    assert config["optimizer"]["weight_decay"] == 0.125
+    assert config.optimizer.lr == 0.25
+    assert config.optimizer.weight_decay == 0.125
 
 
 def test_a_trial_and_the_final_run_have_folders_of_their_own(make: Make) -> None:
@@ -219,7 +219,7 @@ def test_a_trial_may_be_shorter(make: Make) -> None:
 def test_a_key_of_the_space_is_known_by_its_name(make: Make, signs: str) -> None:
     study = make(f"{signs}optimizer.lr=0.5")
     assert [p.key for p in study.space] == ["optimizer.weight_decay"]
-    assert study.trial_config({"optimizer.weight_decay": 0})["optimizer"]["lr"] == 0.5
+    assert study.trial_config({"optimizer.weight_decay": 0}).optimizer.lr == 0.5
     study = make(f"{signs}optimizer.lr=choice(0.5, 0.25)")
     assert {p.key: p.text for p in study.space}["optimizer.lr"] == "choice(0.5, 0.25)"
     with pytest.raises(RequestError, match="by itself"):

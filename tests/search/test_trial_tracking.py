@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import optuna
 import pytest
 
 from small_studies import CONTENT
+from unionsnn.config.schema import Config
 from unionsnn.search import trials
 from unionsnn.search.ledger import open_study, read_cells
 from unionsnn.search.study import Study
@@ -65,8 +66,8 @@ def test_a_trial_of_one_training_has_a_row_for_each_epoch(make: Make) -> None:
 
 
 def test_pruned_and_failing_trials_say_so(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    def train(config: Mapping[str, Any], *_: Any, **__: Any) -> Any:
-        if config["optimizer"]["lr"] == 0.1:
+    def train(config: Config, *_: Any, **__: Any) -> Any:
+        if config.optimizer.lr == 0.1:
             raise optuna.TrialPruned("after epoch 1")
         raise RuntimeError("no")
 

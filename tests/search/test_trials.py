@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import pytest
 
 from small_studies import TINY, formula, made_record, points
 from unionsnn.base.errors import MemoryRanOutError, MissingObjectiveError, RequestError
+from unionsnn.config.schema import Config
 from unionsnn.search import trials
 from unionsnn.search.driver import RunOptions, run_study
 from unionsnn.search.ledger import Cell, best_cell, open_study, pareto_front, read_cells
@@ -122,8 +123,8 @@ def test_a_trial_that_fails_says_why_and_the_study_goes_on(
 ) -> None:
     train = trials.train_repetition
 
-    def fail(config: Mapping[str, Any], data: Any, *rest: Any, **options: Any) -> dict[str, Any]:
-        if config["optimizer"]["lr"] == 0.01 and rest[2] == 1:
+    def fail(config: Config, data: Any, *rest: Any, **options: Any) -> dict[str, Any]:
+        if config.optimizer.lr == 0.01 and rest[2] == 1:
             if error is not None:
                 raise error
             return {"index": 1, "metrics": {"val_loss": math.nan}, "dataset": data.dataset_id}
@@ -189,7 +190,7 @@ def test_two_objectives_give_a_front(make: Make, monkeypatch: pytest.MonkeyPatch
     def train(
         config: Any, data: Any, protocol: Any, split: Any, index: int, *_: Any, **__: Any
     ) -> Any:
-        width = config["model"]["hidden_channels"]
+        width = config.model.hidden_channels
         record = made_record(index, {"val_loss": abs(16 - width) / 16}, data)
         return {**record, "parameters": width**2}
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from unionsnn.base.errors import NotDeterministicError, RequestError
-from unionsnn.config.compose import config_hash
+from unionsnn.config.identity import config_hash
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.records import RunFolder
 from unionsnn.training.checkpoints import load_checkpoint
@@ -61,8 +61,7 @@ def test_precisions_that_a_device_lacks_are_refused(
     with pytest.raises(RequestError, match=r"on a CPU; type trainer.precision=bf16-mixed"):
         check_accelerator(tiny("trainer.precision=16-mixed"))
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    config = tiny("trainer.precision=64-true")
-    config["trainer"]["accelerator"] = "mps"
+    config = tiny("trainer.precision=64-true").replace({"trainer.accelerator": "mps"})
     with pytest.raises(RequestError, match="which Apple's GPUs do not have"):
         check_accelerator(config)
 
@@ -109,6 +108,6 @@ def test_what_is_not_deterministic_is_named_and_the_user_s_choice_comes_back(
 
 
 def test_keys_that_change_nothing_leave_the_name_of_a_run_alone(tiny: Maker) -> None:
-    plain = tiny()["trainer"]
+    plain = tiny().trainer
     assert not {"num_nodes", "sync_batchnorm", "deterministic"} & plain.keys()
     assert config_hash(tiny("trainer=ddp")) == config_hash(tiny())

@@ -15,7 +15,8 @@ from torch_geometric.data import Batch
 
 from graphs import random_graphs
 from unionsnn.base.errors import RequestError
-from unionsnn.config.compose import compose_config, config_hash
+from unionsnn.config.compose import compose_config
+from unionsnn.config.identity import config_hash
 from unionsnn.reports.views.results import print_results
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.records import RunFolder

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from unionsnn.config.schema import Config
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.records import RunFolder
 from unionsnn.training import callbacks, repetition
@@ -22,7 +23,7 @@ Maker = Callable[..., dict[str, Any]]
 PAPER = ["model=gin", "protocol=cross_validation_paper", "protocol.folds=3", "protocol.only=[0]"]
 
 
-def kept(config: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+def kept(config: Config) -> tuple[np.ndarray, np.ndarray]:
     with np.load(RunFolder.of(config).path / "predictions" / "00.npz") as content:
         return content["outputs"], content["target"]
 

@@ -16,6 +16,7 @@ from unionsnn.base import memory as data_memory
 from unionsnn.base.errors import MemoryRanOutError, RequestError
 from unionsnn.base.memory import free_bytes
 from unionsnn.cli.app import command_line
+from unionsnn.config.schema import Config
 from unionsnn.data.batching import Extent
 from unionsnn.data.sources.facts import CatalogEntry
 from unionsnn.runs.dry_run import describe
@@ -45,7 +46,7 @@ def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], None]:
     return become
 
 
-def prepared(config: dict[str, Any]) -> tuple[Any, Any]:
+def prepared(config: Config) -> tuple[Any, Any]:
     data = build_data(config)
     data.split = data.default_split(None)
     return build_model(config, data.num_features, data.num_outputs), data

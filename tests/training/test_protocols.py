@@ -20,7 +20,7 @@ from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.records import RunFolder
 from unionsnn.training import repetition
 from unionsnn.training.build import build_data
-from unionsnn.training.protocols import make_protocol
+from unionsnn.training.protocols import draw_splits, summarize
 
 Maker = Callable[..., dict[str, Any]]
 FOLDS = ["protocol=cross_validation", "protocol.folds=4"]
@@ -47,27 +47,25 @@ def test_folds_are_disjoint_cover_and_are_saved_with_their_hash(tiny: Maker) -> 
 
 
 def test_train_size_keeps_a_sample_of_each_training_part(tiny: Maker) -> None:
-    whole = make_protocol(tiny(*FOLDS)["protocol"])
-    part = make_protocol(tiny(*FOLDS, "protocol.train_size=25")["protocol"])
+    whole = tiny(*FOLDS).protocol
+    part = tiny(*FOLDS, "protocol.train_size=25").protocol
     data = build_data(tiny())
-    pairs = list(zip(whole.splits(data, 3), part.splits(data, 3), strict=True))
+    pairs = list(zip(draw_splits(whole, data, 3), draw_splits(part, data, 3), strict=True))
     assert len(pairs) == 4
     for before, after in pairs:
         assert len(after.train) == 25
         assert set(after.train) < set(before.train)
         assert np.array_equal(before.test, after.test)
         assert np.array_equal(before.validation, after.validation)
-    again, other = part.splits(data, 3)[0], part.splits(data, 4)[0]
+    again, other = draw_splits(part, data, 3)[0], draw_splits(part, data, 4)[0]
     assert np.array_equal(again.train, pairs[0][1].train)
     assert not np.array_equal(other.train, again.train)
-    seeds = make_protocol(
-        tiny("protocol=repeated_seeds", "protocol.seeds=2", "protocol.train_size=25")["protocol"]
-    )
-    first, second = seeds.splits(data, 3)
+    seeds = tiny("protocol=repeated_seeds", "protocol.seeds=2", "protocol.train_size=25").protocol
+    first, second = draw_splits(seeds, data, 3)
     assert np.array_equal(first.train, second.train)
-    too_many = make_protocol(tiny(*FOLDS, "protocol.train_size=61")["protocol"])
+    too_many = tiny(*FOLDS, "protocol.train_size=61").protocol
     with pytest.raises(RequestError, match="train_size is 61; the training part has 40 items"):
-        too_many.splits(data, 3)
+        draw_splits(too_many, data, 3)
 
 
 def test_test_part_is_touched_once_after_selection(
@@ -124,7 +122,7 @@ def test_paper_protocol_runs_all_epochs_and_takes_the_best_of_the_mean_curve(tin
 
 def summarized(curves: list[list[float]], **section: Any) -> Any:
     config = compose_config(["protocol=cross_validation_paper", "protocol.folds=3"])
-    protocol = make_protocol({**config["protocol"], **section})
+    protocol = config.protocol.replace(section)
     rows = [
         {
             "curves": [{"test_accuracy": v, "val_accuracy": 1 - v, "val_loss": v} for v in curve],
@@ -132,7 +130,7 @@ def summarized(curves: list[list[float]], **section: Any) -> Any:
         }
         for curve in curves
     ]
-    return protocol, protocol.summarize(rows)
+    return protocol, summarize(protocol, rows)
 
 
 def test_ties_of_the_mean_curve_go_to_the_first_epoch() -> None:
@@ -173,7 +171,7 @@ def test_the_metric_that_selects_is_an_explicit_key(tiny: Maker) -> None:
 
 def test_a_part_of_the_repetitions_is_marked_incomplete_and_completed_later(tiny: Maker) -> None:
     config = tiny(*FOLDS)
-    part = run_experiment({**config, "protocol": {**config["protocol"], "only": [0, 2]}})
+    part = run_experiment(config.replace({"protocol.only": [0, 2]}))
     assert (part["state"], part["missing"]) == ("incomplete", [1, 3])
     assert [row["index"] for row in part["repetitions"]] == [0, 2]
     whole = run_experiment(config)
@@ -206,12 +204,12 @@ def test_published_index_files_give_their_own_folds(tmp_path: Path, tiny: Maker)
     with pytest.raises(DataError, match=r"holds 2 folds of TOY.*protocol\.folds=2"):
         run_experiment(tu(tmp_path, tiny, *overrides))
     config = tu(tmp_path, tiny, *overrides)
-    protocol = make_protocol({**config["protocol"], "folds": 2})
-    splits = protocol.splits(build_data(config), 0)
+    protocol = config.protocol.replace({"folds": 2})
+    splits = draw_splits(protocol, build_data(config), 0)
     assert [split.test.tolist() for split in splits] == [[0, 1], [4, 5]]
     (tmp_path / "TOY_test.index").write_text("0,1,5\n4,5\n")
     with pytest.raises(DataError, match=r"TOY.*fold 0"):
-        protocol.splits(build_data(config), 0)
+        draw_splits(protocol, build_data(config), 0)
 
 
 def test_published_folds_of_real_sets(mirror: Path) -> None:
@@ -247,7 +245,7 @@ def test_folds_that_cannot_be_drawn_say_why(
 
 def test_altered_splits_of_a_run_folder_are_refused(tiny: Maker) -> None:
     config = tiny(*FOLDS)
-    run_experiment({**config, "protocol": {**config["protocol"], "only": [0]}})
+    run_experiment(config.replace({"protocol.only": [0]}))
     path = RunFolder.of(config).path / "splits.json"
     content = json.loads(path.read_text())
     content["splits"][1]["train"][0] = content["splits"][1]["test"][0]

@@ -12,7 +12,9 @@ from pytorch_lightning.callbacks import Callback
 from torch.optim.lr_scheduler import CosineAnnealingLR, ReduceLROnPlateau
 
 from unionsnn.base.errors import RequestError
-from unionsnn.config.compose import compose_config, config_hash
+from unionsnn.config.compose import compose_config
+from unionsnn.config.identity import config_hash
+from unionsnn.config.schema import Config
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.records import RunFolder
 from unionsnn.training import callbacks, repetition
@@ -42,7 +44,7 @@ def rates(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return seen
 
 
-def curves(config: dict[str, Any]) -> list[dict[str, float]]:
+def curves(config: Config) -> list[dict[str, float]]:
     """Each epoch's metrics of the one repetition of a finished run."""
     epochs: list[dict[str, float]] = RunFolder.of(config).finished()[0]["curves"]
     return epochs
@@ -133,7 +135,7 @@ def test_a_resumed_training_has_the_rates_of_one_that_was_never_stopped(
 
 def test_every_key_matters_and_the_default_changes_no_hash() -> None:
     base = compose_config([])
-    assert base["optimizer"] == {"lr": 0.001, "weight_decay": 0.0}
+    assert base.optimizer.to_dict() == {"lr": 0.001, "weight_decay": 0.0}
     one = compose_config(["optimizer.schedule=plateau"])
     assert (one["optimizer"]["factor"], one["optimizer"]["patience"]) == (0.5, 10)
     given = ["optimizer.schedule=plateau", "optimizer.factor=0.5", "optimizer.patience=10"]

@@ -161,8 +161,8 @@ def train(
     if dry_run and torchrun and torchrun.rank > 0:
         return
     folder = RunFolder.of(config)
-    before = {} if config["force"] or dry_run or as_json else folder.finished()
-    with data_progress(config["trainer"]["progress"]) as progress:
+    before = {} if config.force or dry_run or as_json else folder.finished()
+    with data_progress(config.trainer.progress) as progress:
         record = describe(config, progress) if dry_run else run_experiment(config, progress)
     if not record:
         # One of the processes that torchrun started, and not the first.

@@ -43,7 +43,7 @@ def precompute(
     from unionsnn.reports.views.coefficients import print_precomputed
     from unionsnn.runs.precompute import precompute as compute
 
-    with data_progress(config["trainer"]["progress"]) as progress:
+    with data_progress(config.trainer.progress) as progress:
         result = compute(config, progress)
     if as_json:
         click.echo(json.dumps(result, indent=1))
@@ -146,7 +146,7 @@ def case_study(
         config = composed(overrides, quiet=options.quiet)
         from unionsnn.runs.precompute import simple_graph
 
-        graph, name = simple_graph(config), config["data"]["name"]
+        graph, name = simple_graph(config), config.data.name
     request = report.Request(name, graphs, max_nodes, seed, at_ends)
     report.run(request, graph, plot, as_json=as_json)
 
@@ -163,7 +163,7 @@ def _cache_root(overrides: Sequence[str], options: Options) -> Path:
     config = composed(overrides, quiet=options.quiet)
     from unionsnn.data.sources.download import data_root
 
-    return data_root(config["paths"]["data"])
+    return data_root(config.paths.data)
 
 
 def _survey(root: Path, *, checksums: bool = False) -> list[CacheItem]:

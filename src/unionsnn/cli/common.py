@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 from click.decorators import FC
 from click.shell_completion import CompletionItem
+
+from unionsnn.config.schema import Config
 
 
 class Completed(click.types.StringParamType):
@@ -101,13 +102,9 @@ class Options:
         return "none" if self.quiet or as_json else "auto"
 
 
-def composed(
-    overrides: Sequence[str], config_dir: str | None = None, *, quiet: bool
-) -> dict[str, Any]:
+def composed(overrides: Sequence[str], config_dir: str | None = None, *, quiet: bool) -> Config:
     """Compose a configuration; without progress if it is to be quiet."""
     from unionsnn.config.compose import compose_config
 
     config = compose_config(overrides, config_dir)
-    if quiet:
-        config["trainer"]["progress"] = "none"
-    return config
+    return config.replace({"trainer.progress": "none"}) if quiet else config

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -17,6 +16,7 @@ from unionsnn.cli.common import (
     json_option,
     out_option,
 )
+from unionsnn.config.schema import Config
 
 
 @click.command(cls=CommonAfterDashes)
@@ -52,19 +52,19 @@ def compare(
         check_output("--out", out, EXTENSIONS)
     candidates = read_candidates(configurations, common, config_dir)
     refuse_incomparable(candidates)
-    pending = [c.config for c in candidates if c.record is None]
     paths = [word for word in common if word.startswith("paths.")]
-    config = pending[0] if pending else compose_config(paths)
+    config = next((c.config for c in candidates if c.config), None) or compose_config(paths)
     if as_json or options.quiet:
-        for each in [*pending, config]:
-            each["trainer"]["progress"] = "none"
+        candidates = [each.silent() for each in candidates]
+        config = config.replace({"trainer.progress": "none"})
     if dry_run:
-        _dry_run(pending, config["trainer"]["progress"], as_json)
+        pending = [each.config for each in candidates if each.config is not None]
+        _dry_run(pending, config.trainer.progress, as_json)
         return
     from unionsnn.reports.progress import data_progress
 
-    with data_progress(config["trainer"]["progress"]) as progress:
-        result = run_comparison(candidates, config["paths"]["output"], progress)
+    with data_progress(config.trainer.progress) as progress:
+        result = run_comparison(candidates, config.paths.output, progress)
         if out is not None:
             comparison_report(result).write(out)
     if as_json:
@@ -73,7 +73,7 @@ def compare(
         print_comparison(result)
 
 
-def _dry_run(pending: list[dict[str, Any]], kind: str, as_json: bool) -> None:
+def _dry_run(pending: list[Config], kind: str, as_json: bool) -> None:
     from unionsnn.reports.progress import data_progress
     from unionsnn.reports.views.results import print_dry_run
     from unionsnn.runs.dry_run import describe

@@ -76,8 +76,7 @@ def _plot(name: str, root: Path, plot: Path, progress: Any) -> None:
     from unionsnn.training.build import build_data
 
     check_plot(plot)
-    config = compose_config([f"data={name}"])
-    config["paths"]["data"] = str(root)
+    config = compose_config([f"data={name}"]).replace({"paths.data": str(root)})
     with data_progress(progress) as report:
         data = build_data(config, report)
         spec = data.spec or CoefficientSpec(quantities=("a", "a_tree", "nodes", "edges"))

@@ -81,10 +81,9 @@ def reproduce(
         config_dir=config_dir,
         grid=grid,
     )
-    for cell in cells:
-        if cell.config is not None and quiet:
-            cell.config["trainer"]["progress"] = "none"
-    kind = next((str(c.config["trainer"]["progress"]) for c in cells if c.config), "none")
+    if quiet:
+        cells = [cell.silent() for cell in cells]
+    kind = next((c.config.trainer.progress for c in cells if c.config), "none")
     cost = paper_table(table).cost
     # A grid takes long: what it takes is said before it begins.
     if dry_run or (grid and not quiet):

@@ -62,7 +62,7 @@ def sweep(
     from unionsnn.search.study import StudyOptions, make_study
 
     request = make_study(study, overrides, StudyOptions(name, trials, storage, config_dir))
-    kind = request.base["trainer"]["progress"]
+    kind = request.base.trainer.progress
     if as_json or options.quiet:
         kind = "none"
     from unionsnn.reports.progress import data_progress

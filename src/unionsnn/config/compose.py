@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -19,32 +17,12 @@ from hydra.core.override_parser.types import Override, Quote, QuotedString
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from pydantic import ValidationError
 
 from unionsnn.base.errors import RequestError
 from unionsnn.base.words import nearest
 from unionsnn.config.grid import flatten, grid_faults
-from unionsnn.config.schema import ConfigSchema
+from unionsnn.config.schema import Config
 from unionsnn.config.targets import argument_faults
-
-# What may differ between two runs of the same experiment.
-_NOT_IN_HASH = (
-    ("paths",),
-    ("logger",),
-    ("run_dir",),
-    ("force",),
-    ("data", "mirror"),
-    ("data", "offline"),
-    ("protocol", "workers"),
-    ("protocol", "only"),
-    ("trainer", "accelerator"),
-    ("trainer", "devices"),
-    ("trainer", "num_nodes"),
-    ("trainer", "sync_batchnorm"),
-    ("trainer", "threads"),
-    ("trainer", "progress"),
-    ("trainer", "keep_checkpoints"),
-)
 
 
 def config_folder() -> Path:
@@ -53,20 +31,15 @@ def config_folder() -> Path:
     return packaged if packaged.is_dir() else Path(__file__).parents[3] / "conf"
 
 
-def compose_config(
-    overrides: Sequence[str], config_dir: str | Path | None = None
-) -> dict[str, Any]:
+def compose_config(overrides: Sequence[str], config_dir: str | Path | None = None) -> Config:
     """Compose one experiment and check it.
 
     Args:
         overrides: In Hydra's syntax, such as ``model=gin`` or ``optimizer.lr=0.01``.
         config_dir: A folder of the user's own, searched beside the shipped one.
 
-    Returns:
-        The configuration as plain types, interpolations resolved.
-
     Raises:
-        RequestError: with every fault that was found.
+        RequestError: with every fault.
     """
     if config_dir is not None and not Path(config_dir).is_dir():
         raise RequestError(f"--config-dir is {str(config_dir)!r}; there is no such folder.")
@@ -122,34 +95,6 @@ def first_groups() -> set[str]:
     """Groups that each request has, before any option brings others."""
     defaults = OmegaConf.load(config_folder() / "train.yaml").defaults
     return {str(group) for entry in defaults if isinstance(entry, DictConfig) for group in entry}
-
-
-def determining(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a configuration that determines a result."""
-    plain: dict[str, Any] = json.loads(json.dumps(config))
-    for path in _NOT_IN_HASH:
-        section = plain
-        for key in path[:-1]:
-            section = section.get(key, {})
-        section.pop(path[-1], None)
-    return plain
-
-
-def config_hash(config: Mapping[str, Any]) -> str:
-    """Hash of what determines a result: 8 hex digits, independent of the order of keys."""
-    canonical = json.dumps(determining(config), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()[:8]
-
-
-def differing_keys(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Dotted keys in which two configurations differ so that their results may."""
-    left, right = (dict(flatten(determining(config))) for config in (one, other))
-    return sorted(k for k in left.keys() | right.keys() if left.get(k) != right.get(k))
-
-
-def leaves(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a nested configuration by their dotted keys."""
-    return dict(flatten(config))
 
 
 def _parse(overrides: Sequence[str]) -> list[Override]:
@@ -267,60 +212,44 @@ def _compose(overrides: Sequence[str]) -> DictConfig:
         raise RequestError(" ".join(str(cause).split())) from None
 
 
-def _validated(config: DictConfig, given: set[str]) -> dict[str, Any]:
+def _validated(config: DictConfig, given: set[str]) -> Config:
     unresolved = dict(flatten(OmegaConf.to_container(config)))
     missing = sorted(key for key, value in unresolved.items() if value == "???")
     if missing:
-        raise RequestError(*([f"{key} must be given: type {key}=..." for key in missing]))
+        faults = [f"{key} must be given: type {key}=..." for key in missing]
+        raise RequestError(*faults, code="config.missing")
     try:
         plain: Any = OmegaConf.to_container(config, resolve=True)
     except OmegaConfBaseException as error:
-        raise RequestError(" ".join(str(error).split())) from None
+        raise RequestError(" ".join(str(error).split()), code="config.reference") from None
     grid = plain["protocol"].pop("grid", None) if isinstance(plain.get("protocol"), dict) else None
-    checked, faults = _checked(plain, given)
-    if checked is None:
-        raise RequestError(*faults)
-    if grid is not None:
-        plain["protocol"]["grid"] = grid
+    checked = _checked(plain, given)
+    if grid is None:
+        return checked
+    plain["protocol"]["grid"] = grid
 
-        def check(cell: dict[str, Any], keys: set[str]) -> tuple[dict[str, Any] | None, list[str]]:
-            return _checked(cell, given | keys)
+    def check(cell: dict[str, Any]) -> Config:
+        return _checked(cell, given | grid.keys())
 
-        if faults := grid_faults(plain, checked, _type_fault, check):
-            raise RequestError(*faults)
-        checked["protocol"]["grid"] = grid
-    return checked
+    if faults := grid_faults(plain, checked, _type_fault, check):
+        raise RequestError(*faults, code="config.grid")
+    return checked.replace({"protocol.grid": grid})
 
 
-def _checked(plain: dict[str, Any], given: set[str]) -> tuple[dict[str, Any] | None, list[str]]:
-    """Return a request without grid, checked and settled, or None and what is wrong with it."""
-    try:
-        checked = ConfigSchema.model_validate(plain)
-    except ValidationError as error:
-        return None, [_sentence(fault) for fault in error.errors()]
+def _checked(plain: dict[str, Any], given: set[str]) -> Config:
+    """Return a request without grid, checked and settled."""
+    checked = Config.from_dict(plain)
     if faults := argument_faults(checked.data.target, checked.data.model_extra or {}):
-        return None, [_sentence(fault) for fault in faults]
+        raise RequestError(*faults)
     budget = checked.model.parameter_budget
     if "model.hidden_channels" in given and budget is not None:
-        return None, [
+        raise RequestError(
             f"model.hidden_channels is given and model.parameter_budget is {budget}, which "
             "finds the width itself: give one of them, or type model.parameter_budget=null "
-            "to be rid of an experiment's budget."
-        ]
-    return checked.model_dump(by_alias=True), []
-
-
-def _sentence(fault: Any) -> str:
-    key = ".".join(str(part) for part in fault["loc"])
-    given = fault["input"]
-    if fault["type"] == "value_error":
-        return str(fault["ctx"]["error"])
-    if fault["type"] == "missing":
-        return f"{key} is missing; type {key}=..., or leave out what deletes it (~{key})."
-    if fault["type"] == "extra_forbidden":
-        return f"The key {key!r} does not exist."
-    message = fault["msg"].replace("Input should be", "it must be")
-    return f"{key} is {given!r}; {message[0].lower()}{message[1:]}."
+            "to disable an experiment's budget.",
+            code="config.budget",
+        )
+    return checked
 
 
 def completions(incomplete: str) -> list[str]:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from unionsnn.base.errors import RequestError
 from unionsnn.base.words import nearest
+
+if TYPE_CHECKING:
+    from unionsnn.config.schema import Config
 
 VARIED = "optimizer.*, model.*, gate.*, coefficient.*, trainer.max_epochs and data.batch_size"
 """What a grid may vary: nothing that splits, seeds or tests depend on."""
@@ -31,9 +35,9 @@ def cell_text(cell: Mapping[str, Any]) -> str:
     return " ".join(f"{key}={str(value).replace(' ', '')}" for key, value in cell.items())
 
 
-def with_cell(config: Mapping[str, Any], cell: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration of a cell, without the grid."""
-    made: dict[str, Any] = copy.deepcopy(dict(config))
+def with_cell(plain: Mapping[str, Any], cell: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request, not checked yet, with the values of a cell and without the grid."""
+    made: dict[str, Any] = copy.deepcopy(dict(plain))
     made["protocol"].pop("grid", None)
     for key, value in cell.items():
         section, parts = made, key.split(".")
@@ -54,9 +58,9 @@ def flatten(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 def grid_faults(
     plain: Mapping[str, Any],
-    checked: Mapping[str, Any],
+    checked: Config,
     type_fault: Callable[[str, Any, Any], str | None],
-    check: Callable[[dict[str, Any], set[str]], tuple[dict[str, Any] | None, list[str]]],
+    check: Callable[[dict[str, Any]], Config],
 ) -> list[str]:
     """Return what is wrong with a request's grid: its keys, their values, each of its cells.
 
@@ -64,7 +68,7 @@ def grid_faults(
         plain: The request as composed.
         checked: The request without its grid, checked and settled.
         type_fault: Says what is wrong with a value, given its key and the shipped value.
-        check: Checks and settles the request of a cell, whose keys were given.
+        check: Checks and settles the request of a cell; raises RequestError.
     """
     grid = plain["protocol"]["grid"]
     faults = _shape_faults(grid, plain)
@@ -103,10 +107,8 @@ def _shape_faults(grid: Any, plain: Mapping[str, Any]) -> list[str]:
     return faults
 
 
-def _key_faults(
-    grid: Mapping[str, Any], plain: Mapping[str, Any], checked: Mapping[str, Any]
-) -> list[str]:
-    known = {key for key, _ in (*flatten(plain), *flatten(checked))}
+def _key_faults(grid: Mapping[str, Any], plain: Mapping[str, Any], checked: Config) -> list[str]:
+    known = {key for key, _ in (*flatten(plain), *flatten(checked.to_dict()))}
     allowed = sorted(key for key in known if may_vary(key))
     faults = []
     for key in grid:
@@ -130,23 +132,23 @@ def may_vary(key: str) -> bool:
 def _cell_faults(
     grid: Mapping[str, Any],
     plain: Mapping[str, Any],
-    checked: Mapping[str, Any],
-    check: Callable[[dict[str, Any], set[str]], tuple[dict[str, Any] | None, list[str]]],
+    checked: Config,
+    check: Callable[[dict[str, Any]], Config],
 ) -> list[str]:
     """Check each cell as a request of its own; it may differ from the others in its keys only."""
     faults: dict[str, None] = {}
     for cell in cells_of(grid):
-        settled, wrong = check(with_cell(plain, cell), set(grid))
-        if settled is None:
-            faults |= dict.fromkeys(f"protocol.grid, {cell_text(cell)}: {each}" for each in wrong)
+        where = f"protocol.grid, {cell_text(cell)}"
+        try:
+            settled = dict(flatten(check(with_cell(plain, cell)).to_dict()))
+        except RequestError as error:
+            faults |= dict.fromkeys(f"{where}: {fault}" for fault in error.faults)
             continue
-        expected = dict(flatten(with_cell(checked, cell)))
-        found = dict(flatten(settled))
-        keys = expected.keys() | found.keys()
-        differing = [key for key in sorted(keys) if expected.get(key) != found.get(key)]
-        for key in differing:
-            faults[
-                f"protocol.grid, {cell_text(cell)}: {key} would become {found.get(key)} instead of "
-                f"{expected.get(key)}; give {key} a value of its own."
-            ] = None
+        expected = dict(flatten(checked.replace(cell).to_dict()))
+        for key in sorted(expected.keys() | settled.keys()):
+            if expected.get(key) != settled.get(key):
+                faults[
+                    f"{where}: {key} would become {settled.get(key)} instead of "
+                    f"{expected.get(key)}; give {key} a value of its own."
+                ] = None
     return list(faults)

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, PlainSerializer, model_validator
 
+from unionsnn.base.errors import RequestError
+from unionsnn.config.grid import cells_of
 from unionsnn.config.sections import (
-    EncodingsSchema,
-    LoggerSchema,
-    OptimizerSchema,
+    EncodingsConfig,
+    LoggerConfig,
+    OptimizerConfig,
     PositiveInt,
     Section,
-    TrainerSchema,
+    TrainerConfig,
     absent_if_none,
 )
 from unionsnn.config.targets import current_target, recorded_target
@@ -59,12 +61,12 @@ def plain_model(name: str) -> str:
 class _OpenSection(Section):
     """Its further keys are those of the class that `_target_` names."""
 
-    model_config = ConfigDict(extra="allow", strict=True, populate_by_name=True)
+    model_config = ConfigDict(extra="allow")
 
     target: str = Field(alias="_target_")
 
 
-class DataSchema(_OpenSection):
+class DataConfig(_OpenSection):
     """Keys of every data set."""
 
     target: Annotated[str, AfterValidator(current_target), PlainSerializer(recorded_target)] = (
@@ -104,7 +106,7 @@ class DataSchema(_OpenSection):
         return self
 
 
-class _CoefficientChoices(Section):
+class CoefficientChoices(Section):
     """What `CoefficientSpec` is made of, and says what it may be."""
 
     substructure: str
@@ -120,13 +122,11 @@ class _CoefficientChoices(Section):
     @model_validator(mode="after")
     def _choices(self) -> Self:
         spec = self.spec()
-        self.encoding = spec.encoding
-        if self.radius is not None:
-            self.radius = list(spec.radius)
-        return self
+        radius = None if self.radius is None else list(spec.radius)
+        return self.model_copy(update={"encoding": spec.encoding, "radius": radius})
 
     def spec(self) -> CoefficientSpec:
-        """Return the choices as a spec; raises ValueError with every fault, named by its key."""
+        """Return the choices as a spec; raises RequestError with every fault, named by its key."""
         # Compiled code stands behind these imports: they come when there is something to check.
         from unionsnn.coefficients import CoefficientSpec
         from unionsnn.coefficients.space import DEFAULT_EXPONENT
@@ -141,42 +141,39 @@ class _CoefficientChoices(Section):
                 exponent=DEFAULT_EXPONENT if self.exponent is None else self.exponent,
             )
         except ValueError as error:
-            faults = str(error).splitlines()
-            raise ValueError("\n".join(f"{self.section}.{fault}" for fault in faults)) from None
+            faults = [f"{self.section}.{fault}" for fault in str(error).splitlines()]
+            raise RequestError(*faults, code="config.coefficient") from None
 
-    def settle_exponent(self, task: str) -> None:
-        """Set an exponent that was left open: 2 for graph tasks, 1 for node tasks (equation 8)."""
+    def with_exponent(self, task: str) -> Self:
+        """Settle an exponent left open: 2 for graph tasks, 1 for node tasks (equation 8)."""
         from unionsnn.coefficients.space import DEFAULT_EXPONENT, uses
 
-        if self.exponent is None:
-            node_count = task.startswith("node") and uses(self.descriptor, "exponent")
-            self.exponent = 1.0 if node_count else DEFAULT_EXPONENT
+        node_count = task.startswith("node") and uses(self.descriptor, "exponent")
+        return self._settled({"exponent": 1.0 if node_count else DEFAULT_EXPONENT})
 
 
-class CoefficientSchema(_CoefficientChoices):
+class CoefficientConfig(CoefficientChoices):
     """Keys of the structural coefficient."""
 
     control: Literal["none", "constant", "random", "shuffled", "shuffled_within"] = "none"
 
 
-class LayerCoefficientSchema(_CoefficientChoices):
+class LayerCoefficientConfig(CoefficientChoices):
     """Coefficient that a model's own layers read: one number for each edge."""
 
     section: ClassVar[str] = "model.coefficient"
 
     @model_validator(mode="after")
     def _one_radius(self) -> Self:
-        if self.radius is None:
-            self.radius = [1]
-        if len(self.radius) > 1:
+        if len(self.radius or ()) > 1:
             raise ValueError(
                 f"model.coefficient.radius is {self.radius}; the layers read one number for each "
                 "edge, so give one radius."
             )
-        return self
+        return self._settled({"radius": [1]})
 
 
-class ModelSchema(_OpenSection):
+class ModelConfig(_OpenSection):
     """Keys of every model."""
 
     name: Name
@@ -187,11 +184,11 @@ class ModelSchema(_OpenSection):
     # A model that leaves one of these out has none, and is given none.
     norm: Literal["auto", "batch", "layer", "none"] | None = absent_if_none()
     readout: Literal["sum", "mean", "max"] | None = absent_if_none()
-    coefficient: LayerCoefficientSchema | None = absent_if_none()
-    encodings: EncodingsSchema | None = absent_if_none()
+    coefficient: LayerCoefficientConfig | None = absent_if_none()
+    encodings: EncodingsConfig | None = absent_if_none()
 
 
-class GateSchema(Section):
+class GateConfig(Section):
     """A preset of `StructuralGate` and choices that replace its own; null keeps the preset's."""
 
     preset: Literal["paper", "authors-code", "default"] | None
@@ -207,8 +204,8 @@ class GateSchema(Section):
     offset: float | None = None
 
 
-class ProtocolSchema(Section):
-    """Keys of every protocol."""
+class ProtocolConfig(Section):
+    """How an experiment is split, repeated and selected, and what it reports."""
 
     name: Literal["holdout", "repeated_seeds", "cross_validation", "cross_validation_paper"]
     select_on: str | None
@@ -228,7 +225,7 @@ class ProtocolSchema(Section):
     @model_validator(mode="after")
     def _repeats(self) -> Self:
         """Refuse a count that another protocol has: an experiment may bring it along."""
-        own = {"folds": self.name.startswith("cross"), "seeds": self.name == "repeated_seeds"}
+        own = {"folds": self.is_cross_validation, "seeds": self.name == "repeated_seeds"}
         for key, belongs in own.items():
             if getattr(self, key) is not None and not belongs:
                 raise ValueError(
@@ -237,49 +234,98 @@ class ProtocolSchema(Section):
                 )
         return self
 
+    @property
+    def is_cross_validation(self) -> bool:
+        """Whether the repetitions are folds, whose training parts overlap."""
+        return self.name.startswith("cross")
 
-class PathsSchema(Section):
+    @property
+    def num_repetitions(self) -> int:
+        """Number of folds or seeds; 1 for a holdout."""
+        if self.name == "holdout":
+            return 1
+        return (self.folds if self.is_cross_validation else self.seeds) or 10
+
+    @property
+    def wanted(self) -> tuple[int, ...]:
+        """Repetitions that this request asks for."""
+        return tuple(range(self.num_repetitions) if self.only is None else sorted(set(self.only)))
+
+    @property
+    def num_cells(self) -> int:
+        """Trainings of a repetition: one for each cell of the grid."""
+        return 1 if self.grid is None else len(cells_of(self.grid))
+
+    @property
+    def keeps_test_curve(self) -> bool:
+        """Whether the test set is evaluated in every epoch."""
+        return self.name == "cross_validation_paper"
+
+    @property
+    def mean_curve(self) -> str:
+        """Metric whose mean over the folds selects the epoch of ``cross_validation_paper``."""
+        return self.curve or "test_accuracy"
+
+    @property
+    def selection(self) -> str:
+        """The rule of selection in words, printed with every number."""
+        if self.keeps_test_curve:
+            rule = f"single epoch with the best mean {self.mean_curve} over the folds"
+            by_test = "test" in self.mean_curve
+            return f"{rule}: selected on the folds it reports" if by_test else rule
+        rule = f"best {self.select_on} of the repetition, test touched once"
+        if self.grid is None:
+            return rule
+        each = "fold" if self.is_cross_validation else "repetition"
+        return f"nested: grid of {self.num_cells}, selected per {each} on {self.select_on}; {rule}"
+
+
+class PathsConfig(Section):
     """Folders."""
 
     data: str | None
     output: str
 
 
-class ConfigSchema(Section):
-    """One experiment."""
+class Config(Section):
+    """One experiment: what was asked for, checked, and settled where it was left open."""
 
-    data: DataSchema
-    model: ModelSchema
-    gate: GateSchema
-    coefficient: CoefficientSchema
-    protocol: ProtocolSchema
-    optimizer: OptimizerSchema
-    trainer: TrainerSchema
-    logger: LoggerSchema
-    paths: PathsSchema
+    data: DataConfig
+    model: ModelConfig
+    gate: GateConfig
+    coefficient: CoefficientConfig
+    protocol: ProtocolConfig
+    optimizer: OptimizerConfig
+    trainer: TrainerConfig
+    logger: LoggerConfig
+    paths: PathsConfig
     seed: Annotated[int, Field(ge=0)]
     run_dir: str | None
     force: bool
 
+    def with_cell(self, cell: Mapping[str, Any]) -> Self:
+        """Return the configuration of a cell of the grid, without the grid."""
+        return self.replace({"protocol.grid": None, **cell})
+
     @model_validator(mode="after")
     def _level(self) -> Self:
         """Settle what was left to the task: the norm, the exponents, the radius."""
-        task = self.data.task
-        if self.model.norm == "auto":
-            # A full batch is one step an epoch: running statistics would lag behind for dozens.
-            self.model.norm = "layer" if task.startswith("node") else "batch"
-        for section in (self.coefficient, self.model.coefficient):
-            if section is not None:
-                section.settle_exponent(task)
-        if self.coefficient.radius is None:
-            # Of a large graph with hubs, the subgraphs of radius 3 are most of it.
+        task, coefficient, model = self.data.task, self.coefficient, self.model
+        coefficient = coefficient.with_exponent(task)
+        if coefficient.radius is None:
+            # In a large graph with hubs, the subgraphs of radius 3 are most of it.
             several = (
                 self.gate.preset in (None, "default")
                 and not task.startswith("node")
-                and self.coefficient.spec().has_tree_value
+                and coefficient.spec().has_tree_value
             )
-            self.coefficient.radius = [1, 2, 3] if several else [1]
-        return self
+            coefficient = coefficient.replace({"radius": [1, 2, 3] if several else [1]})
+        if model.norm == "auto":
+            # A full batch is one step an epoch: running statistics would lag behind for dozens.
+            model = model.replace({"norm": "layer" if task.startswith("node") else "batch"})
+        if model.coefficient is not None:
+            model = model.replace({"coefficient": model.coefficient.with_exponent(task)})
+        return self.replace({"coefficient": coefficient, "model": model})
 
     @model_validator(mode="after")
     def _gate_features(self) -> Self:
@@ -293,8 +339,8 @@ class ConfigSchema(Section):
             return self
         if not self.coefficient.spec().has_tree_value:
             if features is None and self.gate.preset == "default":
-                self.gate.features = ["raw", "cyclomatic"]
-            elif "excess" in (features or ()):
+                return self.replace({"gate.features": ["raw", "cyclomatic"]})
+            if "excess" in (features or ()):
                 raise ValueError(
                     "gate.features names 'excess', which is defined for substructure 'union', "
                     "descriptor 'path', encoding 'singular_value_sum' and radius 1 only; type "
@@ -393,7 +439,7 @@ class ConfigSchema(Section):
 
     @model_validator(mode="after")
     def _repetitions(self) -> Self:
-        count = self.protocol.folds or self.protocol.seeds or 1
+        count = self.protocol.num_repetitions
         beyond = [i for i in self.protocol.only or [] if i >= count]
         if beyond:
             raise ValueError(f"protocol.only names {beyond}; the repetitions are 0 to {count - 1}.")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
+from unionsnn.base.errors import Fault, RequestError
 from unionsnn.base.words import nearest
 
 PositiveInt = Annotated[int, Field(ge=1)]
@@ -33,12 +36,70 @@ def absent_if_none() -> Any:
 
 
 class Section(BaseModel):
-    """Keys of one section; others are refused, and types are not converted."""
+    """Frozen keys of one section; others are refused, and types are not converted."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True, frozen=True)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Self:
+        """Check plain types, and settle what they leave open.
+
+        Raises:
+            RequestError: with every fault.
+        """
+        try:
+            return cls.model_validate(content)
+        except ValidationError as error:
+            raise RequestError(*(f for each in error.errors() for f in sentences(each))) from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types, as they are written to files; absent keys are left out."""
+        return self.model_dump(by_alias=True)
+
+    def replace(self, changes: Mapping[str, Any]) -> Self:
+        """Return a copy with other values, which are not checked.
+
+        Args:
+            changes: Values by their dotted keys, such as ``trainer.progress``.
+        """
+        made = self
+        for key, value in changes.items():
+            name, _, inner = key.partition(".")
+            if name not in {*type(self).model_fields, *(self.model_extra or ())}:
+                raise KeyError(f"{type(self).__name__} has no key {name!r}.")
+            new = getattr(made, name).replace({inner: value}) if inner else value
+            made = made.model_copy(update={name: new})
+        return made
+
+    def _settled(self, defaults: Mapping[str, Any]) -> Self:
+        """Return a copy in which keys that were left open have their defaults."""
+        return self.model_copy(
+            update={k: copy(v) for k, v in defaults.items() if getattr(self, k) is None}
+        )
 
 
-class EncodingsSchema(Section):
+def sentences(error: ErrorDetails, *section: str) -> list[str]:
+    """Say what pydantic found wrong with one key, of a section if it is not in the error."""
+    key = ".".join(str(part) for part in (*section, *error["loc"]))
+    kind, given = error["type"], error["input"]
+    if kind == "value_error":
+        cause = error["ctx"]["error"]
+        refused = (
+            cause
+            if isinstance(cause, RequestError)
+            else RequestError(str(cause), code="config.value")
+        )
+        return list(refused.faults)
+    if kind == "missing":
+        fault = f"{key} is missing; type {key}=..., or leave out what deletes it (~{key})."
+        return [Fault(fault, "config.missing")]
+    if kind == "extra_forbidden":
+        return [Fault(f"The key {key!r} does not exist.", "config.unknown_key")]
+    message = error["msg"].replace("Input should be", "it must be")
+    return [Fault(f"{key} is {given!r}; {message[0].lower()}{message[1:]}.", "config.value")]
+
+
+class EncodingsConfig(Section):
     """Encodings of nodes, pairs of nodes and subgraphs that a model reads."""
 
     random_walk: Annotated[int, Field(ge=0)] = 0
@@ -64,11 +125,11 @@ class EncodingsSchema(Section):
             if key not in known
         ]
         if faults:
-            raise ValueError("\n".join(faults))
+            raise RequestError(*faults, code="config.unknown_key")
         return given
 
 
-class OptimizerSchema(Section):
+class OptimizerConfig(Section):
     """Keys of Adam and of its learning rate's schedule."""
 
     lr: Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -90,14 +151,11 @@ class OptimizerSchema(Section):
             if getattr(self, key) is not None and owner != self.schedule
         ]
         if faults:
-            raise ValueError("\n".join(faults))
-        for key, value in SCHEDULE_DEFAULTS.get(self.schedule, {}).items():
-            if getattr(self, key) is None:
-                setattr(self, key, value)
-        return self
+            raise RequestError(*faults, code="config.no_effect")
+        return self._settled(SCHEDULE_DEFAULTS.get(self.schedule, {}))
 
 
-class TrainerSchema(Section):
+class TrainerConfig(Section):
     """Keys that go to Lightning's Trainer."""
 
     max_epochs: PositiveInt
@@ -127,7 +185,7 @@ class TrainerSchema(Section):
         return self
 
 
-class LoggerSchema(Section):
+class LoggerConfig(Section):
     """Which tracker gets the metrics, and what it is told."""
 
     name: Literal["csv", "none", "wandb", "tensorboard", "mlflow"]
@@ -141,18 +199,15 @@ class LoggerSchema(Section):
     @model_validator(mode="after")
     def _of_the_tracker(self) -> Self:
         """Refuse keys of another tracker, and settle those of this one that were left open."""
-        own = TRACKER_KEYS[self.name]
+        allowed = TRACKER_KEYS[self.name]
         faults = []
         for key in type(self).model_fields:
-            if key not in ("name", *own) and getattr(self, key) is not None:
+            if key not in ("name", *allowed) and getattr(self, key) is not None:
                 owners = [f"logger={name}" for name, keys in TRACKER_KEYS.items() if key in keys]
                 faults.append(
                     f"logger.{key} has no effect on logger={self.name}; type {' or '.join(owners)}"
                     ", or leave it out."
                 )
         if faults:
-            raise ValueError("\n".join(faults))
-        for key, value in own.items():
-            if getattr(self, key) is None:
-                setattr(self, key, value)
-        return self
+            raise RequestError(*faults, code="config.no_effect")
+        return self._settled(allowed)

@@ -8,6 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from unionsnn.config.sections import sentences
+
 _RECORDED_AS = {
     "unionsnn.data.sources.tu.TU": "unionsnn.data.datamodules.TUDataModule",
     "unionsnn.data.sources.cycles.Cycles": "unionsnn.data.datamodules.CyclesDataModule",
@@ -34,8 +36,8 @@ def current_target(target: str) -> str:
     return _CURRENT.get(target, target)
 
 
-def argument_faults(target: str, arguments: Mapping[str, Any]) -> list[Any]:
-    """Return pydantic's errors about the keys that one format of data alone has.
+def argument_faults(target: str, arguments: Mapping[str, Any]) -> list[str]:
+    """Say what is wrong with the keys that one format of data alone has.
 
     The formats of this package need no torch: their classes are imported, and asked. A class of the
     user's own is imported when the data are made, and checks its arguments then.
@@ -50,7 +52,7 @@ def argument_faults(target: str, arguments: Mapping[str, Any]) -> list[Any]:
     try:
         getattr(import_module(module), name).model_validate(arguments)
     except ValidationError as error:
-        return [{**fault, "loc": ("data", *fault["loc"])} for fault in error.errors()]
+        return [fault for each in error.errors() for fault in sentences(each, "data")]
     except (ImportError, AttributeError):
         # Named when the data are made, with all that is known then.
         return []

@@ -7,7 +7,6 @@ the Reliable Paired Comparison: Hotelling's T² over relabelled copies of both g
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +17,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 from unionsnn.base.errors import NonFiniteLossError, RequestError
+from unionsnn.config.pairs import PairConfig
 from unionsnn.data.batching import GraphStore
 from unionsnn.data.encodings.definitions import Encodings
 from unionsnn.expressivity.bench import Bench
@@ -33,9 +33,7 @@ RESOLUTION = float(np.finfo(np.float32).eps)
 """Differences below this share of an embedding's length are rounding to a trained network."""
 
 
-def compare_pair(
-    config: Mapping[str, Any], pair: tuple[Graph, Graph], index: int
-) -> dict[str, Any]:
+def compare_pair(config: PairConfig, pair: tuple[Graph, Graph], index: int) -> dict[str, Any]:
     """Train a network on relabelled copies of two graphs, then test whether it tells them apart.
 
     Pair i draws from SeedSequence([seed, i]), whatever ran before it and in which process.
@@ -55,20 +53,21 @@ def compare_pair(
         FloatingPointError: if an embedding is not finite.
     """
     begin = time.perf_counter()
-    protocol = config["protocol"]
-    copy_seed, model_seed = np.random.SeedSequence([config["seed"], index]).generate_state(2)
+    protocol = config.protocol
+    copy_seed, model_seed = np.random.SeedSequence([config.seed, index]).generate_state(2)
+    encodings = config.model.encodings
     copies = PairCopies(
         pair,
-        protocol["copies"],
+        protocol.copies,
         generator=np.random.default_rng(copy_seed),
         spec=coefficient_spec(config),
         layer_spec=layer_spec(config),
-        encodings=Encodings(**config["model"].get("encodings") or {}).wanted(),
-        control=config["coefficient"]["control"],
+        encodings=Encodings(**(encodings.to_dict() if encodings else {})).wanted(),
+        control=config.coefficient.control,
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(model_seed))
-        model = build_model(config, copies.dataset.num_features, protocol["channels"])
+        model = build_model(config, copies.dataset.num_features, protocol.channels)
         fit_to_training(
             model, copies.test_rows, lambda: torch.tensor([num_nodes for _, num_nodes in pair])
         )
@@ -86,7 +85,7 @@ def compare_pair(
 
 
 def train_contrastive(
-    model: nn.Module, copies: PairCopies, config: Mapping[str, Any]
+    model: nn.Module, copies: PairCopies, config: PairConfig
 ) -> tuple[int, float]:
     r"""Push the embeddings of the two graphs' copies apart.
 
@@ -102,17 +101,17 @@ def train_contrastive(
     Raises:
         NonFiniteLossError: if training diverges.
     """
-    protocol, section = config["protocol"], config["optimizer"]
-    criterion = nn.CosineEmbeddingLoss(margin=protocol["margin"])
+    protocol, section = config.protocol, config.optimizer
+    criterion = nn.CosineEmbeddingLoss(margin=protocol.margin)
     optimizer = torch.optim.Adam(
-        model.parameters(), lr=section["lr"], weight_decay=section["weight_decay"]
+        model.parameters(), lr=section.lr, weight_decay=section.weight_decay
     )
     plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
     store = GraphStore(copies.dataset)
     first, second = copies.test
     numbers = torch.stack([first, second], dim=1).flatten()
     # Whole pairs in each batch.
-    parts = torch.split(numbers, config["data"]["batch_size"] // 2 * 2)
+    parts = torch.split(numbers, config.data.batch_size // 2 * 2)
     model.train()
     _require_memory(model, store, numbers, config)
     # Networks are trained in single precision.
@@ -121,7 +120,7 @@ def train_contrastive(
         for part in parts
     ]
     epoch, mean = 0, float("nan")
-    for epoch in range(1, config["trainer"]["max_epochs"] + 1):
+    for epoch in range(1, config.trainer.max_epochs + 1):
         total = 0.0
         for batch in batches:
             output = output_of(model, batch)
@@ -136,20 +135,18 @@ def train_contrastive(
             optimizer.step()
             total += loss.item() * len(apart)
         mean = total / copies.copies
-        if mean < protocol["stop_loss"]:
+        if mean < protocol.stop_loss:
             break
         plateau.step(mean)
     return epoch, mean
 
 
-def compare_reliably(
-    model: nn.Module, copies: PairCopies, config: Mapping[str, Any]
-) -> dict[str, Any]:
+def compare_reliably(model: nn.Module, copies: PairCopies, config: PairConfig) -> dict[str, Any]:
     """Compare the two graphs, and one of them with itself, in double precision."""
-    protocol = config["protocol"]
-    threshold = t2_threshold(protocol["channels"], protocol["copies"], protocol["alpha"])
+    protocol = config.protocol
+    threshold = t2_threshold(protocol.channels, protocol.copies, protocol.alpha)
     model.double().eval()
-    store, size = GraphStore(copies.dataset), config["data"]["batch_size"]
+    store, size = GraphStore(copies.dataset), config.data.batch_size
     _require_memory(model, store, torch.cat(copies.test), config)
     test, check = (
         paired_t2(embeddings(model, store, first, size), embeddings(model, store, second, size))
@@ -168,10 +165,10 @@ def compare_reliably(
 
 
 def _require_memory(
-    model: nn.Module, store: GraphStore, numbers: Tensor, config: Mapping[str, Any]
+    model: nn.Module, store: GraphStore, numbers: Tensor, config: PairConfig
 ) -> None:
     """Refuse a batch of these graphs that does not fit."""
-    size = min(config["data"]["batch_size"], len(numbers))
+    size = min(config.data.batch_size, len(numbers))
     advice = "type a smaller data.batch_size, or choose a smaller model or smaller graphs"
     require_batches(model, [store.extent(numbers, size)], advice)
 

@@ -19,7 +19,15 @@ from unionsnn.base.environment import environment
 from unionsnn.base.errors import RequestError
 from unionsnn.base.files import set_aside, write_json
 from unionsnn.base.processes import Died, ProcessPool
-from unionsnn.config.compose import compose_config, config_hash
+from unionsnn.config.compose import compose_config
+from unionsnn.config.identity import config_hash
+from unionsnn.config.pairs import (
+    AdamConfig,
+    PairConfig,
+    PairProtocolConfig,
+    PairSetConfig,
+    PairTrainerConfig,
+)
 from unionsnn.expressivity.graph_sets import Family, Graph
 from unionsnn.expressivity.pair_test import chance_bound, compare_pair, t2_threshold
 from unionsnn.runs.records import RunFolder
@@ -29,17 +37,6 @@ Progress = Callable[[str, int, int], None]
 
 RECORD = "pairs.json"
 """Name of the record in its run folder."""
-
-PROTOCOL: Mapping[str, Any] = {
-    "name": "paired_comparison",
-    "copies": 32,
-    "channels": 16,
-    "alpha": 0.05,
-    "margin": 0.0,
-    "stop_loss": 0.2,
-}
-"""Wang and Zhang's: relabelled copies of each graph, width of an embedding, size of the test,
-margin of the loss, and the loss that ends training."""
 
 DEFAULTS = (
     "optimizer.lr=0.0001",
@@ -107,8 +104,8 @@ def trained_config(
     pairs: Sequence[Pair],
     *,
     config_dir: str | None = None,
-    protocol: Mapping[str, Any] = PROTOCOL,
-) -> dict[str, Any]:
+    protocol: PairProtocolConfig | None = None,
+) -> PairConfig:
     """Compose what determines a trained test.
 
     Args:
@@ -116,7 +113,7 @@ def trained_config(
         name: Name of the set of pairs.
         pairs: The pairs; another content makes it another experiment.
         config_dir: A folder of the user's own configuration.
-        protocol: As `PROTOCOL`.
+        protocol: That of Wang and Zhang unless given.
 
     Raises:
         RequestError: with every fault that was found.
@@ -133,27 +130,31 @@ def trained_config(
             code="expressivity.override",
         )
     composed = compose_config([*DEFAULTS, *overrides], config_dir)
-    trainer, data = composed["trainer"], composed["data"]
-    if data["batch_size"] < 2:
+    trainer, data = composed.trainer, composed.data
+    if data.batch_size < 2:
         raise RequestError(
-            f"data.batch_size is {data['batch_size']}; a batch holds pairs: at least 2.",
+            f"data.batch_size is {data.batch_size}; a batch holds pairs: at least 2.",
             code="expressivity.batch_size",
         )
-    return {
-        "data": {
-            "name": name,
-            "content": content_hash(pairs),
-            "task": "graph_pairs",
-            "batch_size": data["batch_size"],
-        },
-        "protocol": {**protocol, "workers": composed["protocol"]["workers"]},
-        "trainer": {key: trainer[key] for key in ("max_epochs", "threads", "progress")},
-        "optimizer": {key: composed["optimizer"][key] for key in ("lr", "weight_decay")},
-        **{
-            key: composed[key]
-            for key in ("model", "gate", "coefficient", "seed", "run_dir", "force", "paths")
-        },
-    }
+    return PairConfig(
+        data=PairSetConfig(
+            name=name, content=content_hash(pairs), batch_size=composed.data.batch_size
+        ),
+        protocol=(protocol or PairProtocolConfig()).replace({"workers": composed.protocol.workers}),
+        trainer=PairTrainerConfig(
+            max_epochs=trainer.max_epochs, threads=trainer.threads, progress=trainer.progress
+        ),
+        optimizer=AdamConfig(
+            lr=composed.optimizer.lr, weight_decay=composed.optimizer.weight_decay
+        ),
+        model=composed.model,
+        gate=composed.gate,
+        coefficient=composed.coefficient,
+        seed=composed.seed,
+        run_dir=composed.run_dir,
+        force=composed.force,
+        paths=composed.paths,
+    )
 
 
 def _within(key: str, allowed: str) -> bool:
@@ -171,7 +172,7 @@ def content_hash(pairs: Sequence[Pair]) -> str:
 
 
 def compare_pairs(
-    config: Mapping[str, Any],
+    config: PairConfig,
     pairs: Sequence[Pair],
     wanted: Sequence[int] | None = None,
     progress: Progress | None = None,
@@ -194,7 +195,7 @@ def compare_pairs(
         RuntimeError: if a worker is killed.
     """
     check_model(config)
-    torch.set_num_threads(config["trainer"]["threads"])
+    torch.set_num_threads(config.trainer.threads)
     wanted = range(len(pairs)) if wanted is None else wanted
     with RunFolder.of(config).locked() as folder:
         path = folder.path / RECORD
@@ -203,7 +204,7 @@ def compare_pairs(
         pending = [i for i in wanted if i not in outcomes]
         if pending and environment() not in record["environments"]:
             record["environments"].append(environment())
-        what = f"{config['data']['name']}, {config['model']['name']}"
+        what = f"{config.data.name}, {config.model.name}"
         for outcome in _compared(config, [pair.graphs for pair in pairs], pending):
             index = outcome["index"]
             named = {"name": pairs[index].name, "category": pairs[index].category}
@@ -217,14 +218,14 @@ def compare_pairs(
 
 
 def _compared(
-    config: Mapping[str, Any], pairs: Sequence[tuple[Graph, Graph]], pending: Sequence[int]
+    config: PairConfig, pairs: Sequence[tuple[Graph, Graph]], pending: Sequence[int]
 ) -> Iterator[dict[str, Any]]:
     """Train and test on pairs, in ``protocol.workers`` processes; yield each outcome as it comes.
 
     Raises:
         RuntimeError: if a worker is killed.
     """
-    count = min(config["protocol"]["workers"], len(pending))
+    count = min(config.protocol.workers, len(pending))
     if count <= 1:
         for index in pending:
             yield compare_pair(config, pairs[index], index)
@@ -244,15 +245,17 @@ def _compared(
 class _Worker:
     """Trains and tests on pairs in a worker process; called with the number of a pair."""
 
-    config: Mapping[str, Any]
+    config: PairConfig
     pairs: Sequence[tuple[Graph, Graph]]
 
     def __call__(self, index: int) -> dict[str, Any]:
-        torch.set_num_threads(self.config["trainer"]["threads"])
+        torch.set_num_threads(self.config.trainer.threads)
         return compare_pair(self.config, self.pairs[index], index)
 
 
-def _begun(folder: RunFolder, config: Mapping[str, Any], pairs: Sequence[Pair]) -> dict[str, Any]:
+def _begun(
+    folder: RunFolder[PairConfig], config: PairConfig, pairs: Sequence[Pair]
+) -> dict[str, Any]:
     """Return the folder's record, or an empty one."""
     path = folder.path / RECORD
     record = _read(path)
@@ -266,21 +269,20 @@ def _begun(folder: RunFolder, config: Mapping[str, Any], pairs: Sequence[Pair]) 
     sizes: dict[str, int] = {}
     for pair in pairs:
         sizes[pair.category] = sizes.get(pair.category, 0) + 1
-    protocol = config["protocol"]
-    numbers = (protocol[key] for key in ("channels", "copies", "alpha"))
+    protocol = config.protocol
     return {
         "format": 1,
         "state": "incomplete",
-        "set": config["data"]["name"],
-        "model": config["model"]["name"],
-        "gate": config["gate"]["preset"],
-        "control": config["coefficient"]["control"],
-        "parameters": count_parameters(build_model(config, 1, protocol["channels"])),
-        "threshold": t2_threshold(*numbers),
+        "set": config.data.name,
+        "model": config.model.name,
+        "gate": config.gate.preset,
+        "control": config.coefficient.control,
+        "parameters": count_parameters(build_model(config, 1, protocol.channels)),
+        "threshold": t2_threshold(protocol.channels, protocol.copies, protocol.alpha),
         "categories": sizes,
         "pairs": [],
         "environments": [],
-        "config": dict(config),
+        "config": config.to_dict(),
         "config_hash": config_hash(config),
     }
 

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from unionsnn.base.errors import DataUnavailableError, RequestError, TooLargeError
 from unionsnn.base.words import nearest
-from unionsnn.config.compose import compose_config, config_folder, config_hash, differing_keys
+from unionsnn.config.compose import compose_config, config_folder
 from unionsnn.config.grid import flatten
+from unionsnn.config.identity import config_hash, differing_keys
+from unionsnn.config.schema import Config
 from unionsnn.reports.paper import PaperValue, paper_names, paper_table, paper_tables
 from unionsnn.runs.records import RunFolder
 
@@ -38,7 +40,7 @@ class Cell:
     """
 
     paper: PaperValue
-    config: dict[str, Any] | None
+    config: Config | None
     absent: str = ""
     differs: tuple[str, ...] = ()
 
@@ -52,13 +54,17 @@ class Cell:
         """What two cells have in common that are the same experiment."""
         return "" if self.config is None else config_hash(self.config)
 
+    def silent(self) -> Cell:
+        """Return this cell with a configuration that shows no progress."""
+        if self.config is None:
+            return self
+        return replace(self, config=self.config.replace({"trainer.progress": "none"}))
+
     def state(self) -> tuple[int, int]:
         """Repetitions that are finished, and that are wanted."""
         assert self.config is not None
-        protocol = self.config["protocol"]
-        count = protocol["folds"] or protocol["seeds"] or 1
-        wanted = range(count) if protocol["only"] is None else sorted(set(protocol["only"]))
-        done = {} if self.config["force"] else RunFolder.of(self.config).finished()
+        wanted = self.config.protocol.wanted
+        done = {} if self.config.force else RunFolder.of(self.config).finished()
         return sum(i in done for i in wanted), len(wanted)
 
 
@@ -133,9 +139,9 @@ def grid_words(table: str, common: Sequence[str]) -> list[str]:
     return [f"grid={name}", *nested]
 
 
-def differences(stated: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[str, ...]:
+def differences(stated: Config, config: Config) -> tuple[str, ...]:
     """Return where a configuration leaves the stated setting of its table, data first."""
-    old, new = (dict(flatten(each)) for each in (stated, config))
+    old, new = (dict(flatten(each.to_dict())) for each in (stated, config))
     keys = sorted(differing_keys(stated, config), key=lambda key: not key.startswith("data."))
     return tuple(f"{key}={_shown(new.get(key))} instead of {_shown(old.get(key))}" for key in keys)
 
@@ -233,7 +239,7 @@ class Outcome:
 
 def run_cells(
     cells: Sequence[Cell],
-    run: Callable[[Mapping[str, Any], Progress | None], dict[str, Any]],
+    run: Callable[[Config, Progress | None], dict[str, Any]],
     progress: Progress | None = None,
 ) -> Iterator[Outcome]:
     """Run what is not finished, cell by cell; one that fails does not stop the others.
@@ -251,7 +257,7 @@ def run_cells(
         if cell.key in outcomes:
             yield replace(outcomes[cell.key], cell=cell)
             continue
-        if cell.config["trainer"]["progress"] != "none":
+        if cell.config.trainer.progress != "none":
             logger.info("[%d/%d] %s", number, len(cells), cell.label)
         try:
             outcome = Outcome(cell, run(cell.config, progress))

@@ -11,14 +11,15 @@ import json
 import logging
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unionsnn.base.errors import ComparisonFailedError, RequestError
 from unionsnn.base.files import write_json
-from unionsnn.config.compose import compose_config, config_hash, differing_keys
-from unionsnn.config.schema import metric_mode
+from unionsnn.config.compose import compose_config
+from unionsnn.config.identity import config_hash, differing_keys
+from unionsnn.config.schema import Config, metric_mode
 from unionsnn.data.splits import split_hash
 from unionsnn.runs.failures import failed_now, failure_lines
 from unionsnn.runs.records import RunFolder
@@ -50,14 +51,14 @@ class Candidate:
 
     Args:
         label: What was typed for it.
-        config: Its checked configuration.
         path: Its run folder.
-        record: The merged record of a run folder that was named; None for one that is to be run.
+        config: Its checked configuration; None for a run folder that was named.
+        record: The merged record of its run folder; None for one that is to be run.
     """
 
     label: str
-    config: dict[str, Any]
     path: Path
+    config: Config | None = None
     record: dict[str, Any] | None = None
 
     @property
@@ -65,10 +66,24 @@ class Candidate:
         """Repetitions that its record has, or will have."""
         if self.record is not None:
             return [row["index"] for row in self.record["repetitions"]]
-        protocol = self.config["protocol"]
-        count = protocol["folds"] or protocol["seeds"] or 1
-        wanted = range(count) if protocol["only"] is None else protocol["only"]
-        return sorted({*wanted, *RunFolder(self.path, self.config).finished()})
+        assert self.config is not None
+        finished = RunFolder(self.path, self.config).finished()
+        return sorted({*self.config.protocol.wanted, *finished})
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Configuration as plain types; a record may be of an older version."""
+        if self.config is not None:
+            return self.config.to_dict()
+        assert self.record is not None
+        settings: dict[str, Any] = self.record["config"]
+        return settings
+
+    def silent(self) -> Candidate:
+        """Return this candidate with a configuration that shows no progress."""
+        if self.config is None:
+            return self
+        return replace(self, config=self.config.replace({"trainer.progress": "none"}))
 
 
 def read_candidates(
@@ -113,7 +128,7 @@ def _candidate(word: str, common: Sequence[str], config_dir: str | Path | None) 
     if word.strip() and path.exists():
         folder = path if path.is_dir() else path.parent
         record = _record(folder)
-        return Candidate(_label(word), record["config"], folder, record)
+        return Candidate(_label(word), folder, record=record)
     if word.strip() and "=" not in word:
         raise RequestError(
             "there is no such run folder, and overrides are written key=value: model=gin"
@@ -123,7 +138,7 @@ def _candidate(word: str, common: Sequence[str], config_dir: str | Path | None) 
     except ValueError as error:
         raise RequestError(f"{error}.") from None
     config = compose_config([*common, *overrides], config_dir)
-    return Candidate(_label(word), config, RunFolder.of(config).path)
+    return Candidate(_label(word), RunFolder.of(config).path, config)
 
 
 def _record(folder: Path) -> dict[str, Any]:
@@ -151,9 +166,9 @@ def refuse_incomparable(candidates: Sequence[Candidate]) -> None:
                 faults.append(
                     f"{other.label} and {same.label} are the same experiment, {other.path}."
                 )
-        for key in differing_keys(first.config, other.config):
+        for key in differing_keys(first.settings, other.settings):
             if _must_agree(key):
-                one, two = (_lookup(c.config, key) for c in (first, other))
+                one, two = (_lookup(c.settings, key) for c in (first, other))
                 faults.append(
                     f"{key} is {one!r} in {first.label} and {two!r} in {other.label}; only runs on "
                     f"the same data, splits and seeds can be compared. Give {key} once, after --."
@@ -235,7 +250,8 @@ def run_comparison(
     for number, each in enumerate(candidates, 1):
         record = each.record
         if record is None:
-            if each.config["trainer"]["progress"] != "none":
+            assert each.config is not None
+            if each.config.trainer.progress != "none":
                 logger.info("configuration %d of %d: %s", number, len(candidates), each.label)
             try:
                 record = run_experiment(each.config, progress)
@@ -247,14 +263,14 @@ def run_comparison(
                 continue
             failed = failure_lines(failed_now(record, each.config))
             failures += [f"{each.label}: {line}" for line in failed]
-        done.append(Candidate(each.label, each.config, each.path, record))
+        done.append(replace(each, record=record))
     if failures:
         raise ComparisonFailedError("\n".join([*failures, _NOT_COMPARED]))
     faults = _record_faults(done)
     if faults:
         raise RequestError(*faults)
     comparison = compare_records(done)
-    identity = json.dumps([[config_hash(c.config), c.path.name] for c in done])
+    identity = json.dumps([[config_hash(c.settings), c.path.name] for c in done])
     name = hashlib.sha256(identity.encode()).hexdigest()[:8]
     path = Path(output) / "comparisons" / name / "comparison.json"
     write_json(path, comparison)
@@ -268,12 +284,13 @@ def _refuse_other_splits(candidates: Sequence[Candidate], progress: Progress | N
     if not held or not pending:
         return
     from unionsnn.training.build import build_data
-    from unionsnn.training.protocols import make_protocol
+    from unionsnn.training.protocols import draw_splits
 
     config = pending[0].config
+    assert config is not None
     # No coefficients are needed for this.
-    data = build_data({**config, "gate": {"preset": None}}, progress)
-    splits = make_protocol(config["protocol"]).splits(data, config["seed"])
+    data = build_data(config.replace({"gate.preset": None}), progress)
+    splits = draw_splits(config.protocol, data, config.seed)
     now = {"dataset": data.dataset_id, "split hash": split_hash(splits)}
     faults = []
     for each in held:

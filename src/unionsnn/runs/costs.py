@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,23 +11,21 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback
 
-from unionsnn.coefficients import CoefficientSpec
+from unionsnn.config.schema import Config
 from unionsnn.data.datamodules import Progress
 from unionsnn.data.datasets import disjoint_union
 from unionsnn.training.build import build_data, build_task, check_model, fit_gates
 from unionsnn.training.callbacks import StopOnNonFinite
 from unionsnn.training.devices import check_accelerator
 from unionsnn.training.memory import memory_errors, require_memory
-from unionsnn.training.protocols import make_protocol
+from unionsnn.training.protocols import draw_splits
 from unionsnn.training.repetition import device_name, make_trainer, quiet_lightning
 
 # A triangle with a tail: makes machine code, so that the timed call has it.
 _WARM = ([[0, 1, 1, 2, 2, 0, 2, 3], [1, 0, 2, 1, 0, 2, 3, 2]], 4)
 
 
-def timed_preprocessing(
-    config: Mapping[str, Any], progress: Progress | None = None
-) -> dict[str, Any]:
+def timed_preprocessing(config: Config, progress: Progress | None = None) -> dict[str, Any]:
     """Time the coefficient of a data set: all edges, radius 1, one thread, no cache.
 
     Args:
@@ -41,15 +39,7 @@ def timed_preprocessing(
         DataError: The data set cannot be had or is not what it should be.
     """
     arrays = build_data(config, progress).arrays
-    edges, section = disjoint_union(arrays), config["coefficient"]
-    spec = CoefficientSpec(
-        section["substructure"],
-        section["descriptor"],
-        section["encoding"],
-        (1,),
-        alpha=section["alpha"],
-        exponent=section["exponent"],
-    )
+    edges, spec = disjoint_union(arrays), replace(config.coefficient.spec(), radius=(1,))
     spec.compute(*_WARM, threads=1)
     begin = time.perf_counter()
     spec.compute(edges, arrays.num_nodes, threads=1)
@@ -74,7 +64,7 @@ class EpochClock(Callback):
         self.seconds.append(time.perf_counter() - self._begin)
 
 
-def timed_training(config: Mapping[str, Any], progress: Progress | None = None) -> dict[str, Any]:
+def timed_training(config: Config, progress: Progress | None = None) -> dict[str, Any]:
     """Time an epoch of an experiment's first repetition; writes nothing but the data caches.
 
     Args:
@@ -93,14 +83,14 @@ def timed_training(config: Mapping[str, Any], progress: Progress | None = None) 
     """
     check_accelerator(config)
     check_model(config)
-    torch.set_num_threads(config["trainer"]["threads"])
+    torch.set_num_threads(config.trainer.threads)
     data = build_data(config, progress)
-    data.split = make_protocol(config["protocol"]).splits(data, config["seed"])[0]
-    data.apply_control(config["coefficient"]["control"], np.random.default_rng(config["seed"]))
-    data.generator = torch.Generator().manual_seed(config["seed"])
+    data.split = draw_splits(config.protocol, data, config.seed)[0]
+    data.apply_control(config.coefficient.control, np.random.default_rng(config.seed))
+    data.generator = torch.Generator().manual_seed(config.seed)
     clock = EpochClock()
     with torch.random.fork_rng(devices=[]), quiet_lightning():
-        torch.manual_seed(config["seed"])
+        torch.manual_seed(config.seed)
         task = build_task(config, data)
         fit_gates(task.model, data)
         trainer = make_trainer(config, 0, [StopOnNonFinite(), clock])

@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ import torch
 
 from unionsnn.base.errors import RankDiedError, RequestError
 from unionsnn.base.processes import Died, ProcessPool, torchrun_process
+from unionsnn.config.schema import Config
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.process_group import agreed, rank, world_size
 from unionsnn.data.splits import Split
 from unionsnn.training.build import build_data
-from unionsnn.training.protocols import make_protocol
 from unionsnn.training.repetition import train_repetition
 
 TIMEOUT = timedelta(minutes=30)
@@ -46,14 +46,13 @@ class Repetition:
     folder: Path
 
 
-def num_processes(config: Mapping[str, Any]) -> int:
+def num_processes(config: Config) -> int:
     """How many processes a configuration asks for, on all machines."""
-    trainer = config["trainer"]
-    return int(trainer["devices"]) * int(trainer.get("num_nodes", 1))
+    return config.trainer.devices * config.trainer.num_nodes
 
 
 @contextmanager
-def together(config: Mapping[str, Any]) -> Iterator[None]:
+def together(config: Config) -> Iterator[None]:
     """Start the other processes of this machine, and join them; nothing for a single one.
 
     To be entered by process 0 when the caches of data are filled. They are gone at the end.
@@ -100,7 +99,7 @@ class _Follower:
         folder: Where the processes find each other.
     """
 
-    config: Mapping[str, Any]
+    config: Config
     folder: Path
 
     def __call__(self, number: int) -> None:
@@ -114,9 +113,7 @@ def _rendezvous(folder: Path) -> str:
 
 
 @contextmanager
-def group(
-    config: Mapping[str, Any], address: str = "env://", number: int | None = None
-) -> Iterator[None]:
+def group(config: Config, address: str = "env://", number: int | None = None) -> Iterator[None]:
     """Belong to the processes that train together.
 
     Args:
@@ -124,7 +121,7 @@ def group(
         address: Where they find each other; from the variables that torchrun sets, unless given.
         number: Which one this is; from the same variables, unless given.
     """
-    on_gpu = config["trainer"]["accelerator"] in ("auto", "gpu") and torch.cuda.is_available()
+    on_gpu = config.trainer.accelerator in ("auto", "gpu") and torch.cuda.is_available()
     place: dict[str, Any] = {}
     if number is not None:
         place = {"rank": number, "world_size": num_processes(config)}
@@ -140,11 +137,11 @@ def group(
         torch.distributed.destroy_process_group()
 
 
-def follow(config: Mapping[str, Any]) -> None:
+def follow(config: Config) -> None:
     """Train what process 0 trains, until it has nothing left."""
-    torch.set_num_threads(config["trainer"]["threads"])
-    config = {**config, "trainer": {**config["trainer"], "progress": "none"}}
-    protocol = make_protocol(config["protocol"])
+    torch.set_num_threads(config.trainer.threads)
+    config = config.replace({"trainer.progress": "none"})
+    protocol = config.protocol
     data: GraphDataModule | None = None
     while (told := agreed(None)) is not None:
         # Not before process 0 has filled the caches.
@@ -153,27 +150,27 @@ def follow(config: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def joined_by_torchrun(config: Mapping[str, Any]) -> Iterator[None]:
+def joined_by_torchrun(config: Config) -> Iterator[None]:
     """Join the processes that torchrun started; nothing where it started none.
 
     Raises:
         RequestError: if it started another number of processes than the configuration has.
     """
-    trainer, this = config["trainer"], torchrun_process()
-    nodes = trainer.get("num_nodes", 1)
+    trainer, this = config.trainer, torchrun_process()
+    nodes = trainer.num_nodes
     if this is None:
         if nodes > 1:
             raise RequestError(
                 f"trainer.num_nodes is {nodes}: start the command on each machine by torchrun "
-                f"--nnodes={nodes} --nproc-per-node={trainer['devices']} --rdzv-backend=c10d "
+                f"--nnodes={nodes} --nproc-per-node={trainer.devices} --rdzv-backend=c10d "
                 "--rdzv-endpoint=HOST:PORT --no-python unionsnn train ..."
             )
         yield
         return
-    if this.world_size != num_processes(config) or this.local_world_size != trainer["devices"]:
+    if this.world_size != num_processes(config) or this.local_world_size != trainer.devices:
         raise RequestError(
             f"torchrun started {this.world_size} processes, {this.local_world_size} on this "
-            f"machine, but trainer.devices is {trainer['devices']} and trainer.num_nodes "
+            f"machine, but trainer.devices is {trainer.devices} and trainer.num_nodes "
             f"{nodes}: type trainer.devices={this.local_world_size} "
             f"trainer.num_nodes={this.world_size // this.local_world_size}."
         )
@@ -184,7 +181,7 @@ def joined_by_torchrun(config: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _watch(
-    config: Mapping[str, Any],
+    config: Config,
     pool: ProcessPool[int, None],
     finished: threading.Event,
     death: Future[RankDiedError],

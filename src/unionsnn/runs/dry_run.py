@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import torch
 
-from unionsnn.config.compose import config_hash
-from unionsnn.config.grid import cell_text, cells_of, with_cell
+from unionsnn.config.grid import cell_text, cells_of
+from unionsnn.config.identity import config_hash
+from unionsnn.config.schema import Config
 from unionsnn.data.datamodules import GraphDataModule, Progress
 from unionsnn.data.splits import Split
 from unionsnn.runs.nested import CellData
@@ -31,14 +31,14 @@ from unionsnn.training.memory import (
     require_memory,
     training_device,
 )
-from unionsnn.training.protocols import make_protocol
+from unionsnn.training.protocols import draw_splits
 from unionsnn.training.tasks import Task
 from unionsnn.training.tracking.trackers import check_tracker
 
 _TIMED_STEPS = 5
 
 
-def describe(config: Mapping[str, Any], progress: Progress | None = None) -> dict[str, Any]:
+def describe(config: Config, progress: Progress | None = None) -> dict[str, Any]:
     """Compose, load, build and time a few steps; writes nothing but the data caches.
 
     The estimate is for max_epochs in every repetition; early stopping makes it shorter.
@@ -50,19 +50,19 @@ def describe(config: Mapping[str, Any], progress: Progress | None = None) -> dic
     check_accelerator(config)
     check_tracker(config)
     check_model(config)
-    torch.set_num_threads(config["trainer"]["threads"])
-    protocol = make_protocol(config["protocol"])
+    torch.set_num_threads(config.trainer.threads)
+    protocol = config.protocol
     data = build_data(config, progress)
-    splits = protocol.splits(data, config["seed"])
+    splits = draw_splits(protocol, data, config.seed)
     task, memory, epoch = timed(config, data, splits[0])
-    repetition = epoch * config["trainer"]["max_epochs"]
+    repetition = epoch * config.trainer.max_epochs
     if protocol.grid is not None:
         repetition = seconds_of_cells(config, data, splits[0])
     folder = RunFolder.of(config)
-    finished = {} if config["force"] else folder.finished()
+    finished = {} if config.force else folder.finished()
     pending = [i for i in protocol.wanted if i not in finished]
     return {
-        "config": dict(config),
+        "config": config.to_dict(),
         "config_hash": config_hash(config),
         "run_dir": str(folder.path),
         "protocol": protocol.name,
@@ -85,33 +85,31 @@ def describe(config: Mapping[str, Any], progress: Progress | None = None) -> dic
     }
 
 
-def timed(
-    config: Mapping[str, Any], data: GraphDataModule, split: Split
-) -> tuple[Task, BatchMemory, float]:
+def timed(config: Config, data: GraphDataModule, split: Split) -> tuple[Task, BatchMemory, float]:
     """Make a task for a split; return it with what its largest batch needs and an epoch takes."""
     data.split = split
-    data.apply_control(config["coefficient"]["control"], np.random.default_rng(0))
+    data.apply_control(config.coefficient.control, np.random.default_rng(0))
     data.generator = torch.Generator().manual_seed(0)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         task = build_task(config, data)
         fit_gates(task.model, data)
-        device = training_device(config["trainer"]["accelerator"])
+        device = training_device(config.trainer.accelerator)
         memory = require_memory(task.model, data, device)
         with memory_errors(task.model, data):
             return task, memory, seconds_per_epoch(task, data)
 
 
-def seconds_of_cells(config: Mapping[str, Any], data: GraphDataModule, split: Split) -> float:
+def seconds_of_cells(config: Config, data: GraphDataModule, split: Split) -> float:
     """Estimate of all cells of a grid in one repetition; what the optimiser does costs the same."""
     data_of, known, total = CellData(config, data), dict[str, float](), 0.0
-    for cell in cells_of(config["protocol"]["grid"]):
-        own = with_cell(config, cell)
+    for cell in cells_of(config.protocol.grid or {}):
+        own = config.with_cell(cell)
         costs = {k: v for k, v in cell.items() if not k.startswith(("optimizer.", "trainer."))}
         name = cell_text(costs)
         if name not in known:
             known[name] = timed(own, data_of(own), split)[2]
-        total += known[name] * own["trainer"]["max_epochs"]
+        total += known[name] * own.trainer.max_epochs
     return total
 
 

@@ -14,6 +14,7 @@ import torch
 
 from unionsnn.base.errors import RepetitionFailedError, RequestError
 from unionsnn.base.files import write_json
+from unionsnn.config.schema import Config, ProtocolConfig
 from unionsnn.data.datamodules import GraphDataModule, Progress
 from unionsnn.data.process_group import agreed, rank
 from unionsnn.data.splits import Split, load_splits, save_splits
@@ -31,14 +32,14 @@ from unionsnn.runs.results import merge, warn_of_other_versions
 from unionsnn.runs.workers import train_in_workers
 from unionsnn.training.build import build_data, check_model
 from unionsnn.training.devices import check_accelerator
-from unionsnn.training.protocols import Protocol, make_protocol
+from unionsnn.training.protocols import draw_splits
 from unionsnn.training.repetition import train_repetition
 from unionsnn.training.tracking.trackers import check_tracker, prepare_tracking, track_results
 
 logger = logging.getLogger(__name__)
 
 
-def run_experiment(config: Mapping[str, Any], progress: Progress | None = None) -> dict[str, Any]:
+def run_experiment(config: Config, progress: Progress | None = None) -> dict[str, Any]:
     """Train what is not finished yet and return the merged record.
 
     A repetition that fails does not stop the others; the same request trains it again. Of the
@@ -58,7 +59,7 @@ def run_experiment(config: Mapping[str, Any], progress: Progress | None = None) 
     check_accelerator(config)
     check_tracker(config)
     check_model(config)
-    torch.set_num_threads(config["trainer"]["threads"])
+    torch.set_num_threads(config.trainer.threads)
     with joined_by_torchrun(config):
         if rank() == 0:
             return _run(config, progress)
@@ -66,9 +67,9 @@ def run_experiment(config: Mapping[str, Any], progress: Progress | None = None) 
         return {}
 
 
-def _run(config: Mapping[str, Any], progress: Progress | None) -> dict[str, Any]:
+def _run(config: Config, progress: Progress | None) -> dict[str, Any]:
     with RunFolder.of(config).locked() as folder:
-        protocol = make_protocol(config["protocol"])
+        protocol = config.protocol
         finished = folder.finished()
         warn_of_other_versions(folder.path, finished)
         pending = [i for i in protocol.wanted if i not in finished]
@@ -78,7 +79,7 @@ def _run(config: Mapping[str, Any], progress: Progress | None) -> dict[str, Any]
         first: Failure | None = None
         if pending:
             prepare_tracking(folder.path)
-            splits = recorded_splits(folder, protocol, data, config["seed"])
+            splits = recorded_splits(folder, protocol, data, config.seed)
             waiting, alike = deque(pending), SameAgain(bool(finished))
             # Closed at once if saving fails or a signal comes: workers end with it.
             with closing(train_all(config, data, splits, waiting, folder.path)) as outcomes:
@@ -101,7 +102,9 @@ def _run(config: Mapping[str, Any], progress: Progress | None) -> dict[str, Any]
         return results
 
 
-def note_failure(folder: RunFolder, index: int, failure: Failure, protocol: Protocol) -> None:
+def note_failure(
+    folder: RunFolder[Config], index: int, failure: Failure, protocol: ProtocolConfig
+) -> None:
     """Write and say that a repetition failed; of a single one, the error itself says it."""
     folder.save_failure(index, failure.kind, failure.reason)
     if protocol.num_repetitions > 1:
@@ -109,7 +112,7 @@ def note_failure(folder: RunFolder, index: int, failure: Failure, protocol: Prot
 
 
 def train_all(
-    config: Mapping[str, Any],
+    config: Config,
     data: GraphDataModule,
     splits: Sequence[Split],
     waiting: deque[int],
@@ -119,12 +122,12 @@ def train_all(
 
     What is removed from `waiting` meanwhile is not begun.
     """
-    if min(config["protocol"]["workers"], len(waiting)) > 1:
+    if min(config.protocol.workers, len(waiting)) > 1:
         # Once, here: the workers find the caches filled.
         data.prepare_data()
         yield from train_in_workers(config, splits, waiting, folder)
         return
-    protocol = make_protocol(config["protocol"])
+    protocol = config.protocol
     if num_processes(config) > 1:
         # Once, here: the others find the caches filled.
         data.prepare_data()
@@ -146,14 +149,14 @@ def train_all(
         yield index, attempt(train)
 
 
-def announce(config: Mapping[str, Any], protocol: Protocol, index: int) -> None:
+def announce(config: Config, protocol: ProtocolConfig, index: int) -> None:
     """Say which repetition begins, of several."""
-    if protocol.num_repetitions > 1 and config["trainer"]["progress"] != "none":
+    if protocol.num_repetitions > 1 and config.trainer.progress != "none":
         logger.info("repetition %d of %d", index + 1, protocol.num_repetitions)
 
 
 def refuse_other_data(
-    folder: RunFolder, finished: Mapping[int, Mapping[str, Any]], data: GraphDataModule
+    folder: RunFolder[Config], finished: Mapping[int, Mapping[str, Any]], data: GraphDataModule
 ) -> None:
     """Refuse to mix repetitions of two versions of a data set.
 
@@ -169,13 +172,13 @@ def refuse_other_data(
 
 
 def recorded_splits(
-    folder: RunFolder, protocol: Protocol, data: GraphDataModule, seed: int
+    folder: RunFolder[Config], protocol: ProtocolConfig, data: GraphDataModule, seed: int
 ) -> list[Split]:
     """Return the folder's splits; drawn and saved the first time, checked every time."""
     path = folder.path / "splits.json"
     if path.exists():
         return load_splits(path, data.num_items)
-    splits = protocol.splits(data, seed)
+    splits = draw_splits(protocol, data, seed)
     # A split that the data set prescribes may leave items out, as may a cut training part.
     cover = data.split_covers and protocol.train_size is None
     save_splits(path, splits, data.num_items, cover=cover)

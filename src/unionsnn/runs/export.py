@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from torch.export import Dim
 
 from unionsnn.base.errors import ExportError
 from unionsnn.base.files import atomic_write
+from unionsnn.config.schema import Config
 from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.batching import GraphStore
 from unionsnn.data.datasets import build_dataset
@@ -70,12 +70,11 @@ def export_checkpoint(run: Path, out: Path) -> dict[str, Any]:
         OSError: if the file cannot be written.
     """
     path = checkpoint_paths(run)[0]
-    content = read_checkpoint(path)
-    config = content["config"]
-    name = config["model"]["name"]
-    widths = content["num_features"]
+    checkpoint = read_checkpoint(path)
+    config, widths = checkpoint.config, checkpoint.num_features
+    name = config.model.name
     trace, *others = (example(config, widths, *size) for size in (_TRACED, *_CHECKED))
-    model = network_of(content)
+    model = network_of(checkpoint)
     program = traced(model, trace, name)
     errors = [difference(program, model, inputs) for inputs in others]
     if not max(errors) <= TOLERANCE:
@@ -150,7 +149,7 @@ def difference(program: torch.export.ExportedProgram, model: nn.Module, inputs: 
     return float((found - wanted).abs().max()) / scale
 
 
-def example(config: Mapping[str, Any], num_features: Any, num_nodes: int, num_edges: int) -> Inputs:
+def example(config: Config, num_features: Any, num_nodes: int, num_edges: int) -> Inputs:
     """Make a random graph with all that a network reads; the same for the same sizes."""
     generator = np.random.default_rng(np.random.SeedSequence([num_nodes, num_edges]))
     pairs = np.argwhere(np.triu(np.ones((num_nodes, num_nodes)), 1))
@@ -167,7 +166,7 @@ def example(config: Mapping[str, Any], num_features: Any, num_nodes: int, num_ed
         "edge_coefficient": coefficient_spec(config),
         "layer_coefficient": layer_spec(config),
     }
-    encodings = Encodings(**(config["model"].get("encodings") or {}))
+    encodings = Encodings(**(config.model.encodings.to_dict() if config.model.encodings else {}))
     dataset = build_dataset(
         arrays,
         "constant",

@@ -10,6 +10,7 @@ from typing import Any
 
 from unionsnn.base.errors import RequestError
 from unionsnn.base.files import NO_PLACE
+from unionsnn.config.schema import Config
 
 logger = logging.getLogger(__name__)
 
@@ -90,9 +91,9 @@ class SameAgain:
         return len(self._outcomes) == 2 and isinstance(first, Failure) and first == outcome
 
 
-def failed_now(record: Mapping[str, Any], config: Mapping[str, Any]) -> list[dict[str, Any]]:
+def failed_now(record: Mapping[str, Any], config: Config) -> list[dict[str, Any]]:
     """Failures in a merged record, of the repetitions that a request asks for."""
-    only = config["protocol"]["only"]
+    only = config.protocol.only
     return [row for row in record.get("failed", ()) if only is None or row["index"] in only]
 
 

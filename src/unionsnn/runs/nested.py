@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from unionsnn.base.errors import NonFiniteLossError
 from unionsnn.base.files import read_mapping, write_json
-from unionsnn.config.grid import Cell, cell_text, cells_of, with_cell
-from unionsnn.config.schema import metric_mode
+from unionsnn.config.grid import Cell, cell_text, cells_of
+from unionsnn.config.schema import Config, ProtocolConfig, metric_mode
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.splits import Split
 from unionsnn.runs.worker_view import StatusFile
 from unionsnn.training.build import build_data, coefficient_spec, layer_spec
-from unionsnn.training.protocols import Protocol
 from unionsnn.training.repetition import cell_checkpoint, measure_selected, train_repetition
 
 logger = logging.getLogger(__name__)
 
 
 def select_in_fold(
-    config: Mapping[str, Any],
+    config: Config,
     data: GraphDataModule,
-    protocol: Protocol,
+    protocol: ProtocolConfig,
     split: Split,
     index: int,
     folder: Path,
@@ -50,9 +48,9 @@ def select_in_fold(
     for number, cell in enumerate(cells):
         if watch is not None:
             watch.part = f"cell {number + 1}/{len(cells)}"
-        if config["trainer"]["progress"] != "none":
+        if config.trainer.progress != "none":
             logger.info("cell %d of %d: %s", number + 1, len(cells), cell_text(cell))
-        own = with_cell(config, cell)
+        own = config.with_cell(cell)
         rows.append(train_cell(own, data_of(own), protocol, split, index, folder, number, watch))
         chosen = best_of(rows, protocol.select_on)
         for other in range(number + 1):
@@ -61,7 +59,7 @@ def select_in_fold(
         best = chosen
     if best is None:
         raise NonFiniteLossError(f"All {len(cells)} cells of the grid failed: {rows[0]['failed']}")
-    own = with_cell(config, cells[best])
+    own = config.with_cell(cells[best])
     if not cell_checkpoint(folder, index, best).exists():
         # Its file was lost; it is trained once more.
         rows[best] = train_cell(
@@ -81,9 +79,9 @@ def select_in_fold(
 
 
 def train_cell(
-    config: Mapping[str, Any],
+    config: Config,
     data: GraphDataModule,
-    protocol: Protocol,
+    protocol: ProtocolConfig,
     split: Split,
     index: int,
     folder: Path,
@@ -113,10 +111,9 @@ def train_cell(
     held = None if again else read_mapping(path)
     if held is not None and {"metrics", "seconds"} <= held.keys():
         return held
-    alone = replace(protocol, grid=None)
     try:
         record = train_repetition(
-            config, data, alone, split, index, folder, watch, cell=number, test=False
+            config, data, config.protocol, split, index, folder, watch, cell=number, test=False
         )
     except NonFiniteLossError as error:
         record = {"metrics": {}, "seconds": 0.0, "failed": str(error)}
@@ -139,10 +136,10 @@ class CellData:
         data: Its data module.
     """
 
-    def __init__(self, config: Mapping[str, Any], data: GraphDataModule) -> None:
+    def __init__(self, config: Config, data: GraphDataModule) -> None:
         self._made = [(_read(config), data)]
 
-    def __call__(self, config: Mapping[str, Any]) -> GraphDataModule:
+    def __call__(self, config: Config) -> GraphDataModule:
         """Return the data module of a cell."""
         wanted = _read(config)
         for read, data in self._made:
@@ -152,10 +149,10 @@ class CellData:
         return self._made[-1][1]
 
 
-def _read(config: Mapping[str, Any]) -> tuple[Any, ...]:
+def _read(config: Config) -> tuple[Any, ...]:
     """What a data module is made of."""
-    encodings = config["model"].get("encodings")
-    return config["data"], coefficient_spec(config), layer_spec(config), encodings
+    encodings = config.model.encodings
+    return config.data, coefficient_spec(config), layer_spec(config), encodings
 
 
 def _summary(cell: Cell, row: Mapping[str, Any], key: str) -> dict[str, Any]:

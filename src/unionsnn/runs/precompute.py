@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from unionsnn.base.errors import DamagedEntryError, RequestError
+from unionsnn.base.errors import DamagedEntryError
 from unionsnn.coefficients import QUANTITIES, CoefficientSpec, SimpleGraph
 from unionsnn.coefficients.entries import read_intact
 from unionsnn.coefficients.summary import column_summary
+from unionsnn.config.schema import Config
 from unionsnn.data.datamodules import GraphDataModule, Progress
 from unionsnn.data.datasets import disjoint_union
 from unionsnn.training.build import build_data
 
 
-def precompute(config: Mapping[str, Any], progress: Progress | None = None) -> dict[str, Any]:
+def precompute(config: Config, progress: Progress | None = None) -> dict[str, Any]:
     """Compute coefficients and encodings that a configuration asks for, or find them in the cache.
 
     Args:
@@ -73,7 +74,7 @@ def _encoding(data: GraphDataModule, name: str, size: int) -> dict[str, Any]:
     }
 
 
-def simple_graph(config: Mapping[str, Any], progress: Progress | None = None) -> SimpleGraph:
+def simple_graph(config: Config, progress: Progress | None = None) -> SimpleGraph:
     """Return the graphs of a data set as one graph.
 
     Raises:
@@ -83,20 +84,11 @@ def simple_graph(config: Mapping[str, Any], progress: Progress | None = None) ->
     return SimpleGraph.from_edge_index(disjoint_union(arrays), arrays.num_nodes)
 
 
-def default_spec(config: Mapping[str, Any]) -> CoefficientSpec:
-    """Return all columns that the configured choices provide.
-
-    Raises:
-        RequestError: The choices do not go together.
-    """
-    section = config["coefficient"]
-    choices = {key: section[key] for key in CoefficientSpec.__dataclass_fields__ if key in section}
-    try:
-        tree = CoefficientSpec(**choices).has_tree_value
-        quantities = tuple(q for q in QUANTITIES if tree or q != "a_tree")
-        return CoefficientSpec(**{**choices, "quantities": quantities})
-    except ValueError as error:
-        raise RequestError(*str(error).splitlines()) from error
+def default_spec(config: Config) -> CoefficientSpec:
+    """Return all columns that the configured choices provide."""
+    spec = config.coefficient.spec()
+    quantities = tuple(q for q in QUANTITIES if spec.has_tree_value or q != "a_tree")
+    return replace(spec, quantities=quantities)
 
 
 def _is_intact(path: Path) -> bool:

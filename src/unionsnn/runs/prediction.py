@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from unionsnn.base.errors import DataError, RequestError, WidthError
-from unionsnn.config.compose import config_hash
+from unionsnn.config.identity import config_hash
+from unionsnn.config.schema import Config
 from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.batching import BatchLoader
 from unionsnn.data.datamodules import GraphDataModule, Progress
@@ -22,7 +23,7 @@ from unionsnn.data.new_graphs import check_format, read_new_graphs
 from unionsnn.data.sources.download import data_root
 from unionsnn.data.sources.source import InMemory, Task
 from unionsnn.training.build import coefficient_spec, layer_spec
-from unionsnn.training.checkpoints import network_of, read_checkpoint
+from unionsnn.training.checkpoints import Checkpoint, network_of, read_checkpoint
 from unionsnn.training.memory import require_batches
 from unionsnn.training.tasks import output_of
 
@@ -104,27 +105,27 @@ def predict(
     except DataError as error:
         raise RequestError(str(error), code=error.codes[0]) from error
     paths = checkpoint_paths(run)
-    contents = [read_checkpoint(path) for path in paths]
-    refuse_mixed(run, contents)
-    config = contents[0]["config"]
+    checkpoints = [read_checkpoint(path) for path in paths]
+    refuse_mixed(run, checkpoints)
+    first, config = checkpoints[0], checkpoints[0].config
     refuse_control(run, config)
-    per_node = config["data"]["task"].startswith("node")
+    per_node = config.data.task.startswith("node")
     graphs = read_new_graphs(
         file,
-        features=config["data"]["features"],
-        widths=trained_widths(contents[0]),
+        features=config.data.features,
+        widths=trained_widths(first),
         level="node" if per_node else "graph",
         form=form,
         symmetrize=symmetrize,
     )
-    data = module_of(graphs.arrays, file, contents[0], progress)
-    outputs = np.stack([apply(network_of(content), data, config) for content in contents])
+    data = module_of(graphs.arrays, file, first, progress)
+    outputs = np.stack([apply(network_of(each), data, config) for each in checkpoints])
     sizes = np.diff(graphs.arrays.node_slices)
     return Prediction(
-        task=config["data"]["task"],
+        task=config.data.task,
         names=np.repeat(graphs.names, sizes).tolist() if per_node else graphs.names,
         nodes=graphs.node_names.tolist() if per_node else None,
-        outputs=output_names(contents[0], outputs.shape[2]),
+        outputs=output_names(first, outputs.shape[2]),
         repetitions=[_number(path, i) for i, path in enumerate(paths)],
         each=outputs,
         labels=graphs.labels,
@@ -154,18 +155,18 @@ def checkpoint_paths(run: Path) -> list[Path]:
     return paths
 
 
-def refuse_mixed(run: Path, contents: Sequence[Mapping[str, Any]]) -> None:
+def refuse_mixed(run: Path, checkpoints: Sequence[Checkpoint]) -> None:
     """Refuse checkpoints of several experiments in one folder."""
-    hashes = {config_hash(content["config"]) for content in contents}
+    hashes = {config_hash(each.config) for each in checkpoints}
     if len(hashes) > 1:
         raise RequestError(
             f"{run} holds checkpoints of {len(hashes)} experiments; name one of them."
         )
 
 
-def refuse_control(run: Path, config: Mapping[str, Any]) -> None:
+def refuse_control(run: Path, config: Config) -> None:
     """Refuse networks that were trained on the rows of a control."""
-    control = config["coefficient"]["control"]
+    control = config.coefficient.control
     if control != "none":
         raise RequestError(
             f"{run} was trained with coefficient.control={control}: its coefficients were made "
@@ -177,7 +178,7 @@ def refuse_control(run: Path, config: Mapping[str, Any]) -> None:
 def module_of(
     arrays: GraphArrays,
     file: Path,
-    content: Mapping[str, Any],
+    checkpoint: Checkpoint,
     progress: Progress | None = None,
 ) -> GraphDataModule:
     """Give new graphs the features, coefficients and encodings of a checkpoint.
@@ -185,32 +186,30 @@ def module_of(
     Args:
         arrays: The graphs.
         file: Where they come from, for messages.
-        content: Of the checkpoint.
+        checkpoint: What the network was trained on.
         progress: Called during long work.
 
     Raises:
         DataError: if their nodes are not as in training.
     """
-    config, columns = content["config"], content["num_features"]
-    section, encodings = config["data"], config["model"].get("encodings")
+    config, columns = checkpoint.config, checkpoint.num_features
+    encodings = config.model.encodings
     # The targets are the numbers of the items, which pass for classes.
     task: Task = "node_classification" if arrays.level == "node" else "graph_classification"
     data = GraphDataModule(
         InMemory(graphs=arrays, task=task),
         name=file.name,
         root=data_root(),
-        features=section["features"],
-        batch_size=section["batch_size"],
-        max_pairs=section.get("max_pairs"),
+        features=config.data.features,
+        batch_size=config.data.batch_size,
+        max_pairs=config.data.max_pairs,
         spec=coefficient_spec(config),
         layer_spec=layer_spec(config),
-        encodings=None if encodings is None else Encodings(**encodings),
+        encodings=None if encodings is None else Encodings(**encodings.to_dict()),
         progress=progress,
     )
-    data.widths = trained_widths(content)
-    data.normalize_features = content.get(
-        "normalize_features", section.get("normalize_features", False)
-    )
+    data.widths = trained_widths(checkpoint)
+    data.normalize_features = checkpoint.normalize_features
     try:
         given = int(data.graphs.num_features)
     except WidthError as error:
@@ -228,19 +227,19 @@ def module_of(
     return data
 
 
-def trained_widths(content: Mapping[str, Any]) -> tuple[int, ...] | None:
+def trained_widths(checkpoint: Checkpoint) -> tuple[int, ...] | None:
     """How many values each categorical node feature could take; None where there is none.
 
     Raises:
         RequestError: if a checkpoint of an earlier version does not tell.
     """
-    features, given = content["config"]["data"]["features"], content["num_features"]
+    features, given = checkpoint.config.data.features, checkpoint.num_features
     if not isinstance(given, int):
         return tuple(given)
     if features not in ("labels", "degree", "both"):
         return None
-    if content.get("feature_widths") is not None:
-        return tuple(content["feature_widths"])
+    if checkpoint.feature_widths is not None:
+        return tuple(checkpoint.feature_widths)
     if features == "both":
         raise RequestError(
             "The checkpoint is of an earlier version, which did not record how many of its "
@@ -250,7 +249,7 @@ def trained_widths(content: Mapping[str, Any]) -> tuple[int, ...] | None:
 
 
 @torch.no_grad()
-def apply(model: nn.Module, data: GraphDataModule, config: Mapping[str, Any]) -> FloatArray:
+def apply(model: nn.Module, data: GraphDataModule, config: Config) -> FloatArray:
     """Probabilities, or values of a regression, of all items in their order, [I, C]."""
     # The bound is one of training; a larger graph has a batch of its own.
     largest = int(data.store.num_nodes.max()) ** 2
@@ -259,7 +258,7 @@ def apply(model: nn.Module, data: GraphDataModule, config: Mapping[str, Any]) ->
         data.store, range(data.num_graphs), batch_size=data.batch_size, max_pairs=pairs
     )
     require_batches(model, loader.extents, "this machine can predict for smaller graphs only")
-    task, found = config["data"]["task"], None
+    task, found = config.data.task, None
     for batch in loader:
         values = probabilities(output_of(model, batch).numpy().astype(np.float64), task)
         if found is None:
@@ -285,28 +284,28 @@ def probabilities(output: FloatArray, task: str) -> FloatArray:
     return found
 
 
-def output_names(content: Mapping[str, Any], count: int) -> list[str]:
+def output_names(checkpoint: Checkpoint, count: int) -> list[str]:
     """Names of the classes, or of the targets."""
-    names = content.get("class_names") or []
-    if content["config"]["data"]["task"].endswith("regression"):
+    names = checkpoint.class_names
+    if checkpoint.config.data.task.endswith("regression"):
         return ["value"] if count == 1 else [f"value_{i}" for i in range(count)]
-    return [str(name) for name in names] if len(names) == count else [str(i) for i in range(count)]
+    return list(names) if len(names) == count else [str(i) for i in range(count)]
 
 
 def _number(path: Path, place: int) -> int:
     return int(path.stem) if path.stem.isdigit() else place
 
 
-def _notes(config: Mapping[str, Any], paths: Sequence[Path]) -> list[str]:
+def _notes(config: Config, paths: Sequence[Path]) -> list[str]:
     notes = []
-    if config["protocol"]["name"] == "cross_validation_paper":
+    if config.protocol.name == "cross_validation_paper":
         notes.append(
             "the weights are those of each fold's last epoch: cross_validation_paper chooses an "
             "epoch for its number, not weights"
         )
-    if config["gate"]["preset"] == "authors-code" or config["gate"].get("normalization") == "batch":
+    if config.gate.preset == "authors-code" or config.gate.normalization == "batch":
         notes.append("a prediction depends on the other graphs of its batch (softmax over it)")
-    wanted = config["protocol"].get("folds") or config["protocol"].get("seeds")
-    if wanted and 1 < len(paths) < wanted:
+    wanted = config.protocol.num_repetitions
+    if 1 < len(paths) < wanted:
         notes.append(f"{len(paths)} of {wanted} repetitions have weights on disk")
     return notes

@@ -9,14 +9,16 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from filelock import FileLock, Timeout
 
 from unionsnn.base.environment import environment
 from unionsnn.base.errors import FolderInUseError, RequestError, RunFolderError
 from unionsnn.base.files import NO_PLACE, read_mapping, set_aside, write_json
-from unionsnn.config.compose import config_hash, differing_keys
+from unionsnn.config.identity import config_hash, differing_keys, run_folder
+from unionsnn.config.pairs import PairConfig
+from unionsnn.config.schema import Config
 
 # What a repetition contributes to the merged record as it is; what must be equal in all.
 PER_REPETITION = (
@@ -45,7 +47,10 @@ SHARED = (
 NEEDED = ("curves", "dataset", "versions")
 
 
-class RunFolder:
+_Config = TypeVar("_Config", Config, PairConfig)
+
+
+class RunFolder(Generic[_Config]):
     """The folder of one experiment.
 
     Args:
@@ -53,21 +58,17 @@ class RunFolder:
         config: The experiment's configuration.
     """
 
-    def __init__(self, path: Path, config: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, config: _Config) -> None:
         self.path = path
-        self.config = config
+        self.config: _Config = config
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> RunFolder:
-        """Return the folder that a configuration names, or its own below ``paths.output``."""
-        if config["run_dir"] is not None:
-            return cls(Path(config["run_dir"]).expanduser(), config)
-        name = f"{config['protocol']['name']}-{config_hash(config)}"
-        output = Path(config["paths"]["output"]).expanduser()
-        return cls(output / config["data"]["name"] / config["model"]["name"] / name, config)
+    def of(cls, config: _Config) -> RunFolder[_Config]:
+        """Return the folder of a configuration."""
+        return cls(run_folder(config), config)
 
     @contextmanager
-    def locked(self) -> Iterator[RunFolder]:
+    def locked(self) -> Iterator[RunFolder[_Config]]:
         """Hold the folder against other processes.
 
         With ``force`` a folder that is there is renamed to ``NAME.old-N`` and a fresh one takes its
@@ -82,7 +83,7 @@ class RunFolder:
         with ExitStack() as stack:
             try:
                 self._refuse_a_parent()
-                if self.config.get("force") and (self.path / "config.json").exists():
+                if self.config.force and (self.path / "config.json").exists():
                     # Held to the end: who opened the lock before the folder moved waits in vain.
                     stack.enter_context(self._lock())
                     self._refuse_another(read_mapping(self.path / "config.json"))
@@ -127,7 +128,7 @@ class RunFolder:
 
     def _refuse_another(self, held: Mapping[str, Any] | None) -> None:
         """Raise RequestError if the folder is that of another experiment."""
-        if held is None or not self.config.keys() <= held.keys():
+        if held is None or not self.config.to_dict().keys() <= held.keys():
             return
         if config_hash(held) != config_hash(self.config):
             keys = ", ".join(differing_keys(held, self.config))
@@ -153,18 +154,18 @@ class RunFolder:
                 (self.path / "splits.json").unlink(missing_ok=True)
                 for left in ("failed", "cells"):
                     shutil.rmtree(self.path / left, ignore_errors=True)
-            self.config = {**self.config, "force": False}
-            write_json(path, self.config)
+            self.config = self.config.replace({"force": False})
+            write_json(path, self.config.to_dict())
             return
         held = read_mapping(path)
-        if held is None or not self.config.keys() <= held.keys():
+        if held is None or not self.config.to_dict().keys() <= held.keys():
             raise RunFolderError(
                 f"{path} is damaged: what the results beside it belong to is not known. Type "
                 "force=true to train in a fresh folder; this one is kept under another name."
             )
         self._refuse_another(held)
         # Results are the folder's: a second request may differ in what does not matter.
-        self.config = held
+        self.config = type(self.config).from_dict(held)
 
     def _record_paths(self) -> list[Path]:
         return sorted((self.path / "repetitions").glob("[0-9]*.json"))

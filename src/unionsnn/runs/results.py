@@ -8,20 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from unionsnn.base.environment import environment
-from unionsnn.config.compose import config_hash
+from unionsnn.config.identity import config_hash
+from unionsnn.config.schema import Config
 from unionsnn.data.splits import load_splits, split_hash
 from unionsnn.runs.records import OPTIONAL, PER_REPETITION, SHARED, RunFolder
-from unionsnn.training.protocols import make_protocol
+from unionsnn.training.protocols import summarize
 
 
-def merge(folder: RunFolder) -> dict[str, Any]:
+def merge(folder: RunFolder[Config]) -> dict[str, Any]:
     """Merge the repetitions of a folder into one record.
 
     Its state is ``finished``, or ``incomplete`` with the repetitions that are missing, and those
     of them that failed with their reasons; the result is None while there is no repetition.
     """
     config = folder.config
-    protocol = make_protocol(config["protocol"])
+    protocol = config.protocol
     finished = folder.finished()
     chosen = [finished[i] for i in range(protocol.num_repetitions) if i in finished]
     missing = [i for i in range(protocol.num_repetitions) if i not in finished]
@@ -32,11 +33,11 @@ def merge(folder: RunFolder) -> dict[str, Any]:
         "state": "incomplete" if missing else "finished",
         "missing": missing,
         "failed": folder.failures(missing),
-        "data": config["data"]["name"],
-        "task": config["data"]["task"],
-        "model": config["model"]["name"],
-        "gate": config["gate"]["preset"],
-        "control": config["coefficient"]["control"],
+        "data": config.data.name,
+        "task": config.data.task,
+        "model": config.model.name,
+        "gate": config.gate.preset,
+        "control": config.coefficient.control,
         "protocol": {
             "name": protocol.name,
             "repetitions": protocol.num_repetitions,
@@ -44,15 +45,15 @@ def merge(folder: RunFolder) -> dict[str, Any]:
             "select_on": protocol.select_on,
             "stop_on": protocol.stop_on,
             "report": protocol.report,
-            "seed": config["seed"],
+            "seed": config.seed,
             "split_hash": split_hash(load_splits(splits)) if splits.exists() else None,
         },
-        "result": protocol.summarize(chosen).to_dict() if chosen else None,
+        "result": summarize(protocol, chosen).to_dict() if chosen else None,
         "seconds": round(sum(r["seconds"] for r in chosen), 3),
         **{key: _shared(chosen, key) for key in SHARED},
         "repetitions": [_row(r) for r in chosen],
         # What is merged, not what the folder's first request asked for.
-        "config": {**config, "protocol": {**config["protocol"], "only": only}},
+        "config": config.replace({"protocol.only": only}).to_dict(),
         "config_hash": config_hash(config),
     }
 

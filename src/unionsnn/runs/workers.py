@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import tempfile
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,13 @@ from typing import Any
 import torch
 
 from unionsnn.base.processes import Died, ProcessPool
+from unionsnn.config.schema import Config
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.splits import Split
 from unionsnn.runs.failures import Failure, Outcome, attempt
 from unionsnn.runs.nested import select_in_fold
 from unionsnn.runs.worker_view import StatusFile, WorkerView
 from unionsnn.training.build import build_data
-from unionsnn.training.protocols import make_protocol
 from unionsnn.training.repetition import train_repetition
 
 _DIED = Failure(
@@ -30,7 +30,7 @@ _DIED = Failure(
 
 
 def train_in_workers(
-    config: Mapping[str, Any], splits: Sequence[Split], waiting: deque[int], folder: Path
+    config: Config, splits: Sequence[Split], waiting: deque[int], folder: Path
 ) -> Generator[tuple[int, Outcome]]:
     """Train repetitions in ``protocol.workers`` processes; yield each outcome when it is there.
 
@@ -43,13 +43,13 @@ def train_in_workers(
         waiting: Repetitions to train; what is removed from it is not begun.
         folder: The run folder.
     """
-    quiet = {**config, "trainer": {**config["trainer"], "progress": "none"}}
+    quiet = config.replace({"trainer.progress": "none"})
     with (
         tempfile.TemporaryDirectory(prefix="unionsnn-", ignore_cleanup_errors=True) as status,
-        WorkerView(config["trainer"]["progress"], Path(status), len(waiting)) as view,
+        WorkerView(config.trainer.progress, Path(status), len(waiting)) as view,
         ProcessPool(
             _Worker(quiet, splits, folder, Path(status)),
-            min(config["protocol"]["workers"], len(waiting)),
+            min(config.protocol.workers, len(waiting)),
         ) as pool,
     ):
         for index, result in pool.run(waiting, lambda: view.look(pool.running), interval=0.25):
@@ -62,14 +62,14 @@ def train_in_workers(
 class _Worker:
     """Trains repetitions in a worker process, which reads the data once; called with an index."""
 
-    config: Mapping[str, Any]
+    config: Config
     splits: Sequence[Split]
     folder: Path
     status: Path
 
     def __call__(self, index: int) -> Outcome:
-        torch.set_num_threads(self.config["trainer"]["threads"])
-        protocol = make_protocol(self.config["protocol"])
+        torch.set_num_threads(self.config.trainer.threads)
+        protocol = self.config.protocol
         watch = StatusFile(self.status, index, protocol.select_on)
         train: Callable[..., dict[str, Any]] = select_in_fold if protocol.grid else train_repetition
         outcome = attempt(

@@ -12,7 +12,7 @@ from hydra.errors import HydraException
 
 from unionsnn.base.errors import RequestError
 from unionsnn.config.grid import VARIED, flatten, may_vary
-from unionsnn.config.schema import ConfigSchema
+from unionsnn.config.schema import Config
 from unionsnn.search.rehearsal import rehearsal_faults
 from unionsnn.search.space import bare, cells
 from unionsnn.search.storage import sqlite_file
@@ -21,15 +21,13 @@ from unionsnn.search.study_file import PARAMETERS
 if TYPE_CHECKING:
     from unionsnn.search.study import Study
 
-Config = Mapping[str, Any]
-
 GROUPS = ("model", "gate", "coefficient", "optimizer")
 """Groups whose options a space may try."""
 
 SHORTER = ("protocol.only", "protocol.patience", "trainer.max_epochs")
 """What makes a trial shorter, beside keys of the optimizer and of the model."""
 
-_SECTIONS = (*ConfigSchema.model_fields, "experiment", "grid", "hydra")
+_SECTIONS = (*Config.model_fields, "experiment", "grid", "hydra")
 
 
 def parsed(word: str) -> Override | None:
@@ -93,7 +91,7 @@ def request_faults(study: Study) -> Iterator[str]:
             "letters, digits, - and _, without /, a dot in front or + and a number at the end."
         )
     yield from _place_faults(study)
-    allowed = [f"val_{base['data']['metric']}", "val_loss"]
+    allowed = [f"val_{base.data.metric}", "val_loss"]
     for number, key in enumerate(file.objectives):
         if key in allowed or (number == 1 and key == PARAMETERS):
             continue
@@ -108,21 +106,21 @@ def request_faults(study: Study) -> Iterator[str]:
             f"direction is {file.direction!r}, but of {', '.join(file.objectives)} it is "
             f"{', '.join(study.directions)}; it may be left out."
         )
-    if base["run_dir"] is not None or base["force"]:
+    if base.run_dir is not None or base.force:
         yield "A study has run folders of its own: leave out run_dir and force."
     yield from protocol_faults(base)
-    protocol = base["protocol"]
-    if protocol["workers"] > 1:
+    protocol = base.protocol
+    if protocol.workers > 1:
         yield "The workers of a study train trials: type --workers N in place of protocol.workers."
-    if protocol.get("grid") is not None:
+    if protocol.grid is not None:
         yield "protocol.grid searches inside each repetition: put its keys into space instead."
-    if base["trainer"]["devices"] * base["trainer"].get("num_nodes", 1) > 1:
+    if base.trainer.several:
         yield "One process trains a trial: type trainer=default, and --workers N for N at a time."
 
 
 def protocol_faults(config: Config) -> Iterator[str]:
     """Refuse a protocol that evaluates the test part while it trains."""
-    if config["protocol"]["name"] == "cross_validation_paper":
+    if config.protocol.name == "cross_validation_paper":
         yield (
             "protocol=cross_validation_paper tests in every epoch, and a study must not see the "
             "test part; type protocol=cross_validation."
@@ -143,7 +141,7 @@ def _names_a_folder(name: str) -> bool:
 def _place_faults(study: Study) -> Iterator[str]:
     """Refuse folders that a URL or Hydra cannot name."""
     if "${" in str(study.folder):
-        yield f"paths.output is {study.base['paths']['output']!r}; type a folder without ${{."
+        yield f"paths.output is {study.base.paths.output!r}; type a folder without ${{."
     given = study.file.storage
     if given is None and sqlite_file(study.storage) != study.folder / "study.db":
         yield (
@@ -179,9 +177,8 @@ def space_faults(study: Study) -> Iterator[str]:
     yield from faults
     if config is None:
         return
-    only = config["protocol"]["only"]
-    count = len(only) if only else config["protocol"]["folds"] or config["protocol"]["seeds"]
-    if study.file.pruner.every == "epoch" and (count or 1) > 1:
+    count = len(config.protocol.wanted)
+    if study.file.pruner.every == "epoch" and count > 1:
         yield (
             f"pruner.every is 'epoch', but a trial trains {count} repetitions: type pruner."
             "every: repetition, protocol=holdout, or trial: [protocol.only=[0]]."

@@ -18,7 +18,6 @@ from unionsnn.search.nested import nested_faults, train_nested
 from unionsnn.search.storage import shown
 from unionsnn.search.study import Study
 from unionsnn.search.workers import Watch, work, work_in_processes
-from unionsnn.training.protocols import make_protocol
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ def run_study(
 
 def describe_outcome(study: Study, cells: Sequence[Cell], best: Cell) -> dict[str, Any]:
     """The study's record, but for the final run: plain types throughout."""
-    repetitions = len(make_protocol(study.trial_config(best.parameters)["protocol"]).wanted)
+    repetitions = len(study.trial_config(best.parameters).protocol.wanted)
     trained = sum(len(cell.repetitions) for cell in cells)
     front = pareto_front(cells, study.directions) if len(study.directions) > 1 else []
     return {
@@ -95,9 +94,9 @@ def describe_outcome(study: Study, cells: Sequence[Cell], best: Cell) -> dict[st
         "name": study.name,
         "storage": shown(study.storage),
         "folder": str(study.folder),
-        "data": study.base["data"]["name"],
-        "model": study.base["model"]["name"],
-        "protocol": study.base["protocol"]["name"],
+        "data": study.base.data.name,
+        "model": study.base.model.name,
+        "protocol": study.base.protocol.name,
         "objectives": study.file.objectives,
         "directions": study.directions,
         "sampler": study.file.sampler.model_dump(),
@@ -134,7 +133,7 @@ def describe_study(study: Study, progress: Progress | None = None) -> dict[str, 
         "pruner": study.file.pruner.name,
         "objectives": study.file.objectives,
         "trials": study.num_trials,
-        "repetitions": len(make_protocol(config["protocol"]).wanted),
+        "repetitions": len(config.protocol.wanted),
         "seconds_per_trial": one["seconds_at_most"],
         "seconds_at_most": one["seconds_at_most"] * study.num_trials,
         "experiment": one,

@@ -11,16 +11,10 @@ import yaml
 
 from unionsnn.base.errors import RequestError
 from unionsnn.base.files import atomic_write, write_json
-from unionsnn.config.compose import (
-    compose_config,
-    config_hash,
-    determining,
-    differing_keys,
-    first_groups,
-    group_choices,
-    is_shipped,
-    leaves,
-)
+from unionsnn.config.compose import compose_config, first_groups, group_choices, is_shipped
+from unionsnn.config.grid import flatten
+from unionsnn.config.identity import config_hash, determining, differing_keys
+from unionsnn.config.schema import Config
 from unionsnn.data.datamodules import Progress
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.records import RunFolder
@@ -43,7 +37,7 @@ untouched.
 
 def selection(study: Study) -> str:
     """Name of the way in which the point is chosen."""
-    return SELECTIONS[study.base["protocol"]["name"]]
+    return SELECTIONS[study.base.protocol.name]
 
 
 def rule(study: Study, cells: Sequence[Cell]) -> str:
@@ -65,16 +59,15 @@ def train_best(
     Raises:
         FolderInUseError: if another command of the same study is doing so.
     """
-    config = study.final_config(best.parameters)
-    config["protocol"]["workers"] = workers
+    config = study.final_config(best.parameters).replace({"protocol.workers": workers})
     if progress is None:
-        config["trainer"]["progress"] = "none"
+        config = config.replace({"trainer.progress": "none"})
     record = run_experiment(config, progress)
     return labelled(record, RunFolder.of(config), study, rule(study, cells), best)
 
 
 def labelled(
-    record: dict[str, Any], folder: RunFolder, study: Study, words: str, best: Cell
+    record: dict[str, Any], folder: RunFolder[Config], study: Study, words: str, best: Cell
 ) -> dict[str, Any]:
     """Write into a record how its configuration was chosen."""
     record["protocol"]["selection"] += f"; {words}"
@@ -105,14 +98,15 @@ def write_best(study: Study, best: Cell) -> Path:
         # Nor is there a gate to be overridden without the model that brings it.
         own |= choices.keys() - first_groups()
     shipped = {group: option for group, option in choices.items() if group not in own}
-    wanted = determining(config) | {group: config[group] for group in own & config.keys()}
+    content = config.to_dict()
+    wanted = determining(config) | {group: content[group] for group in own & content.keys()}
     try:
-        before = {} if own else leaves(determining(compose_config(_words(shipped))))
+        before = {} if own else dict(flatten(determining(compose_config(_words(shipped)))))
     except RequestError:
         # An option that leaves a key to the user, such as data=tu: all keys are written.
         before = {}
     values: dict[str, Any] = {}
-    for key, value in leaves(wanted).items():
+    for key, value in flatten(wanted):
         if key not in before or before[key] != value:
             section = values
             *parents, last = key.split(".")

@@ -13,7 +13,7 @@ from optuna.exceptions import DuplicatedStudyError
 from optuna.trial import FrozenTrial, TrialState
 
 from unionsnn.base.errors import RequestError
-from unionsnn.config.compose import leaves
+from unionsnn.config.grid import flatten
 from unionsnn.search.methods import SeededSampler, make_pruner
 from unionsnn.search.storage import PatientStorage, open_storage
 from unionsnn.search.study import Study
@@ -152,7 +152,7 @@ def _wait_for_plan(held: optuna.Study, study: Study, patience: float = 60.0) -> 
 
 
 def _differences(held: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    before, after = leaves(held), leaves(now)
+    before, after = dict(flatten(held)), dict(flatten(now))
     return [
         f"{key}: {before.get(key, 'absent')!r} when it began, {after.get(key, 'absent')!r} now"
         for key in sorted(before.keys() | after.keys())

@@ -9,7 +9,7 @@ from unionsnn.data.datamodules import Progress
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.search.ledger import Cell
 from unionsnn.search.study import Study
-from unionsnn.training.protocols import make_protocol
+from unionsnn.training.protocols import summarize
 
 FOLDWISE = ("grid", "random")
 """Samplers whose points do not depend on results."""
@@ -18,7 +18,7 @@ FOLDWISE = ("grid", "random")
 def nested_faults(study: Study) -> Iterator[str]:
     """Say why a point cannot be chosen for each outer fold alone."""
     file = study.file
-    if study.base["protocol"]["name"] != "cross_validation":
+    if study.base.protocol.name != "cross_validation":
         yield "--nested chooses for each outer fold; type protocol=cross_validation."
     if file.sampler.name not in FOLDWISE:
         yield (
@@ -40,7 +40,7 @@ def choose_by_fold(study: Study, cells: Sequence[Cell]) -> dict[int, Cell]:
     """
     sign = 1.0 if study.directions[0] == "minimize" else -1.0
     finished = [cell for cell in cells if cell.values is not None]
-    count = make_protocol(study.base["protocol"]).num_repetitions
+    count = study.base.protocol.num_repetitions
     return {
         fold: min(finished, key=lambda cell: (sign * cell.repetitions[fold], cell.index))
         for fold in range(count)
@@ -56,18 +56,18 @@ def train_nested(
     for index in dict.fromkeys(cell.index for cell in chosen.values()):
         folds = [fold for fold, cell in chosen.items() if cell.index == index]
         config = study.final_config(chosen[folds[0]].parameters, "nested")
-        config["protocol"] |= {"only": folds, "workers": workers}
+        config = config.replace({"protocol.only": folds, "protocol.workers": workers})
         if progress is None:
-            config["trainer"]["progress"] = "none"
+            config = config.replace({"trainer.progress": "none"})
         record = run_experiment(config, progress)
         repetitions |= {r["index"]: r for r in record["repetitions"] if r["index"] in folds}
-    protocol = make_protocol(study.base["protocol"])
+    protocol = study.base.protocol
     trained = [repetitions[fold] for fold in sorted(repetitions)]
     return {
         "selection": f"nested: best {study.file.objectives[0]} of the inner validation part of "
         "each outer fold",
         "report": protocol.report,
-        "result": protocol.summarize(trained).to_dict(),
+        "result": summarize(protocol, trained).to_dict(),
         "folds": [
             {
                 "fold": fold,

@@ -12,7 +12,9 @@ from optuna.distributions import BaseDistribution
 
 from unionsnn.base.errors import RequestError
 from unionsnn.base.version import __version__
-from unionsnn.config.compose import compose_config, determining
+from unionsnn.config.compose import compose_config
+from unionsnn.config.identity import determining
+from unionsnn.config.schema import Config
 from unionsnn.search.checks import (
     key_faults,
     parsed,
@@ -29,8 +31,6 @@ from unionsnn.search.study_file import (
     natural_direction,
     read_study,
 )
-
-Config = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Study:
     @property
     def folder(self) -> Path:
         """Where the study keeps what it writes."""
-        return Path(self.base["paths"]["output"]).expanduser() / "studies" / self.name
+        return Path(self.base.paths.output).expanduser() / "studies" / self.name
 
     @property
     def storage(self) -> str:
@@ -123,20 +123,18 @@ class Study:
     def final_config(self, parameters: Mapping[str, Value], place: str = "final") -> Config:
         """Configuration of the point that is trained and tested at the end."""
         config = compose_config([*self.overrides, *self.words(parameters)], self.config_dir)
-        config["protocol"]["only"] = None
-        return self._placed(config, place)
+        return self._placed(config.replace({"protocol.only": None}), place)
 
     def _placed(self, config: Config, place: str) -> Config:
-        config["paths"]["output"] = str(self.folder / place)
-        config["force"] = False
-        if config["logger"]["name"] in ("wandb", "mlflow"):
-            config["logger"].setdefault("group", self.name)
+        config = config.replace({"paths.output": str(self.folder / place), "force": False})
+        if config.logger.name in ("wandb", "mlflow") and config.logger.group is None:
+            config = config.replace({"logger.group": self.name})
         return config
 
     def definition(self) -> dict[str, Any]:
         """What determines the trials: kept in the storage and compared when the study goes on."""
         trial = compose_config([*self.overrides, *self.file.trial], self.config_dir)
-        only = trial["protocol"]["only"]
+        only = trial.protocol.only
         return {
             "experiment": determining(self.base),
             # It leaves a repetition as it is, but not the mean over them.
@@ -182,7 +180,7 @@ def make_study(
     base = compose_config(experiment, options.config_dir)
     name = options.name
     if name is None:
-        name = f"{path.stem}-{base['data']['name']}-{base['model']['name']}"
+        name = f"{path.stem}-{base.data.name}-{base.model.name}"
     study = Study(name, content, tuple(experiment), tuple(space), base, options.config_dir)
     for check in (request_faults, key_faults, space_faults):
         faults = [*check(study)]

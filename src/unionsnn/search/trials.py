@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import math
 import time
@@ -22,6 +21,7 @@ from unionsnn.base.errors import (
     MissingObjectiveError,
     NonFiniteLossError,
 )
+from unionsnn.config.schema import Config
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.runs.experiment import recorded_splits, refuse_other_data
 from unionsnn.runs.records import RunFolder
@@ -30,13 +30,10 @@ from unionsnn.search.study import Study
 from unionsnn.search.study_file import PARAMETERS
 from unionsnn.training.build import build_data, check_model
 from unionsnn.training.devices import check_accelerator
-from unionsnn.training.protocols import make_protocol
 from unionsnn.training.repetition import train_repetition
 from unionsnn.training.tracking.trackers import TRACKERS, GuardedRun, describe_run
 
 logger = logging.getLogger(__name__)
-
-Config = Mapping[str, Any]
 
 
 class QueueEmptyError(Exception):
@@ -96,7 +93,7 @@ class TrialRunner:
         self.worker = worker
         self.interruption: BaseException | None = None
         self.missing: MissingObjectiveError | None = None
-        self._data: tuple[str, GraphDataModule] | None = None
+        self._data: tuple[tuple[Any, ...], GraphDataModule] | None = None
 
     def __call__(self, trial: optuna.Trial) -> tuple[float, ...]:
         """Return the objective values.
@@ -134,15 +131,14 @@ class TrialRunner:
 
     def _values(self, trial: optuna.Trial) -> tuple[float, ...]:
         parameters = {p.key: p.suggest(trial) for p in self.study.space}
-        config = self.study.trial_config(parameters)
-        config["trainer"]["progress"] = "none"
+        config = self.study.trial_config(parameters).replace({"trainer.progress": "none"})
         check_accelerator(config)
         check_model(config)
-        torch.set_num_threads(config["trainer"]["threads"])
+        torch.set_num_threads(config.trainer.threads)
         key, *others = self.study.file.objectives
         values: dict[int, float] = {}
         beside: list[list[float]] = [[] for _ in others]
-        alone = len(make_protocol(config["protocol"]).wanted) == 1
+        alone = len(config.protocol.wanted) == 1
         with _held(RunFolder.of(config)) as folder, _tracked(config, folder, trial, alone) as run:
             actions = self._epoch_actions(trial, run if alone else None)
             for index, record in self._records(config, folder, actions):
@@ -157,7 +153,7 @@ class TrialRunner:
                     # The signed-rank test pairs the repetitions; the others compare means so far.
                     paired = self.study.file.pruner.name == "wilcoxon"
                     trial.report(value if paired else mean, step=len(values))
-                    last = len(values) == len(make_protocol(config["protocol"]).wanted)
+                    last = len(values) == len(config.protocol.wanted)
                     if not last and trial.should_prune():
                         raise optuna.TrialPruned(f"after {len(values)} repetition(s)")
             results = (mean, *(math.fsum(each) / len(each) for each in beside))
@@ -172,17 +168,17 @@ class TrialRunner:
         return actions
 
     def _records(
-        self, config: Config, folder: RunFolder, actions: Sequence[EpochAction]
+        self, config: Config, folder: RunFolder[Config], actions: Sequence[EpochAction]
     ) -> Iterator[tuple[int, dict[str, Any]]]:
-        protocol = make_protocol(config["protocol"])
+        protocol = config.protocol
         data = self._data_of(config)
         finished = folder.finished()
         refuse_other_data(folder, finished, data)
-        splits = recorded_splits(folder, protocol, data, config["seed"])
+        splits = recorded_splits(folder, protocol, data, config.seed)
         untracked = config
-        if config["logger"]["name"] in TRACKERS:
+        if config.logger.name in TRACKERS:
             # The trial's run of the tracker takes the place of those of its repetitions.
-            untracked = {**config, "logger": {**config["logger"], "name": "csv"}}
+            untracked = config.replace({"logger.name": "csv"})
         for index in protocol.wanted:
             record = finished.get(index)
             if record is None:
@@ -201,9 +197,8 @@ class TrialRunner:
 
     def _data_of(self, config: Config) -> GraphDataModule:
         """The data of the last trial, if this one has the same."""
-        model = config["model"]
-        parts = [config[k] for k in ("data", "coefficient", "gate", "paths")]
-        key = json.dumps([*parts, model.get("coefficient"), model.get("encodings")], default=str)
+        sections = (config.data, config.coefficient, config.gate, config.paths)
+        key = (*sections, config.model.coefficient, config.model.encodings)
         if self._data is None or self._data[0] != key:
             self._data = key, build_data(config)
         return self._data[1]
@@ -242,7 +237,7 @@ def reason(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _tracked(
-    config: Config, folder: RunFolder, trial: optuna.Trial, alone: bool
+    config: Config, folder: RunFolder[Config], trial: optuna.Trial, alone: bool
 ) -> Iterator[GuardedRun]:
     """Give a trial a run of the tracker; its rows are repetitions, or epochs if there is one."""
     axis = "epoch" if alone else "repetition"
@@ -258,7 +253,7 @@ def _tracked(
 
 
 @contextlib.contextmanager
-def _held(folder: RunFolder, patience: float = 3600.0) -> Iterator[RunFolder]:
+def _held(folder: RunFolder[Config], patience: float = 3600.0) -> Iterator[RunFolder[Config]]:
     """Hold a run folder; wait while another worker trains the same point of the space."""
     limit = time.monotonic() + patience
     with contextlib.ExitStack() as stack:

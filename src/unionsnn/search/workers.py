@@ -105,7 +105,7 @@ def work_in_processes(study: Study, count: int, watch: Watch | None = None) -> N
 
 def _devices(study: Study) -> list[str | None]:
     """Names of the GPUs that the workers share, one each; [None] without GPUs."""
-    if study.base["trainer"]["accelerator"] not in ("auto", "gpu"):
+    if study.base.trainer.accelerator not in ("auto", "gpu"):
         return [None]
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     if given is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -12,8 +12,8 @@ from torch import nn
 
 from unionsnn.base.errors import RequestError
 from unionsnn.coefficients import CoefficientSpec
-from unionsnn.config.schema import DataSchema
-from unionsnn.config.targets import current_target
+from unionsnn.config.pairs import PairConfig
+from unionsnn.config.schema import CoefficientChoices, Config
 from unionsnn.data.datamodules import GraphDataModule, Progress
 from unionsnn.data.encodings.definitions import Encodings
 from unionsnn.data.nodes import NodeDataModule
@@ -23,12 +23,12 @@ from unionsnn.models.network import GateFactory, fit_to_training, gates
 from unionsnn.nn.gates import StructuralGate
 from unionsnn.training.tasks import TASKS, Task
 
-Config = Mapping[str, Any]
+AnyConfig = Config | PairConfig
 
 # Keys of every data set that its module takes; further ones are those of its source.
-_MODULE_KEYS = ("name", "features", "batch_size", "max_pairs", "mirror", "offline")
+_MODULE_KEYS = {"name", "features", "batch_size", "max_pairs", "mirror", "offline"}
 # Keys that say what a section is, not how its class is made.
-_MODEL_NOTES = ("_target_", "name", "parameter_budget", "coefficient")
+_MODEL_NOTES = {"target", "name", "parameter_budget", "coefficient"}
 
 
 def locate(target: str, base: type | tuple[type, ...], key: str) -> Any:
@@ -63,86 +63,86 @@ def build_data(config: Config, progress: Progress | None = None) -> GraphDataMod
     Raises:
         RequestError: if the class cannot be had or refuses its arguments.
     """
-    section = config["data"]
-    keys = DataSchema.model_fields.keys() | {"_target_"}
-    arguments = {k: v for k, v in section.items() if k not in keys}
-    common = {k: v for k, v in section.items() if k in _MODULE_KEYS}
-    found = locate(current_target(section["_target_"]), (Source, GraphDataModule), "data._target_")
-    encodings = config["model"].get("encodings")
+    section, encodings = config.data, config.model.encodings
+    arguments = section.model_extra or {}
+    found = locate(section.target, (Source, GraphDataModule), "data._target_")
     try:
         if issubclass(found, Source):
-            source = found(task=section["task"], **arguments)
+            source = found(task=section.task, **arguments)
             kind = NodeDataModule if isinstance(source, NodeSource) else GraphDataModule
             make: Callable[..., GraphDataModule] = functools.partial(kind, source)
         else:
             make = functools.partial(found, **arguments)
         data = make(
-            **common,
-            root=data_root(config["paths"]["data"]),
+            **section.model_dump(include=_MODULE_KEYS),
+            root=data_root(config.paths.data),
             spec=coefficient_spec(config),
             layer_spec=layer_spec(config),
-            encodings=None if encodings is None else Encodings(**encodings),
+            encodings=None if encodings is None else Encodings(**encodings.to_dict()),
             progress=progress,
         )
     except (TypeError, ValueError) as error:
-        raise RequestError(f"data {section['name']}: {error}") from error
-    data.task = section["task"]
+        raise RequestError(f"data {section.name}: {error}") from error
+    data.task = section.task
     return data
 
 
-def gate_factory(config: Config) -> GateFactory | None:
+def gate_factory(config: AnyConfig) -> GateFactory | None:
     """Return the maker of gates that the configuration asks for; None for the plain model."""
-    section = config["gate"]
-    if section["preset"] is None:
+    section = config.gate
+    if section.preset is None:
         return None
-    changes = {k: v for k, v in section.items() if k != "preset" and v is not None}
+    changes = section.model_dump(exclude={"preset"}, exclude_none=True)
     return functools.partial(
-        StructuralGate.preset, section["preset"], radius=config["coefficient"]["radius"], **changes
+        StructuralGate.preset, section.preset, radius=config.coefficient.radius, **changes
     )
 
 
-def coefficient_spec(config: Config) -> CoefficientSpec | None:
+def coefficient_spec(config: AnyConfig) -> CoefficientSpec | None:
     """Return the coefficients that the gate reads; None for the plain model."""
     make_gate = gate_factory(config)
     if make_gate is None:
         return None
-    return _spec(config["coefficient"], make_gate(1).required_columns)
+    return _spec(config.coefficient, make_gate(1).required_columns)
 
 
-def layer_spec(config: Config) -> CoefficientSpec | None:
+def layer_spec(config: AnyConfig) -> CoefficientSpec | None:
     """Return the coefficient that the model's own layers read; None where they read none."""
-    section = config["model"].get("coefficient")
-    return None if section is None else _spec(section, [f"a_r{r}" for r in section["radius"]])
+    section = config.model.coefficient
+    return None if section is None else _spec(section, [f"a_r{r}" for r in section.radius])
 
 
-def _spec(section: Config, columns: Sequence[str]) -> CoefficientSpec:
+def _spec(section: CoefficientChoices, columns: Sequence[str]) -> CoefficientSpec:
+    spec = section.spec()
     return CoefficientSpec.from_columns(
         columns,
-        substructure=section["substructure"],
-        descriptor=section["descriptor"],
-        encoding=section["encoding"],
-        alpha=section["alpha"],
-        exponent=section["exponent"],
+        substructure=spec.substructure,
+        descriptor=spec.descriptor,
+        encoding=spec.encoding,
+        alpha=spec.alpha,
+        exponent=spec.exponent,
     )
 
 
-def build_model(config: Config, num_features: int | Sequence[int], num_outputs: int) -> nn.Module:
+def build_model(
+    config: AnyConfig, num_features: int | Sequence[int], num_outputs: int
+) -> nn.Module:
     """Make the network; with a parameter budget, the widest one that stays under it.
 
     Raises:
         RequestError: if the class refuses its arguments, or the budget is too small.
     """
-    section = config["model"]
-    arguments = {k: v for k, v in section.items() if k not in _MODEL_NOTES}
-    node_level = config["data"]["task"].startswith("node")
+    section = config.model
+    arguments = section.model_dump(exclude=_MODEL_NOTES)
+    node_level = config.data.task.startswith("node")
     make = functools.partial(
-        locate(section["_target_"], nn.Module, "model._target_"),
+        locate(section.target, nn.Module, "model._target_"),
         in_channels=num_features,
         out_channels=num_outputs,
         level="node" if node_level else "graph",
         gate=gate_factory(config),
     )
-    budget = section.get("parameter_budget")
+    budget = section.parameter_budget
     if budget is not None:
         # Heads share the width among them.
         arguments["hidden_channels"] = widest(
@@ -153,7 +153,7 @@ def build_model(config: Config, num_features: int | Sequence[int], num_outputs: 
     try:
         model: nn.Module = make(**arguments)
     except (TypeError, ValueError) as error:
-        raise RequestError(f"model {section['name']}: {error}") from error
+        raise RequestError(f"model {section.name}: {error}") from error
     if make.keywords["gate"] is not None:
         spec = coefficient_spec(config)
         for gate in gates(model):
@@ -161,15 +161,14 @@ def build_model(config: Config, num_features: int | Sequence[int], num_outputs: 
     return model
 
 
-def check_model(config: Config) -> None:
+def check_model(config: AnyConfig) -> None:
     """Make the network without weights and for any data, to refuse wrong arguments before work.
 
     Raises:
         RequestError: if the class refuses its arguments.
     """
-    section = {k: v for k, v in config["model"].items() if k != "parameter_budget"}
     with torch.device("meta"):
-        build_model({**config, "model": section}, 1, 1)
+        build_model(config.replace({"model.parameter_budget": None}), 1, 1)
 
 
 def widest(make: Callable[[int], nn.Module], budget: int, *, step: int = 1) -> int:
@@ -204,12 +203,12 @@ def count_parameters(model: nn.Module) -> int:
 def build_task(config: Config, data: GraphDataModule) -> Task:
     """Make the task with its network; draws initial weights from the global generator."""
     model = build_model(config, data.num_features, data.num_outputs)
-    optimizer = config["optimizer"]
+    optimizer = config.optimizer
     return TASKS[data.task](
         model,
         num_outputs=data.num_outputs,
-        lr=optimizer["lr"],
-        weight_decay=optimizer["weight_decay"],
+        lr=optimizer.lr,
+        weight_decay=optimizer.weight_decay,
     )
 
 

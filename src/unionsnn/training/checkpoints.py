@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from unionsnn.base.errors import DataError
+from unionsnn.base.errors import DataError, RequestError
 from unionsnn.base.files import atomic_write
+from unionsnn.config.schema import Config
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.datasets import feature_widths
 from unionsnn.training.build import build_model
@@ -20,16 +20,37 @@ from unionsnn.training.tasks import Task
 _NEEDED = {"state_dict", "config", "num_features", "num_outputs"}
 
 
-def save_checkpoint(
-    path: Path, task: Task, config: Mapping[str, Any], data: GraphDataModule
-) -> None:
+@dataclass(frozen=True)
+class Checkpoint:
+    """Selected weights, and what builds their network and names its inputs and outputs.
+
+    Args:
+        state_dict: The weights.
+        config: Configuration of the experiment.
+        num_features: Input channels; the number of values of each categorical feature.
+        num_outputs: Output channels.
+        class_names: Names of the classes, if they have any.
+        feature_widths: Columns of each categorical feature; None in a file of an earlier version.
+        normalize_features: Whether the rows of node features were divided by their sums.
+    """
+
+    state_dict: dict[str, Tensor]
+    config: Config
+    num_features: int | list[int]
+    num_outputs: int
+    class_names: tuple[str, ...] = ()
+    feature_widths: tuple[int, ...] | None = None
+    normalize_features: bool = False
+
+
+def save_checkpoint(path: Path, task: Task, config: Config, data: GraphDataModule) -> None:
     """Write the selected weights with all that is needed to build the network again.
 
     The file holds plain types and tensors: `torch.load(path, weights_only=True)` reads it.
     """
     content = {
         "state_dict": task.model.state_dict(),
-        "config": dict(config),
+        "config": config.to_dict(),
         "num_features": data.num_features,
         "num_outputs": data.num_outputs,
         "coefficient_columns": [] if data.spec is None else list(data.spec.columns),
@@ -40,43 +61,64 @@ def save_checkpoint(
     atomic_write(path, lambda file: torch.save(content, file))
 
 
-def read_checkpoint(path: str | Path) -> dict[str, Any]:
-    """Read a checkpoint's content, without any code of its own.
+def read_checkpoint(path: str | Path) -> Checkpoint:
+    """Read a checkpoint, without any code of its own.
 
     Raises:
-        DataError: The file is damaged or no checkpoint of this package.
+        DataError: The file is damaged or not a checkpoint of this package.
     """
     try:
         content = torch.load(path, weights_only=True, map_location="cpu")
     except FileNotFoundError:
-        raise DataError(f"{path} is not there.") from None
+        raise DataError(f"{path} is not there.", code="checkpoint.missing") from None
     except (RuntimeError, OSError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
         reason = str(error).partition("\n")[0][:100] or "it ends too early"
         raise DataError(
-            f"{path} is no checkpoint, or damaged ({type(error).__name__}: {reason}); name a run "
-            "folder, or a file of its folder checkpoints."
+            f"{path} is not a checkpoint, or damaged ({type(error).__name__}: {reason}); name a "
+            "run folder, or a file of its folder checkpoints.",
+            code="checkpoint.damaged",
         ) from error
     if not isinstance(content, dict) or not content.keys() >= _NEEDED:
         raise DataError(
-            f"{path} is no checkpoint of this package: it needs {', '.join(sorted(_NEEDED))}."
+            f"{path} is not a checkpoint of this package: it needs {', '.join(sorted(_NEEDED))}.",
+            code="checkpoint.damaged",
         )
-    return content
+    try:
+        config = Config.from_dict(content["config"])
+    except RequestError as error:
+        raise DataError(
+            f"{path} has a configuration of another version: {' '.join(error.faults)}",
+            code="checkpoint.version",
+        ) from error
+    normalized = (config.data.model_extra or {}).get("normalize_features", False)
+    widths = content.get("feature_widths")
+    return Checkpoint(
+        content["state_dict"],
+        config,
+        content["num_features"],
+        content["num_outputs"],
+        tuple(str(name) for name in content.get("class_names") or ()),
+        None if widths is None else tuple(widths),
+        content.get("normalize_features", normalized),
+    )
 
 
-def network_of(content: Mapping[str, Any]) -> nn.Module:
-    """Build the network that a checkpoint's content describes, in evaluation mode.
+def network_of(checkpoint: Checkpoint) -> nn.Module:
+    """Build the network of a checkpoint, in evaluation mode.
 
     Raises:
         DataError: The weights do not fit the network, which another version may build otherwise.
     """
-    model = build_model(content["config"], content["num_features"], content["num_outputs"])
-    if content["config"]["trainer"]["precision"] == "64-true":
+    config = checkpoint.config
+    model = build_model(config, checkpoint.num_features, checkpoint.num_outputs)
+    if config.trainer.precision == "64-true":
         model.double()
     try:
-        model.load_state_dict(content["state_dict"])
+        model.load_state_dict(checkpoint.state_dict)
     except RuntimeError as error:
         raise DataError(
-            f"The checkpoint's weights do not fit the network of its configuration: {error}"
+            f"The checkpoint's weights do not fit the network of its configuration: {error}",
+            code="checkpoint.weights",
         ) from error
     return model.eval()
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -15,6 +14,7 @@ from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.strategies import DDPStrategy
 
 from unionsnn.base.errors import NotDeterministicError, RequestError
+from unionsnn.config.schema import Config
 from unionsnn.data.batching import GraphStore
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.process_group import rank
@@ -22,14 +22,14 @@ from unionsnn.training.memory import training_device
 from unionsnn.training.tasks import Task
 
 
-def check_accelerator(config: Mapping[str, Any]) -> None:
+def check_accelerator(config: Config) -> None:
     """Refuse an accelerator, a number of devices or a precision that this machine does not have.
 
     Raises:
         RequestError: with what is there.
     """
-    trainer = config["trainer"]
-    wanted, devices, precision = (trainer[k] for k in ("accelerator", "devices", "precision"))
+    trainer = config.trainer
+    wanted, devices, precision = trainer.accelerator, trainer.devices, trainer.precision
     there = {"gpu": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not there.get(wanted, True):
         raise RequestError(
@@ -44,7 +44,7 @@ def check_accelerator(config: Mapping[str, Any]) -> None:
             f"trainer.devices is {devices}, but this machine has {count} of the kind {kind}; type "
             f"trainer.devices={count}, or trainer.accelerator=cpu for {devices} processes."
         )
-    if kind == "cpu" and trainer.get("sync_batchnorm"):
+    if kind == "cpu" and trainer.sync_batchnorm:
         faults.append(
             "trainer.sync_batchnorm is true, but torch shares the statistics of a batch between "
             "GPUs only; leave it out, or type model.norm=layer."
@@ -96,14 +96,14 @@ class _Started(LightningEnvironment):
         """Leave the process's variables alone."""
 
 
-def ddp_strategy(config: Mapping[str, Any], *, all_used: bool) -> DDPStrategy:
+def ddp_strategy(config: Config, *, all_used: bool) -> DDPStrategy:
     """Lightning's strategy for one of several processes that are there already.
 
     Args:
         config: The configuration.
         all_used: Whether every parameter takes part in every step.
     """
-    environment = _Started(config["trainer"]["devices"])
+    environment = _Started(config.trainer.devices)
     return DDPStrategy(cluster_environment=environment, find_unused_parameters=not all_used)
 
 

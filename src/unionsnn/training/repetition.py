@@ -6,7 +6,7 @@ import logging
 import time
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from pytorch_lightning.strategies import Strategy
 
 from unionsnn.base.environment import environment
 from unionsnn.base.files import set_aside
-from unionsnn.config.schema import metric_mode
+from unionsnn.config.schema import Config, ProtocolConfig, metric_mode
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.process_group import agreed, rank, world_size
 from unionsnn.data.splits import Split, split_hash
@@ -42,7 +42,6 @@ from unionsnn.training.draws import other_evaluations
 from unionsnn.training.histograms import coefficient_histogram
 from unionsnn.training.memory import memory_errors, require_memory
 from unionsnn.training.predictions import EpochPredictions, TestPredictions
-from unionsnn.training.protocols import Protocol
 from unionsnn.training.schedules import schedule_callbacks
 from unionsnn.training.tasks import Task
 from unionsnn.training.tracking.trackers import tracked
@@ -50,9 +49,9 @@ from unionsnn.training.undefined import require_metric
 
 
 def train_repetition(
-    config: Mapping[str, Any],
+    config: Config,
     data: GraphDataModule,
-    protocol: Protocol,
+    protocol: ProtocolConfig,
     split: Split,
     index: int,
     folder: Path,
@@ -90,9 +89,9 @@ def train_repetition(
 
 
 def _train(
-    config: Mapping[str, Any],
+    config: Config,
     data: GraphDataModule,
-    protocol: Protocol,
+    protocol: ProtocolConfig,
     split: Split,
     index: int,
     folder: Path,
@@ -109,7 +108,7 @@ def _train(
         set_aside_if_damaged(unfinished)
     resumes = agreed(unfinished.exists())
     csv = folder / "logs" / name / "metrics.csv"
-    curves = Curves(csv if first and config["logger"]["name"] != "none" else None)
+    curves = Curves(csv if first and config.logger.name != "none" else None)
     tracker = tracked(config, index, folder, curves) if first else nullcontext()
     with tracker as tracking:
         torch.manual_seed(model_seed)
@@ -129,7 +128,7 @@ def _train(
         alone = world_size() == 1
         callbacks += predictions if alone else [EqualBuffers()]
         if protocol.keeps_test_curve and first:
-            callbacks.append(EpochPredictions(file, config["trainer"]["max_epochs"]))
+            callbacks.append(EpochPredictions(file, config.trainer.max_epochs))
         strategy: str | Strategy = "auto"
         if not alone:
             strategy = ddp_strategy(config, all_used=uses_all_parameters(task, data))
@@ -150,12 +149,12 @@ def _train(
             tracking.complete(metrics, best.best_epoch if best else None)
         if cell is not None:
             save_checkpoint(cell_checkpoint(folder, index, cell), task.cpu(), config, data)
-        elif config["trainer"].get("keep_checkpoints", True):
+        elif config.trainer.keep_checkpoints:
             save_checkpoint(folder / "checkpoints" / f"{name}.ckpt", task.cpu(), config, data)
     unfinished.unlink(missing_ok=True)
     return {
         "index": index,
-        "seed": [config["seed"], index],
+        "seed": [config.seed, index],
         "split_hash": split_hash([split]),
         "sizes": {name: len(part) for name, part in split.parts().items()},
         "metrics": metrics,
@@ -172,7 +171,7 @@ def _train(
     }
 
 
-def stop_callbacks(protocol: Protocol) -> list[Callback]:
+def stop_callbacks(protocol: ProtocolConfig) -> list[Callback]:
     """What ends training early, where the protocol says so."""
     if protocol.stop_on is None:
         return []
@@ -195,7 +194,7 @@ def fit(
     trainer: pl.Trainer,
     task: Task,
     data: GraphDataModule,
-    protocol: Protocol,
+    protocol: ProtocolConfig,
     checkpoint: Path | None,
 ) -> None:
     """Train, from a checkpoint if there is one; the validation is the protocol's.
@@ -219,15 +218,15 @@ def fit(
 
 
 @contextmanager
-def surroundings(config: Mapping[str, Any]) -> Iterator[None]:
+def surroundings(config: Config) -> Iterator[None]:
     """Leave nothing changed: the global generator, Lightning's loggers, determinism."""
-    wanted = config["trainer"].get("deterministic", False)
+    wanted = config.trainer.deterministic
     with torch.random.fork_rng(devices=[]), quiet_lightning(), deterministic(wanted):
         yield
 
 
 def prepare(
-    config: Mapping[str, Any], data: GraphDataModule, split: Split, index: int
+    config: Config, data: GraphDataModule, split: Split, index: int
 ) -> tuple[int, torch.Generator]:
     """Give the data a repetition's split, control and order.
 
@@ -237,11 +236,11 @@ def prepare(
     Raises:
         UndefinedMetricError: if the metric is undefined on a part of the split.
     """
-    seeds = np.random.SeedSequence([config["seed"], index]).generate_state(3)
+    seeds = np.random.SeedSequence([config.seed, index]).generate_state(3)
     model_seed, order_seed, control_seed = seeds
     data.split = split
     require_metric(data, split)
-    data.apply_control(config["coefficient"]["control"], np.random.default_rng(control_seed))
+    data.apply_control(config.coefficient.control, np.random.default_rng(control_seed))
     data.generator = torch.Generator().manual_seed(int(order_seed))
     return int(model_seed), data.generator
 
@@ -252,7 +251,7 @@ def cell_checkpoint(folder: Path, index: int, cell: int) -> Path:
 
 
 def measure_selected(
-    config: Mapping[str, Any],
+    config: Config,
     data: GraphDataModule,
     split: Split,
     index: int,
@@ -279,7 +278,7 @@ def measure_selected(
         data.device = trainer.strategy.root_device
         with memory_errors(task.model, data):
             metrics = evaluate(trainer, task, data)
-        if config["trainer"].get("keep_checkpoints", True):
+        if config.trainer.keep_checkpoints:
             save_checkpoint(folder / "checkpoints" / f"{index:02d}.ckpt", task.cpu(), config, data)
     return metrics
 
@@ -295,7 +294,7 @@ def evaluate(
 
 
 def make_trainer(
-    config: Mapping[str, Any],
+    config: Config,
     index: int,
     callbacks: Sequence[Callback],
     strategy: str | Strategy = "auto",
@@ -308,20 +307,20 @@ def make_trainer(
         callbacks: What happens around epochs, beside the display of progress.
         strategy: How processes train together; ``auto`` for a process by itself.
     """
-    section = config["trainer"]
+    section = config.trainer
     together = strategy != "auto"
-    label = f"{config['data']['name']} {config['model']['name']} repetition {index}"
-    progress = progress_callbacks(section["progress"], label)
+    label = f"{config.data.name} {config.model.name} repetition {index}"
+    progress = progress_callbacks(section.progress, label)
     return pl.Trainer(
-        accelerator=section["accelerator"],
-        devices=section["devices"] if together else 1,
-        num_nodes=section.get("num_nodes", 1) if together else 1,
+        accelerator=section.accelerator,
+        devices=section.devices if together else 1,
+        num_nodes=section.num_nodes if together else 1,
         strategy=strategy,
-        sync_batchnorm=together and section.get("sync_batchnorm", False),
+        sync_batchnorm=together and section.sync_batchnorm,
         # Batches are shared out by their loader.
         use_distributed_sampler=False,
-        precision=section["precision"],
-        max_epochs=section["max_epochs"],
+        precision=section.precision,
+        max_epochs=section.max_epochs,
         callbacks=[*callbacks, *progress],
         enable_progress_bar=bool(progress),
         logger=False,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
 from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from unionsnn.config.schema import Config
 
 
 class PlateauSchedule(Callback):
@@ -84,13 +85,15 @@ class CosineSchedule(Callback):
             group["lr"] = self.rate(trainer.current_epoch)
 
 
-def schedule_callbacks(config: Mapping[str, Any]) -> list[Callback]:
+def schedule_callbacks(config: Config) -> list[Callback]:
     """Return what changes the learning rate during training; nothing where it stays."""
-    section = config["optimizer"]
-    kind = section.get("schedule", "none")
-    if kind == "plateau":
-        return [PlateauSchedule(section["factor"], section["patience"])]
-    if kind == "cosine":
-        max_epochs = config["trainer"]["max_epochs"]
-        return [CosineSchedule(section["lr"], section["warmup"], max_epochs)]
+    section = config.optimizer
+    if section.schedule == "plateau":
+        assert section.factor is not None
+        assert section.patience is not None
+        return [PlateauSchedule(section.factor, section.patience)]
+    if section.schedule == "cosine":
+        assert section.warmup is not None
+        max_epochs = config.trainer.max_epochs
+        return [CosineSchedule(section.lr, section.warmup, max_epochs)]
     return []

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from unionsnn.config.compose import differing_keys
-from unionsnn.config.schema import metric_mode
+from unionsnn.config.identity import differing_keys
+from unionsnn.config.schema import Config, metric_mode
 from unionsnn.reports.collection import StoredRecord
 from unionsnn.reports.formatting import duration_text, interval_text, spread_text, with_bounds
 from unionsnn.reports.paper import paper_value
@@ -108,7 +108,7 @@ def _visible(record: Mapping[str, Any]) -> tuple[str, ...]:
     return (str(record["model"]), gate_text(record), coefficient_text(record), *_kind(record))
 
 
-def _lookup(config: Mapping[str, Any], key: str) -> Any:
+def _lookup(config: Config, key: str) -> Any:
     inner: Any = config
     for part in key.split("."):
         inner = inner.get(part) if isinstance(inner, Mapping) else None

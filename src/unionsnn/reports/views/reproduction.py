@@ -263,7 +263,7 @@ def plan_report(cells: Sequence[Cell], seconds: Mapping[str, float] | None = Non
 
 
 def _grid_notes(cells: Sequence[Cell]) -> list[str]:
-    grids = [c.config["protocol"].get("grid") for c in cells if c.config is not None]
+    grids = [c.config.protocol.grid for c in cells if c.config is not None]
     counts = dict.fromkeys(len(cells_of(grid)) for grid in grids if grid is not None)
     return [
         f"grid: {count} trainings in each repetition, the best on validation is tested once"

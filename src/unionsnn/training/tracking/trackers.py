@@ -19,7 +19,8 @@ from pytorch_lightning.utilities import rank_zero_only
 
 from unionsnn.base.environment import environment
 from unionsnn.base.errors import RequestError
-from unionsnn.config.compose import config_hash
+from unionsnn.config.identity import config_hash
+from unionsnn.config.schema import Config
 from unionsnn.training.callbacks import Curves
 from unionsnn.training.tracking.tracked_runs import (
     REQUEST_SECONDS,
@@ -43,19 +44,19 @@ TRACKERS: Mapping[str, tuple[str, Callable[[RunDescription], TrackedRun]]] = {
 """What a tracker is called, and its runs; `csv` and `none` need no run."""
 
 
-def check_tracker(config: Mapping[str, Any]) -> None:
+def check_tracker(config: Config) -> None:
     """Refuse a tracker that cannot start, before any work.
 
     Raises:
         RequestError: with what to type.
     """
-    name = config["logger"]["name"]
+    name = config.logger.name
     if name in TRACKERS and find_spec(name) is None:
         raise RequestError(
             f"logger={name} needs the package {name}, which is not installed; type pip install "
             f"'unionsnn[{name}]', or logger=csv."
         )
-    if config["logger"].get("mode") == "online" and not _has_key():
+    if config.logger.mode == "online" and not _has_key():
         raise RequestError(
             "logger.mode is 'online', but W&B has no key; type wandb login, set WANDB_API_KEY, "
             "or leave logger.mode out: `wandb sync` uploads the runs later."
@@ -78,9 +79,7 @@ def prepare_tracking(folder: Path) -> None:
 
 
 @contextmanager
-def tracked(
-    config: Mapping[str, Any], index: int, folder: Path, curves: Curves
-) -> Iterator[Tracking]:
+def tracked(config: Config, index: int, folder: Path, curves: Curves) -> Iterator[Tracking]:
     """Track a repetition; whatever ends it early, also Ctrl-C, marks its run as failed.
 
     Args:
@@ -93,7 +92,7 @@ def tracked(
         yield Tracking(run, curves)
 
 
-def track_results(config: Mapping[str, Any], folder: Path, results: Mapping[str, Any]) -> None:
+def track_results(config: Config, folder: Path, results: Mapping[str, Any]) -> None:
     """Give a finished experiment a run of its own: its result and a table of its repetitions."""
     if results["state"] != "finished":
         return
@@ -114,29 +113,28 @@ def repetitions_table(results: Mapping[str, Any]) -> Table:
 
 
 def describe_run(
-    config: Mapping[str, Any],
+    config: Config,
     folder: Path,
     kind: str,
     index: int | None = None,
     axis: str = "epoch",
 ) -> RunDescription:
     """Name a run; no two have the same id, also where one goes on that was stopped."""
-    options, key = config["logger"], config_hash(config)
-    data, model = (config[section]["name"] for section in ("data", "model"))
+    key, data, model = config_hash(config), config.data.name, config.model.name
     part = "" if index is None else f"{index:02d}-"
     return RunDescription(
         run_id=f"{key}-{part or 'results-'}{secrets.token_hex(6)}",
         name=f"{data} {model} {kind}{'' if index is None else f' {index}'}",
-        group=options.get("group") or f"{data}/{model}/{folder.name}",
+        group=config.logger.group or f"{data}/{model}/{folder.name}",
         kind=kind,
         content={
-            **config,
+            **config.to_dict(),
             **({} if index is None else {kind: index}),
             "config_hash": key,
             "environment": environment(),
         },
         folder=folder / "tracking",
-        options=options,
+        options=config.logger.to_dict(),
         axis=axis,
     )
 

@@ -1,0 +1,67 @@
+"""What makes two runs the same experiment: hash, differing keys, name of the run folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from unionsnn.config.grid import flatten
+from unionsnn.config.pairs import PairConfig
+from unionsnn.config.schema import Config
+
+# What may differ between two runs of the same experiment.
+_NOT_IN_HASH = (
+    ("paths",),
+    ("logger",),
+    ("run_dir",),
+    ("force",),
+    ("data", "mirror"),
+    ("data", "offline"),
+    ("protocol", "workers"),
+    ("protocol", "only"),
+    ("trainer", "accelerator"),
+    ("trainer", "devices"),
+    ("trainer", "num_nodes"),
+    ("trainer", "sync_batchnorm"),
+    ("trainer", "threads"),
+    ("trainer", "progress"),
+    ("trainer", "keep_checkpoints"),
+)
+
+Recorded = Config | PairConfig | Mapping[str, Any]
+"""A configuration, or what a record says of one: it may be of an older version."""
+
+
+def determining(config: Recorded) -> dict[str, Any]:
+    """Return the part of a configuration that determines a result."""
+    content = config if isinstance(config, Mapping) else config.to_dict()
+    plain: dict[str, Any] = json.loads(json.dumps(content))
+    for path in _NOT_IN_HASH:
+        section = plain
+        for key in path[:-1]:
+            section = section.get(key, {})
+        section.pop(path[-1], None)
+    return plain
+
+
+def config_hash(config: Recorded) -> str:
+    """Hash of what determines a result: 8 hex digits, independent of the order of keys."""
+    canonical = json.dumps(determining(config), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:8]
+
+
+def differing_keys(one: Recorded, other: Recorded) -> list[str]:
+    """Dotted keys in which two configurations differ so that their results may."""
+    left, right = (dict(flatten(determining(config))) for config in (one, other))
+    return sorted(k for k in left.keys() | right.keys() if left.get(k) != right.get(k))
+
+
+def run_folder(config: Config | PairConfig) -> Path:
+    """Folder that a configuration names, or the experiment's own below ``paths.output``."""
+    if config.run_dir is not None:
+        return Path(config.run_dir).expanduser()
+    name = f"{config.protocol.name}-{config_hash(config)}"
+    return Path(config.paths.output).expanduser() / config.data.name / config.model.name / name
