@@ -30,7 +30,7 @@ REFUSALS = [
     (["coefficient.radius=-1"], "coefficient.radius", "-1"),
     (["coefficient.radius=two"], "coefficient.radius must be an integer or a list of", "'two'"),
     (["coefficient.descriptor=pth"], "coefficient.descriptor 'pth'", "Did you mean 'path'?"),
-    (["coefficient=laplacian", "coefficient.encoding=entry_sum"], "'entry_sum'", "is 0 for every"),
+    (["coefficient=laplacian", "coefficient.encoding=entry_sum"], "'entry_sum'", "does not apply"),
     (["coefficient.alpha=0.3"], "coefficient.alpha 0.3 has no effect on descriptor 'path'"),
     (
         ["coefficient=overlap", "gate.features=[raw,excess]"],
