@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, PlainSerializer, model_validator
 
-from unionsnn.base.errors import RequestError
+from unionsnn.base.errors import Fault, RequestError
 from unionsnn.config.grid import cells_of
 from unionsnn.config.sections import (
     EncodingsConfig,
@@ -140,9 +140,9 @@ class CoefficientChoices(Section):
                 alpha=self.alpha,
                 exponent=DEFAULT_EXPONENT if self.exponent is None else self.exponent,
             )
-        except ValueError as error:
-            faults = [f"{self.section}.{fault}" for fault in str(error).splitlines()]
-            raise RequestError(*faults, code="config.coefficient") from None
+        except RequestError as error:
+            faults = (Fault(f"{self.section}.{each}", each.code) for each in error.faults)
+            raise RequestError(*faults) from None
 
     def with_exponent(self, task: str) -> Self:
         """Settle an exponent left open: 2 for graph tasks, 1 for node tasks (equation 8)."""
