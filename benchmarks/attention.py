@@ -34,6 +34,7 @@ from unionsnn.models.gps import LOCAL, GPSLayer
 from unionsnn.models.graphormer import Graphormer
 from unionsnn.models.network import two_layer_mlp
 from unionsnn.nn.attention import Attention
+from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.padding import Padding
 from unionsnn.training.build import build_data
 from unionsnn.training.protocols import draw_splits
@@ -265,13 +266,7 @@ def pairs(features: int | Sequence[int], heads: int) -> list[Networks]:
     plain = PlainGraphormer(copy.deepcopy(graphormer), heads)
 
     def ours(batch: Batch) -> Tensor:
-        return graphormer(
-            batch.x,
-            batch.edge_index,
-            batch=batch.batch,
-            num_graphs=batch.num_graphs,
-            distance=batch.distance,
-        )
+        return graphormer(GraphBatch.of(batch))
 
     return [
         {"GPSConv of PyG": (pyg, pyg), "GPSLayer": (gps, gps)},

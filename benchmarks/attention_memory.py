@@ -18,9 +18,11 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.utils import barabasi_albert_graph
 
 from attention import peak
+from unionsnn.base.memory import Extent
 from unionsnn.config.compose import compose_config
 from unionsnn.data.batching import size_buckets
 from unionsnn.models.network import gates
+from unionsnn.nn.batch import GraphBatch
 from unionsnn.training.build import build_model
 
 EXPERIMENTS = ("gps", "union_gps", "graphormer", "unionormer")
@@ -53,18 +55,11 @@ def measured(name: str, graphs: int, nodes: int) -> tuple[int, int]:
     batch = Batch.from_data_list([graph(nodes, steps, columns) for _ in range(graphs)])
 
     def apply(data: Batch) -> Tensor:
-        return network(
-            data.x,
-            data.edge_index,
-            batch=data.batch,
-            num_graphs=data.num_graphs,
-            edge_coefficient=data.edge_coefficient,
-            random_walk=data.random_walk,
-            distance=data.distance,
-        )
+        return network(GraphBatch.of(data))
 
     rows = {"x": batch.num_nodes, "edge_index": batch.num_edges}
-    return network.batch_bytes(graphs, nodes, graphs * nodes**2, rows), peak(network, apply, batch)
+    extent = Extent(graphs, nodes, graphs * nodes**2, rows)
+    return network.batch_bytes(extent), peak(network, apply, batch)
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ from torch_geometric.data import Batch
 
 from unionsnn.config.compose import compose_config
 from unionsnn.models import ppgn
+from unionsnn.nn.batch import GraphBatch
 from unionsnn.training.build import build_data, build_model
 
 DATASETS = ("mutag", "enzymes")
@@ -27,7 +28,7 @@ def step(model: ppgn.PPGN, batches: list[Batch]) -> tuple[float, Tensor]:
     started = time.perf_counter()
     found = []
     for batch in batches:
-        out = model(batch.x, batch.edge_index, batch=batch.batch, num_graphs=batch.num_graphs)
+        out = model(GraphBatch.of(batch))
         out.sum().backward()
         found.append(out.detach())
     return time.perf_counter() - started, torch.cat(found)

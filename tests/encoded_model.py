@@ -8,6 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from unionsnn.base.memory import Extent
+from unionsnn.nn.batch import GraphBatch
+
 
 class Encoded(nn.Module):
     """Sums over nodes of features and encodings, and of distances over pairs, then one layer.
@@ -40,44 +43,32 @@ class Encoded(nn.Module):
             nn.Linear(hidden_channels, out_channels),
         )
 
-    def batch_bytes(
-        self, num_graphs: int, largest: int, pairs: int, rows: Mapping[str, int]
-    ) -> int:
+    def batch_bytes(self, extent: Extent) -> int:
         """Memory of a batch; half as much when nothing is kept for gradients."""
-        return self.bytes_per_pair * num_graphs * largest**2 // (1 if self.training else 2)
+        padded = extent.num_graphs * extent.largest**2
+        return self.bytes_per_pair * padded // (1 if self.training else 2)
 
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor,
-        *,
-        batch: Tensor,
-        num_graphs: int,
-        random_walk: Tensor | None = None,
-        laplacian: Tensor | None = None,
-        distance: Tensor | None = None,
-    ) -> Tensor:
+    def forward(self, batch: GraphBatch) -> Tensor:
         """Logits, one row per graph (or node)."""
-        for name, value in {
-            "random_walk": random_walk, "laplacian": laplacian, "distance": distance,
-        }.items():  # fmt: skip
-            if (value is not None) != bool(self.encodings[name]):
+        x, graph = batch.x, batch.batch
+        for name in ("random_walk", "laplacian", "distance"):
+            if (getattr(batch, name) is not None) != bool(self.encodings[name]):
                 raise ValueError(f"{name} is not what was asked for")
-        parts = [x, *(v for v in (random_walk, laplacian) if v is not None)]
-        if distance is not None:
-            counts = torch.bincount(batch, minlength=num_graphs)
-            nodes = torch.arange(len(batch)).repeat_interleave(counts[batch])
-            lengths = distance.to(x.dtype)
-            parts.append(x.new_zeros(len(batch)).index_add(0, nodes, lengths)[:, None])
+        parts = [x, *(v for v in (batch.random_walk, batch.laplacian) if v is not None)]
+        if batch.distance is not None:
+            counts = torch.bincount(graph, minlength=batch.num_graphs)
+            nodes = torch.arange(len(graph)).repeat_interleave(counts[graph])
+            lengths = batch.distance.to(x.dtype)
+            parts.append(x.new_zeros(len(graph)).index_add(0, nodes, lengths)[:, None])
         h = torch.cat(parts, dim=1)
         if self.level == "graph":
-            h = h.new_zeros(num_graphs, h.size(1)).index_add(0, batch, h)
+            h = h.new_zeros(batch.num_graphs, h.size(1)).index_add(0, graph, h)
         return self.head(h)
 
 
 class OutOfMemory(Encoded):
     """Fails as a CPU's allocator does."""
 
-    def forward(self, *arguments: Any, **options: Any) -> Tensor:
+    def forward(self, batch: GraphBatch) -> Tensor:
         """Ask for more memory than any machine has."""
         return torch.empty(1 << 60)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor
 
 from unionsnn.models.gin import GIN
+from unionsnn.nn.batch import GraphBatch
 
 
 class FaultyGIN(GIN):
     """GIN that cannot be trained."""
 
-    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+    def forward(self, batch: GraphBatch) -> Tensor:
         """Raise, as a fault of the user's would."""
         raise IndexError("a fault of the user's model")

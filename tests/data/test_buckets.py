@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from unionsnn.base.errors import DataError
-from unionsnn.data.batching import BatchLoader, Extent, GraphStore, size_buckets
+from unionsnn.base.memory import Extent
+from unionsnn.data.batching import BatchLoader, GraphStore, size_buckets
 from unionsnn.data.datasets import GraphDataset
 
 

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -15,11 +16,13 @@ from torch_geometric.data import Batch, Data
 from graphs import COLUMNS, random_graphs
 from model_names import GRAPHS_ONLY, UNGATED
 from positions import encoded
+from unionsnn.base.memory import Extent
 from unionsnn.config.compose import compose_config, config_folder
 from unionsnn.config.schema import Config
 from unionsnn.data.nodes import OneBatch
 from unionsnn.models.drop_gin import DropGIN
 from unionsnn.models.network import gates
+from unionsnn.nn.batch import GraphBatch
 from unionsnn.training.build import build_model
 
 NAMES = sorted(path.stem for path in (Path(config_folder()) / "model").glob("*.yaml"))
@@ -109,24 +112,24 @@ def apply(network: nn.Module, data: Data) -> Tensor:
     """Output for a batch, or for one graph."""
     if not isinstance(data, Batch):
         data = Batch.from_data_list([data])
-    return network(
+    if "dropped" not in data:
+        return network(read_by(network, data))
+    # The test says which nodes the network drops.
+    with mock.patch.object(network, "draw", return_value=data.dropped):
+        return network(read_by(network, data))
+
+
+def read_by(network: nn.Module, data: Batch) -> GraphBatch:
+    """What a network may read."""
+    return GraphBatch(
         data.x,
         data.edge_index,
-        batch=data.batch,
-        num_graphs=data.num_graphs,
-        **read_by(network, data),
-    )
-
-
-def read_by(network: nn.Module, data: Batch) -> dict[str, Tensor]:
-    """What a network may read of edges and positions."""
-    return {
-        "edge_coefficient": data.edge_coefficient,
-        "layer_coefficient": layer_coefficient(data),
+        data.batch,
+        data.num_graphs,
+        edge_coefficient=data.edge_coefficient,
+        layer_coefficient=layer_coefficient(data),
         **encoded(data, getattr(network, "encodings", {})),
-        # Where a test says which nodes a network drops.
-        **({"dropped": data.dropped} if "dropped" in data else {}),
-    }
+    )
 
 
 def auxiliary_of(network: nn.Module, loss: Callable[[Tensor], Tensor]) -> Tensor | float:
@@ -158,7 +161,7 @@ def bytes_stated(network: nn.Module, data: Batch) -> int:
     (extent,) = OneBatch(data).extents
     nodes = data.batch.bincount()
     stated: int = network.batch_bytes(
-        data.num_graphs, int(nodes.max()), int(nodes.square().sum()), extent.rows
+        Extent(data.num_graphs, int(nodes.max()), int(nodes.square().sum()), extent.rows)
     )
     return stated
 

@@ -14,6 +14,7 @@ from torch_geometric.data import Batch
 from graphs import cycle, graph
 from unionsnn.base.errors import RequestError
 from unionsnn.models.drop_gin import DropGIN
+from unionsnn.nn.batch import GraphBatch
 
 
 def reference(network: DropGIN, data: Batch) -> tuple[Tensor, Tensor]:
@@ -84,11 +85,8 @@ def test_without_drops_it_is_gin() -> None:
 
 def test_a_batch_without_nodes_has_no_output_and_a_loss() -> None:
     network = build("drop_gin", "none", level="node", runs=3, drop_probability=0.3)
-    nothing = torch.zeros(0, dtype=torch.long)
-    out = network(
-        torch.zeros(0, network.encoder.in_features), torch.zeros(2, 0, dtype=torch.long),
-        batch=nothing, num_graphs=1,
-    )  # fmt: skip
+    x = torch.zeros(0, network.encoder.in_features)
+    out = network(GraphBatch.single(x, torch.zeros(2, 0, dtype=torch.long)))
     assert len(out) == 0
     assert torch.isfinite(network.auxiliary_loss(lambda one: one.sum()))
 
@@ -106,9 +104,9 @@ def test_the_rule_is_that_of_the_mean_size() -> None:
 def test_the_rule_without_sizes_is_refused() -> None:
     network, data = DropGIN(in_channels=3, out_channels=2), graph(cycle(4), 4, channels=3)
     with pytest.raises(RuntimeError, match=r"mean size .*fit_sizes.*model\.runs"):
-        network(data.x, data.edge_index)
+        network(GraphBatch.of(data))
     given = DropGIN(in_channels=3, out_channels=2, runs=2, drop_probability=0.1)
-    assert given(data.x, data.edge_index).shape == (1, 2)
+    assert given(GraphBatch.of(data)).shape == (1, 2)
 
 
 def test_draws_of_an_evaluation_are_those_of_its_seed_whatever_the_batch() -> None:

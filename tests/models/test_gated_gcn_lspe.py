@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -137,6 +138,6 @@ def test_a_choice_that_is_not_allowed_is_refused(choices: dict[str, Any], messag
 def test_positions_of_another_width_are_refused() -> None:
     network, data = build("gatedgcn_lspe", "none"), all_sizes()
     given = read_by(network, data)
-    for wrong in (None, given["random_walk"][:, 1:]):
+    for wrong in (None, given.random_walk[:, 1:]):
         with pytest.raises(ValueError, match=r"needs random_walk of the shape \[\d+, 20\]"):
-            network(data.x, data.edge_index, random_walk=wrong)
+            network(dataclasses.replace(given, random_walk=wrong))

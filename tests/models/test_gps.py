@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from torch_geometric.nn import GCNConv, GINConv, GINEConv, GPSConv
 from graphs import random_graphs
 from unionsnn import StructuralGate
 from unionsnn.base.errors import RequestError
+from unionsnn.base.memory import Extent
 from unionsnn.models.gps import GPS, LOCAL, GPSLayer
 from unionsnn.models.graphormer import Graphormer
 from unionsnn.models.network import two_layer_mlp
@@ -101,8 +103,8 @@ def test_every_choice_gives_another_function(attention: str, local: str) -> None
     assert bool(torch.isfinite(out).all())
     # A mask alone needs no matrix of all pairs.
     rows = {"x": 300, "edge_index": 600}
-    one, ten = network.batch_bytes(1, 300, 300**2, rows), network.batch_bytes(10, 30, 9000, rows)
-    assert (one > ten) == (attention == "graphormer")
+    one, ten = Extent(1, 300, 300**2, rows), Extent(10, 30, 9000, rows)
+    assert (network.batch_bytes(one) > network.batch_bytes(ten)) == (attention == "graphormer")
 
 
 @pytest.mark.parametrize(
@@ -159,7 +161,7 @@ def test_an_encoding_that_is_not_given_is_refused(name: Any) -> None:
     for value in (None, torch.zeros(1, 7)):
         message = rf"needs {name} of the shape .*it was given.*model\.encodings\.{name}="
         with pytest.raises(ValueError, match=message):
-            network(data.x, data.edge_index, **{**given, name: value})
+            network(dataclasses.replace(given, **{name: value}))
 
 
 def laplacian_network() -> nn.Module:

@@ -15,6 +15,7 @@ from graphs import cycle, graph, random_graphs, star
 from positions import adjacency
 from unionsnn.base.errors import RequestError
 from unionsnn.models.mewispool import MEWISPoolNet
+from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.mewis import MEWISPool, independent_set, within_three
 
 State = dict[str, Tensor]
@@ -243,7 +244,7 @@ def test_loops_duplicates_and_one_direction_are_the_simple_graph() -> None:
     network = build("mewispool", "none").eval()
     one_way = data.edge_index[:, data.edge_index[0] < data.edge_index[1]]
     loop = torch.tensor([[2], [2]])
-    other = network(data.x, torch.cat([one_way, one_way[:, :2], loop], dim=1))
+    other = network(GraphBatch.single(data.x, torch.cat([one_way, one_way[:, :2], loop], dim=1)))
     torch.testing.assert_close(other, apply(network, data))
 
 

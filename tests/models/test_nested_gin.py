@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -84,10 +85,9 @@ def test_a_choice_that_is_not_allowed_is_refused(choices: dict[str, Any], messag
 
 def test_a_network_without_subgraphs_is_refused() -> None:
     network, data = build("nested_gin", "none"), all_sizes()
-    given = read_by(network, data)
-    del given["subgraph_edge"]
+    given = dataclasses.replace(read_by(network, data), subgraph_edge=None)
     with pytest.raises(ValueError, match=r"needs the subgraphs .*model\.encodings\.subgraph=3"):
-        network(data.x, data.edge_index, batch=data.batch, num_graphs=data.num_graphs, **given)
+        network(given)
 
 
 @pytest.mark.parametrize("gate", ["none", "default", "paper"])

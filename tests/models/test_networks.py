@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 
 import pytest
 import torch
@@ -37,6 +38,7 @@ from unionsnn.models.mpnn import MPNN
 from unionsnn.models.network import gates, two_layer_mlp
 from unionsnn.models.transformer import GraphTransformer
 from unionsnn.models.unionsnn import UnionSNN
+from unionsnn.nn.batch import ATTRIBUTES, GraphBatch
 from unionsnn.training.build import build_model, count_parameters
 
 levels = pytest.mark.parametrize("level", ["graph", "node"])
@@ -195,15 +197,17 @@ def test_a_layer_without_its_coefficient_is_refused(name: str) -> None:
     network = build(name, "none")
     for given in (None, data.edge_coefficient):
         with pytest.raises(ValueError, match=r"needs layer_coefficient of the shape \[\d+, 1\]"):
-            network(data.x, data.edge_index, layer_coefficient=given)
+            network(dataclasses.replace(read_by(network, data), layer_coefficient=given))
 
 
 @every_network
 def test_one_graph_needs_no_batch(name: str, gate: str) -> None:
-    data = Batch.from_data_list([graph(cycle(5), 5, channels=3)])
+    data = graph(cycle(5), 5, channels=3)
     network = train_statistics(build(name, gate), many())
-    alone = network(data.x, data.edge_index, **read_by(network, data))
-    assert torch.equal(alone, apply(network, data))
+    given = read_by(network, Batch.from_data_list([data]))
+    attributes = {key: getattr(given, key) for key in ATTRIBUTES}
+    alone = network(GraphBatch.single(data.x, data.edge_index, **attributes))
+    assert torch.equal(alone, network(given))
 
 
 @every_network
@@ -351,14 +355,7 @@ def test_a_gated_network_without_coefficients_is_refused(network: type[MPNN]) ->
     data = graph(cycle(4), 4)
     message = r"needs edge_coefficient; .*pass data\.edge_coefficient"
     with pytest.raises(ValueError, match=message):
-        model(data.x, data.edge_index)
-
-
-def test_a_batch_without_the_number_of_graphs_is_refused() -> None:
-    data = awkward(1)
-    model = GIN(in_channels=3, out_channels=2)
-    with pytest.raises(ValueError, match=r"without num_graphs; pass data\.num_graphs"):
-        model(data.x, data.edge_index, batch=data.batch)
+        model(GraphBatch.single(data.x, data.edge_index))
 
 
 def test_a_network_of_any_pyg_layer() -> None:
@@ -370,5 +367,5 @@ def test_a_network_of_any_pyg_layer() -> None:
         data: Data = graph(cycle(4), 4, channels=3)
         for one in gates(model):
             one.set_columns(data.coefficient_columns.split(","))
-        out = model(data.x, data.edge_index, edge_coefficient=data.edge_coefficient)
+        out = model(GraphBatch.of(data))
         assert torch.isfinite(out).all()

@@ -14,6 +14,7 @@ from torch_geometric.data import Batch, Data
 
 from graphs import cycle, graph, random_graphs, star
 from positions import adjacency, distances
+from unionsnn.nn.batch import GraphBatch
 
 State = Mapping[str, Tensor]
 EXACT: dict[str, Any] = {"rtol": 0, "atol": 1e-10}
@@ -117,13 +118,13 @@ def bias_of(
     return bias
 
 
-def reference(name: str, network: nn.Module, data: Batch, given: Mapping[str, Tensor]) -> Tensor:
+def reference(name: str, network: nn.Module, data: Batch, given: GraphBatch) -> Tensor:
     """Output of a whole network, graph by graph, without padding."""
     p = dict(network.named_parameters()) | dict(network.named_buffers())
     heads = network.bias.heads
     trans = None
     if network.bias.gate is not None:
-        trans = network.bias.gate(given["edge_coefficient"], data.edge_index, data.num_nodes)
+        trans = network.bias.gate(given.edge_coefficient, data.edge_index, data.num_nodes)
     rows = []
     for index in range(data.num_graphs):
         nodes, A = adjacency(data, index)
@@ -136,11 +137,11 @@ def reference(name: str, network: nn.Module, data: Batch, given: Mapping[str, Te
         token = name == "graphormer" and network.level == "graph"
         bias = bias_of(p, A, of_edge, heads, token=token)
         h = linear(p, "encoder", data.x[nodes])
-        if "random_walk" in given:
-            walk = batch_norm(p, "random_walk.norm", given["random_walk"][nodes])
+        if given.random_walk is not None:
+            walk = batch_norm(p, "random_walk.norm", given.random_walk[nodes])
             h = h + linear(p, "random_walk.linear", walk)
-        if "laplacian" in given:
-            h = h + linear(p, "laplacian", given["laplacian"][nodes])
+        if given.laplacian is not None:
+            h = h + linear(p, "laplacian", given.laplacian[nodes])
         h = BODIES[name](p, h, A, bias, len(network.layers))
         if network.level == "graph":
             h = h[-1:] if token else h.sum(dim=0, keepdim=True)
@@ -195,7 +196,7 @@ def outputs(name: str, gate: str, **model: Any) -> tuple[nn.Module, Batch, Tenso
     data = Batch.from_data_list(graphs_of_all_sizes())
     data.x.requires_grad_()
     given = read_by(network, data)
-    out = network(data.x, data.edge_index, batch=data.batch, num_graphs=data.num_graphs, **given)
+    out = network(given)
     return network, data, out, reference(name, network, data, given)
 
 
@@ -235,13 +236,7 @@ def test_padding_changes_nothing(name: str) -> None:
     for graphs in (small, [*small, large]):
         data = Batch.from_data_list(graphs)
         data.x.requires_grad_()
-        out = network(
-            data.x,
-            data.edge_index,
-            batch=data.batch,
-            num_graphs=len(graphs),
-            **read_by(network, data),
-        )[: len(small)]
+        out = network(read_by(network, data))[: len(small)]
         nodes = sum(one.num_nodes for one in small)
         found = gradients(network, data, out)
         assert torch.equal(found[0][nodes:], torch.zeros_like(found[0][nodes:]))

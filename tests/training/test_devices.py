@@ -12,6 +12,7 @@ import torch
 
 from unionsnn.base.errors import NotDeterministicError, RequestError
 from unionsnn.config.identity import config_hash
+from unionsnn.nn.batch import GraphBatch
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.records import RunFolder
 from unionsnn.training.checkpoints import load_checkpoint
@@ -33,11 +34,7 @@ def test_a_precision_trains_evaluates_and_is_kept(
 
     def noted(self: Task, batch: Any) -> torch.Tensor:
         with torch.no_grad():
-            seen.add(self.model(
-                batch.x, batch.edge_index, batch=batch.batch, num_graphs=batch.num_graphs,
-                **{k: batch[k] for k in ("edge_coefficient", "random_walk", "laplacian", "distance")
-                   if k in batch},
-            ).dtype)  # fmt: skip
+            seen.add(self.model(GraphBatch.of(batch)).dtype)
         return original(self, batch)
 
     config = tiny(f"model={model}", f"trainer.precision={precision}")

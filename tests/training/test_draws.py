@@ -17,6 +17,7 @@ from graphs import random_graphs
 from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import compose_config
 from unionsnn.config.identity import config_hash
+from unionsnn.nn.batch import GraphBatch
 from unionsnn.reports.views.results import print_results
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.records import RunFolder
@@ -102,10 +103,7 @@ def test_checkpoint_and_predictions_are_those_of_the_reported_evaluation(tiny: M
     data = build_data(config)
     data.split = data.default_split(np.random.default_rng(0))
     assert network.mean_nodes == round(float(data.part_sizes("train").double().mean()))
-    outputs = [
-        network(one.x, one.edge_index, batch=one.batch, num_graphs=one.num_graphs)
-        for one in data.test_dataloader()
-    ]
+    outputs = [network(GraphBatch.of(one)) for one in data.test_dataloader()]
     np.testing.assert_allclose(torch.cat(outputs).detach().numpy(), expected, atol=1e-5)
 
 

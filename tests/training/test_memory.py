@@ -14,10 +14,9 @@ from click.testing import CliRunner, Result
 from data_files import write_planetoid
 from unionsnn.base import memory as data_memory
 from unionsnn.base.errors import MemoryRanOutError, RequestError
-from unionsnn.base.memory import free_bytes
+from unionsnn.base.memory import Extent, free_bytes
 from unionsnn.cli.app import command_line
 from unionsnn.config.schema import Config
-from unionsnn.data.batching import Extent
 from unionsnn.data.sources.facts import CatalogEntry
 from unionsnn.runs.dry_run import describe
 from unionsnn.runs.experiment import run_experiment

@@ -1,8 +1,9 @@
-"""Free memory, and sizes in words."""
+"""Free memory, what a batch holds that takes it, and sizes in words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -14,6 +15,24 @@ _FILES = {
     "": ("memory.max", "memory.current"),
     "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes"),
 }
+
+
+@dataclass(frozen=True)
+class Extent:
+    """Upper bounds of what a batch holds.
+
+    Args:
+        num_graphs: Its graphs.
+        largest: Nodes of the largest one.
+        pairs: Pairs of nodes of the same graph, each node with itself included.
+        rows: Entries of each attribute in the whole batch: of ``x`` its nodes, of ``edge_index``
+            its edges.
+    """
+
+    num_graphs: int
+    largest: int
+    pairs: int
+    rows: Mapping[str, int]
 
 
 def free_bytes() -> int:

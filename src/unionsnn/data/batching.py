@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data, InMemoryDataset
 
 from unionsnn.base.errors import MaxPairsError, RequestError
+from unionsnn.base.memory import Extent
 from unionsnn.data.encodings.subgraphs import COUNTS
 from unionsnn.data.process_group import rank, world_size
 
@@ -23,24 +24,6 @@ _SPREAD = 2
 _RESIDENT_SHARE = 0.25
 # Attributes that are numbers, and the attribute whose entries they count in each graph.
 _COUNTS = {"edge_index": "x", **COUNTS}
-
-
-@dataclass(frozen=True)
-class Extent:
-    """Upper bounds of what a batch holds.
-
-    Args:
-        num_graphs: Its graphs.
-        largest: Nodes of the largest one.
-        pairs: Pairs of nodes of the same graph, each node with itself included.
-        rows: Entries of each attribute in the whole batch: of ``x`` its nodes, of ``edge_index``
-            its edges.
-    """
-
-    num_graphs: int
-    largest: int
-    pairs: int
-    rows: Mapping[str, int]
 
 
 class Batches(Protocol):

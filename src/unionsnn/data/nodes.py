@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Batch
 
-from unionsnn.data.batching import Batches, Extent
+from unionsnn.base.memory import Extent
+from unionsnn.data.batching import Batches
 from unionsnn.data.controls import TRAINING
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.sources.source import NodeSource

@@ -25,9 +25,9 @@ from unionsnn.expressivity.edge_colorings import EdgeColoring
 from unionsnn.expressivity.graph_sets import Family, Graph
 from unionsnn.expressivity.relabelled_copies import PairCopies
 from unionsnn.models.network import fit_to_training
+from unionsnn.nn.batch import GraphBatch
 from unionsnn.training.build import build_model, coefficient_spec, layer_spec
 from unionsnn.training.memory import require_batches
-from unionsnn.training.tasks import output_of
 
 RESOLUTION = float(np.finfo(np.float32).eps)
 """Differences below this share of an embedding's length are rounding to a trained network."""
@@ -123,7 +123,7 @@ def train_contrastive(
     for epoch in range(1, config.trainer.max_epochs + 1):
         total = 0.0
         for batch in batches:
-            output = output_of(model, batch)
+            output = model(GraphBatch.of(batch))
             apart = -torch.ones(len(output) // 2)
             loss = criterion(output[0::2], output[1::2], apart)
             if not torch.isfinite(loss):
@@ -178,7 +178,7 @@ def embeddings(
     model: nn.Module, store: GraphStore, numbers: Tensor, batch_size: int
 ) -> NDArray[np.float64]:
     """Embeddings of copies of one graph, none of another's among its batches, [q, d]."""
-    parts = [output_of(model, store.batch(part)) for part in torch.split(numbers, batch_size)]
+    parts = [model(GraphBatch.of(store.batch(part))) for part in torch.split(numbers, batch_size)]
     return torch.cat(parts).numpy()
 
 

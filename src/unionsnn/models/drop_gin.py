@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 
+from unionsnn.base.memory import Extent
 from unionsnn.models.gin import GIN
 from unionsnn.models.mpnn import StackOptions
-from unionsnn.models.network import graphs_of
+from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.gates import given_coefficient
 from unionsnn.nn.padding import Padding
 from unionsnn.nn.readout import readout
@@ -47,8 +48,7 @@ class DropGIN(GIN):
         evaluation_seed: Seed of the nodes that are dropped in evaluation.
 
     Shapes:
-        - x, edge_index, batch, edge_coefficient, output: as for `MPNN`
-        - dropped: [num_nodes, r], whether a node is missing in a run; None to draw it
+        - batch, output: as for `MPNN`
 
     Raises:
         ValueError: if a choice or number is not allowed.
@@ -137,41 +137,32 @@ class DropGIN(GIN):
         ]
         return torch.cat(rows).to(batch.device)[padding.slots % padding.size]
 
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor,
-        *,
-        edge_coefficient: Tensor | None = None,
-        layer_coefficient: Tensor | None = None,
-        dropped: Tensor | None = None,
-        batch: Tensor | None = None,
-        num_graphs: int | None = None,
-    ) -> Tensor:
-        """Logits or targets, one row per graph (or node); `layer_coefficient` is not read."""
-        batch, num_graphs = graphs_of(x, batch, num_graphs)
-        kept = ~(self.draw(batch, num_graphs) if dropped is None else dropped).t()
+    def embed(self, batch: GraphBatch) -> Tensor:
+        """Encode, convolve all runs, average them, read out."""
+        kept = ~self.draw(batch.batch, batch.num_graphs).t()
         run, node = kept.nonzero(as_tuple=True)
         number = kept.flatten().cumsum(0).view_as(kept) - 1
-        of_run, edge = kept[:, edge_index].all(dim=1).nonzero(as_tuple=True)
+        of_run, edge = kept[:, batch.edge_index].all(dim=1).nonzero(as_tuple=True)
+        edge_coefficient = batch.edge_coefficient
         if self.gated:
             edge_coefficient = given_coefficient(edge_coefficient).index_select(0, edge)
-        h = self.encoder(x).index_select(0, node)
-        h, _ = self.convolve(h, number[of_run, edge_index[:, edge]], None, edge_coefficient)
+        h = self.encoder(batch.x).index_select(0, node)
+        edge_index = number[of_run, batch.edge_index[:, edge]]
+        h, _ = self.convolve(h, edge_index, None, edge_coefficient)
         self._outputs = None
         if self.training and self.auxiliary_weight:
-            self._outputs = self._read_out(h, run, node, len(kept), batch, num_graphs)
-        h = readout(h, node, x.size(0), "sum") / len(kept)
-        return self.finish(h, batch, num_graphs)
+            self._outputs = self._outputs_of_runs(h, run, node, len(kept), batch)
+        h = readout(h, node, batch.x.size(0), "sum") / len(kept)
+        return self.pool(h, batch)
 
-    def _read_out(
-        self, h: Tensor, run: Tensor, node: Tensor, runs: int, batch: Tensor, num_graphs: int
+    def _outputs_of_runs(
+        self, h: Tensor, run: Tensor, node: Tensor, runs: int, batch: GraphBatch
     ) -> Tensor:
         """Output of each run for itself, [r, num_graphs or num_nodes, out_channels]."""
         if self.level == "graph":
-            rows, place, kind = num_graphs, batch[node], self.readout
+            rows, place, kind = batch.num_graphs, batch.batch[node], self.readout
         else:
-            rows, place, kind = len(batch), node, "sum"
+            rows, place, kind = batch.x.size(0), node, "sum"
         out: Tensor = self.auxiliary(readout(h, run * rows + place, runs * rows, kind))
         return out.view(runs, rows, out.size(-1))
 
@@ -186,15 +177,6 @@ class DropGIN(GIN):
             return None
         return self.auxiliary_weight * torch.stack([loss(out) for out in outputs]).mean()
 
-    def batch_bytes(
-        self, num_graphs: int, largest: int, pairs: int, rows: Mapping[str, int]
-    ) -> int:
-        """Estimate what a batch needs: the layers' rows of nodes and edges in all runs.
-
-        Args:
-            num_graphs: Graphs of the batch.
-            largest: Nodes of its largest graph.
-            pairs: Pairs of nodes of the same graph.
-            rows: Entries of each attribute of the batch, by name.
-        """
-        return self.num_runs * self.layer_bytes(rows["x"], rows["edge_index"])
+    def batch_bytes(self, extent: Extent) -> int:
+        """The layers' rows of nodes and edges in all runs."""
+        return self.num_runs * self.layer_bytes(extent.rows["x"], extent.rows["edge_index"])

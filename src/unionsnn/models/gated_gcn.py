@@ -7,12 +7,13 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
-from unionsnn.models.mpnn import StackOptions, StatefulMPNN
+from unionsnn.models.mpnn import MPNN, StackOptions
 from unionsnn.models.network import make_norm
+from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.conv.gated_gcn import GatedGCNConv
 
 
-class GatedGCN(StatefulMPNN):
+class GatedGCN(MPNN):
     r"""GatedGCN: U h_v + sum_u eta_vu * V h_u in each layer, eta from edge features of its own.
 
     "Residual Gated Graph ConvNets" (Bresson and Laurent, 2017), as in "Benchmarking Graph Neural
@@ -29,6 +30,6 @@ class GatedGCN(StatefulMPNN):
         super().__init__(lambda c: GatedGCNConv(c, make_norm(norm, c)), **stack)
         self.edge = nn.Parameter(torch.randn(self.hidden_channels))
 
-    def start(self, h: Tensor, edge_index: Tensor, layer_coefficient: Tensor | None) -> Tensor:
+    def initial_state(self, h: Tensor, batch: GraphBatch) -> Tensor:
         """Edge features before the first layer, [num_edges, channels]."""
-        return self.edge.expand(edge_index.size(1), -1)
+        return self.edge.expand(batch.edge_index.size(1), -1)

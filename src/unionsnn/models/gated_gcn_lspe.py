@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.utils import scatter
 
-from unionsnn.models.mpnn import StackOptions, StatefulMPNN
-from unionsnn.models.network import Encodings, graphs_of, make_norm, sole_encoding
+from unionsnn.models.mpnn import MPNN, StackOptions
+from unionsnn.models.network import Encodings, make_norm, sole_encoding
+from unionsnn.nn.batch import GraphBatch, required
 from unionsnn.nn.conv.gated_gcn_lspe import GatedGCNLSPEConv
 from unionsnn.nn.plugin import UnionPlugin
 
@@ -19,7 +20,7 @@ from unionsnn.nn.plugin import UnionPlugin
 _SHORT = 1e-3
 
 
-class GatedGCNLSPE(StatefulMPNN):
+class GatedGCNLSPE(MPNN):
     r"""GatedGCN-LSPE: features and positions in two streams, joined before the readout.
 
     .. math::
@@ -48,8 +49,8 @@ class GatedGCNLSPE(StatefulMPNN):
             node features only.
 
     Shapes:
-        - x, edge_index, batch, edge_coefficient, output: as for `MPNN`
-        - random_walk: [num_nodes, encodings["random_walk"]]
+        - batch: as for `MPNN`, with `random_walk` of encodings["random_walk"] columns
+        - output: as for `MPNN`
 
     Raises:
         ValueError: if a choice or number is not allowed, or there are no landing probabilities.
@@ -84,38 +85,32 @@ class GatedGCNLSPE(StatefulMPNN):
         self.join = nn.Linear(width + steps, width)
         self._loss: Tensor | None = None
 
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor,
-        *,
-        edge_coefficient: Tensor | None = None,
-        layer_coefficient: Tensor | None = None,
-        random_walk: Tensor | None = None,
-        batch: Tensor | None = None,
-        num_graphs: int | None = None,
-    ) -> Tensor:
-        """Logits or targets, one row per graph (or node); `layer_coefficient` is not read."""
+    def embed(self, batch: GraphBatch) -> Tensor:
+        """Encode, convolve both streams, join them, read out."""
         steps = self.encodings["random_walk"]
-        if random_walk is None or list(random_walk.shape) != [x.size(0), steps]:
-            given = None if random_walk is None else list(random_walk.shape)
-            raise ValueError(
-                f"{type(self).__name__} needs random_walk of the shape {[x.size(0), steps]}, it "
-                f"was given {given}: data loaded with model.encodings.random_walk={steps} have it; "
-                "pass random_walk=data.random_walk."
-            )
-        batch, num_graphs = graphs_of(x, batch, num_graphs)
-        h = self.encoder(x)
+        random_walk = required(
+            "random_walk",
+            batch.random_walk,
+            [batch.x.size(0), steps],
+            reader=type(self).__name__,
+            remedy=f"data loaded with model.encodings.random_walk={steps} have it.",
+        )
+        h = self.encoder(batch.x)
         position = self.first_position(random_walk.to(self.first_position.weight.dtype))
-        edge = self.edge.expand(edge_index.size(1), -1)
-        h, (_, position) = self.convolve(h, edge_index, (edge, position), edge_coefficient)
-        position = unit_columns(self.last_position(position), batch, num_graphs)
+        edge = self.edge.expand(batch.edge_index.size(1), -1)
+        state = edge, position
+        h, (_, position) = self.convolve(h, batch.edge_index, state, batch.edge_coefficient)
+        position = unit_columns(self.last_position(position), batch.batch, batch.num_graphs)
         self._loss = None
         if self.training and self.positional_loss:
             self._loss = self.positional_loss * laplacian_loss(
-                position, edge_index, batch, num_graphs, orthogonality=self.orthogonality
+                position,
+                batch.edge_index,
+                batch.batch,
+                batch.num_graphs,
+                orthogonality=self.orthogonality,
             )
-        return self.finish(self.join(torch.cat([h, position], dim=1)), batch, num_graphs)
+        return self.pool(self.join(torch.cat([h, position], dim=1)), batch)
 
     def auxiliary_loss(self, loss: Callable[[Tensor], Tensor]) -> Tensor | None:
         """What is added to the loss of the training pass before; None for nothing.

@@ -7,11 +7,12 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from unionsnn.models.mpnn import StackOptions, StatefulMPNN
+from unionsnn.models.mpnn import MPNN, StackOptions
+from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.conv.geniepath import GeniePathConv
 
 
-class GeniePath(StatefulMPNN):
+class GeniePath(MPNN):
     r"""GeniePath: attention over N[v], then the gates of an LSTM along the layers.
 
     "GeniePath: Graph Neural Networks with Adaptive Receptive Paths" (Liu et al., AAAI 2019), see
@@ -26,6 +27,6 @@ class GeniePath(StatefulMPNN):
     def __init__(self, **stack: Unpack[StackOptions]) -> None:
         super().__init__(GeniePathConv, **stack)
 
-    def start(self, h: Tensor, edge_index: Tensor, layer_coefficient: Tensor | None) -> Tensor:
+    def initial_state(self, h: Tensor, batch: GraphBatch) -> Tensor:
         """Memory before the first layer, [num_nodes, channels]."""
         return torch.zeros_like(h)

@@ -48,4 +48,4 @@ class GIN(MPNN):
             plain = gate.normalization == "none"
             edge_rows = _KEPT_OF_A_GATED_EDGE if plain else _KEPT_OF_A_NORMALIZED_EDGE
         rows = num_nodes * _KEPT_OF_A_NODE * kept + num_edges * (edge_rows * kept + _SENT)
-        return rows * self.hidden_channels * next(self.head.parameters()).element_size()
+        return rows * self.hidden_channels * self.element_size

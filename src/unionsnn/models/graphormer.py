@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from unionsnn.models.transformer import GraphTransformer, TransformerOptions
 from unionsnn.nn.attention import EMBEDDING_STD, TransformerBlock
+from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.padding import Padding
 
 
@@ -65,7 +66,7 @@ class Graphormer(GraphTransformer):
         if self.first is not None:
             nn.init.normal_(self.first, std=EMBEDDING_STD)
 
-    def start(self, h: Tensor, edge_index: Tensor, padding: Padding) -> Tensor:
+    def initial_rows(self, h: Tensor, edge_index: Tensor, padding: Padding) -> Tensor:
         """Nodes with their degrees, then the tokens."""
         shares = padding.edge_shares(edge_index)
         degree = shares.new_zeros(len(h)).index_add(0, edge_index[1], shares).round().long()
@@ -80,6 +81,6 @@ class Graphormer(GraphTransformer):
         """One layer, which sees the edges in the bias alone."""
         return layer(h, padding, bias)
 
-    def finish(self, h: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
+    def pool(self, h: Tensor, batch: GraphBatch) -> Tensor:
         """The tokens, or the nodes."""
-        return self.norm(h[len(batch) :]) if self.first is not None else self.norm(h)
+        return self.norm(h[len(batch.x) :]) if self.first is not None else self.norm(h)

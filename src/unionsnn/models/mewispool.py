@@ -14,14 +14,14 @@ from torch_geometric.utils import remove_self_loops, to_undirected
 from unionsnn.models.network import (
     GateFactory,
     Network,
-    graphs_of,
     make_head,
     make_norm,
     refuse_gate,
     two_layer_mlp,
 )
+from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.mewis import MEWISPool
-from unionsnn.nn.readout import readout as pool
+from unionsnn.nn.readout import readout
 
 
 class MEWISPoolNet(Network):
@@ -52,9 +52,7 @@ class MEWISPoolNet(Network):
         readout: ``sum``, ``mean`` or ``max`` over the nodes that are left.
 
     Shapes:
-        - x: [num_nodes, in_channels], or [num_nodes, len(in_channels)] of whole numbers
-        - edge_index: [2, num_edges]
-        - batch: [num_nodes], the graph of each node; needs num_graphs beside it
+        - batch: as in `GraphBatch`; no coefficient is read
         - output: [num_graphs, out_channels]
 
     Raises:
@@ -111,35 +109,23 @@ class MEWISPoolNet(Network):
         self.head = make_head(hidden_channels, out_channels, dropout)
         self._pool_loss: Tensor | None = None
 
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor,
-        *,
-        edge_coefficient: Tensor | None = None,
-        layer_coefficient: Tensor | None = None,
-        batch: Tensor | None = None,
-        num_graphs: int | None = None,
-    ) -> Tensor:
-        """Logits or targets, one row per graph.
-
-        All networks are called alike; no coefficient is read here.
-        """
-        batch, num_graphs = graphs_of(x, batch, num_graphs)
-        edge_index = to_undirected(remove_self_loops(edge_index)[0], num_nodes=len(x))
-        h = self.encoder(x)
+    def embed(self, batch: GraphBatch) -> Tensor:
+        """Encode, convolve and keep an independent set in turn, read out."""
+        edge_index = remove_self_loops(batch.edge_index)[0]
+        edge_index = to_undirected(edge_index, num_nodes=len(batch.x))
+        h, graph = self.encoder(batch.x), batch.batch
         losses = []
         pools = iter(self.pools)
         for number, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True), 1):
             new = self.dropout(torch.relu(norm(conv(h, edge_index))))
             h = h + new if self.residual else new
             if number in self.pooled_after:
-                kept, edge_index, loss = next(pools)(h, edge_index, batch, num_graphs)
-                h, batch = h[kept], batch[kept]
+                kept, edge_index, loss = next(pools)(h, edge_index, graph, batch.num_graphs)
+                h, graph = h[kept], graph[kept]
                 losses.append(loss.mean())
         # None in evaluation: a module that holds a result of autograd cannot be copied.
         self._pool_loss = self.pool_weight * sum(losses) if self.training else None
-        return self.head(pool(h, batch, num_graphs, self.readout))
+        return readout(h, graph, batch.num_graphs, self.readout)
 
     def auxiliary_loss(self, loss: Callable[[Tensor], Tensor]) -> Tensor | None:
         """What the last training pass adds to the loss: that of the poolings."""

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
-from unionsnn.models.network import GateFactory, Network, graphs_of, make_head, make_norm
+from unionsnn.models.network import GateFactory, Network, make_head, make_norm
+from unionsnn.nn.batch import GraphBatch, required
 from unionsnn.nn.conv.union import UnionConv
 from unionsnn.nn.gates import given_coefficient
 from unionsnn.nn.plugin import UnionPlugin, message_width
-from unionsnn.nn.readout import readout
 
 _GATED = (UnionPlugin, UnionConv)
 
@@ -55,11 +55,7 @@ class MPNN(Network):
         readout: ``sum``, ``mean`` or ``max``; only for graphs.
 
     Shapes:
-        - x: [num_nodes, in_channels], or [num_nodes, len(in_channels)] of whole numbers
-        - edge_index: [2, num_edges]
-        - edge_coefficient: [num_edges, C], needed with a gate
-        - layer_coefficient: [num_edges, 1], what the layers themselves read, where they read one
-        - batch: [num_nodes], the graph of each node; needs num_graphs beside it
+        - batch: as in `GraphBatch`; a gate needs its `edge_coefficient`
         - output: [num_graphs or num_nodes, out_channels]
 
     Raises:
@@ -96,85 +92,53 @@ class MPNN(Network):
         self.dropout = nn.Dropout(dropout)
         self.head = make_head(hidden_channels, out_channels, dropout)
 
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor,
-        *,
-        edge_coefficient: Tensor | None = None,
-        layer_coefficient: Tensor | None = None,
-        batch: Tensor | None = None,
-        num_graphs: int | None = None,
-    ) -> Tensor:
-        """Logits or targets, one row per graph (or node)."""
-        h = self.encoder(x)
-        state = self.start(h, edge_index, layer_coefficient)
-        h, _ = self.convolve(h, edge_index, state, edge_coefficient)
-        return self.finish(h, batch, num_graphs)
+    def embed(self, batch: GraphBatch) -> Tensor:
+        """Encode, convolve, read out."""
+        h = self.encoder(batch.x)
+        state = self.initial_state(h, batch)
+        h, _ = self.convolve(h, batch.edge_index, state, batch.edge_coefficient)
+        return self.pool(h, batch)
 
     @property
     def gated(self) -> bool:
         """Whether the layers have gates."""
         return isinstance(self.convs[0], _GATED)
 
+    def initial_state(self, h: Tensor, batch: GraphBatch) -> Any:
+        """What the first layer is given beside nodes and edges; None for nothing."""
+        return None
+
     def convolve(
         self, h: Tensor, edge_index: Tensor, state: Any, edge_coefficient: Tensor | None
     ) -> tuple[Tensor, Any]:
-        """All layers: new node features, and what the last one returns beside them."""
+        """All layers: new node features, and the state after the last one.
+
+        A layer that returns a pair renews the state (edge features, a memory); otherwise all are
+        given the same.
+        """
+        given = [] if state is None else [state]
         arguments = {"edge_coefficient": given_coefficient(edge_coefficient)} if self.gated else {}
         for conv, norm in zip(self.convs, self.norms, strict=True):
-            new, state = self.step(conv, h, edge_index, state, **arguments)
+            new = conv(h, edge_index, *given, **arguments)
+            if isinstance(new, tuple):
+                new, *given = new
             new = self.dropout(torch.relu(norm(new)))
             h = h + new if self.residual else new
-        return h, state
-
-    def finish(self, h: Tensor, batch: Tensor | None, num_graphs: int | None) -> Tensor:
-        """Readout, for graphs, and head."""
-        if self.level == "graph":
-            h = readout(h, *graphs_of(h, batch, num_graphs), self.readout)
-        return self.head(h)
-
-    def start(self, h: Tensor, edge_index: Tensor, layer_coefficient: Tensor | None) -> Any:
-        """What the first layer is given beside nodes and edges; None if nothing."""
-        return None
-
-    def step(
-        self, conv: nn.Module, h: Tensor, edge_index: Tensor, state: Any, **arguments: Any
-    ) -> tuple[Tensor, Any]:
-        """One layer: new node features, and what the next layer is given beside them."""
-        return conv(h, edge_index, **arguments), None
-
-
-class StatefulMPNN(MPNN):
-    """A stack whose layers take something that they return renewed: edge features, a memory."""
-
-    def step(
-        self, conv: nn.Module, h: Tensor, edge_index: Tensor, state: Any, **arguments: Any
-    ) -> tuple[Tensor, Any]:
-        """One layer, with the state that it takes and returns."""
-        h, state = conv(h, edge_index, state, **arguments)
-        return h, state
+        return h, given[0] if given else None
 
 
 class CoefficientMPNN(MPNN):
     """A stack whose layers read a coefficient of their own, whether or not there is a gate."""
 
-    def start(self, h: Tensor, edge_index: Tensor, layer_coefficient: Tensor | None) -> Tensor:
-        """The coefficient, [num_edges]; raises ValueError if there is none for each edge."""
-        shape = [edge_index.size(1), 1]
-        if layer_coefficient is None or list(layer_coefficient.shape) != shape:
-            given = None if layer_coefficient is None else list(layer_coefficient.shape)
-            raise ValueError(
-                f"{type(self).__name__} needs layer_coefficient of the shape {shape}, it was given "
-                f"{given}: the coefficient that model.coefficient describes, one row per edge."
-            )
-        return layer_coefficient.squeeze(1)
-
-    def step(
-        self, conv: nn.Module, h: Tensor, edge_index: Tensor, state: Any, **arguments: Any
-    ) -> tuple[Tensor, Any]:
-        """One layer; all read the same coefficient."""
-        return conv(h, edge_index, state, **arguments), state
+    def initial_state(self, h: Tensor, batch: GraphBatch) -> Tensor:
+        """The coefficient, [num_edges]; raises RequestError if there is none for each edge."""
+        return required(
+            "layer_coefficient",
+            batch.layer_coefficient,
+            [batch.edge_index.size(1), 1],
+            reader=type(self).__name__,
+            remedy="the coefficient that model.coefficient describes, one row per edge.",
+        ).squeeze(1)
 
 
 def plugged(conv: MessagePassing, gate: GateFactory | None) -> nn.Module:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal, Unpack
 
 from torch import Tensor, nn
 
+from unionsnn.base.errors import RequestError
+from unionsnn.base.memory import Extent
 from unionsnn.models.gin import GIN
 from unionsnn.models.mpnn import StackOptions
 from unionsnn.models.network import Encodings, sole_encoding
+from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.gates import given_coefficient
 from unionsnn.nn.readout import READOUTS, readout
-
-SUBGRAPH_ATTRIBUTES = (
-    "subgraph_index",
-    "subgraph_distance",
-    "subgraph_edge_index",
-    "subgraph_edge",
-)
 
 
 class NestedGIN(GIN):
@@ -40,11 +35,8 @@ class NestedGIN(GIN):
         options: Arguments of `GIN`.
 
     Shapes:
-        - x, edge_index, batch, edge_coefficient, output: as for `MPNN`
-        - subgraph_index: [2, num_copies], root and node of each copy of a node in a subgraph
-        - subgraph_distance: [num_copies], hops between the two
-        - subgraph_edge_index: [2, num_subgraph_edges], senders and receivers, which are copies
-        - subgraph_edge: [num_subgraph_edges], the edge of the graph that each of those is
+        - batch: as for `MPNN`, with all that begins with `subgraph`
+        - output: as for `MPNN`
 
     Raises:
         ValueError: if a choice is not allowed, or the subgraphs are not given.
@@ -69,50 +61,31 @@ class NestedGIN(GIN):
         self.subgraph_readout = subgraph_readout
         self.distance = nn.Embedding(self.encodings["subgraph"] + 1, self.hidden_channels)
 
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor,
-        *,
-        edge_coefficient: Tensor | None = None,
-        layer_coefficient: Tensor | None = None,
-        subgraph_index: Tensor | None = None,
-        subgraph_distance: Tensor | None = None,
-        subgraph_edge_index: Tensor | None = None,
-        subgraph_edge: Tensor | None = None,
-        batch: Tensor | None = None,
-        num_graphs: int | None = None,
-    ) -> Tensor:
-        """Logits or targets, one row per graph (or node); `layer_coefficient` is not read."""
+    def embed(self, batch: GraphBatch) -> Tensor:
+        """Encode, convolve inside the subgraphs, pool to their roots, read out."""
         if (
-            subgraph_index is None
-            or subgraph_distance is None
-            or subgraph_edge_index is None
-            or subgraph_edge is None
+            batch.subgraph_index is None
+            or batch.subgraph_distance is None
+            or batch.subgraph_edge_index is None
+            or batch.subgraph_edge is None
         ):
             hops = self.encodings["subgraph"]
-            raise ValueError(
+            raise RequestError(
                 f"{type(self).__name__} needs the subgraphs that are rooted at the nodes: data "
                 f"loaded with model.encodings.subgraph={hops}, or RootedSubgraphs({hops}), have "
-                f"them; pass {', '.join(f'{name}=data.{name}' for name in SUBGRAPH_ATTRIBUTES)}."
+                "them.",
+                code="batch.attribute",
             )
-        root, node = subgraph_index.long()
+        root, node = batch.subgraph_index.long()
+        edge_coefficient = batch.edge_coefficient
         if self.gated:
-            edge_coefficient = given_coefficient(edge_coefficient)[subgraph_edge.long()]
-        h = self.encoder(x).index_select(0, node) + self.distance(subgraph_distance.long())
-        h, _ = self.convolve(h, subgraph_edge_index.long(), None, edge_coefficient)
-        h = readout(h, root, x.size(0), self.subgraph_readout)
-        return self.finish(h, batch, num_graphs)
+            edge_coefficient = given_coefficient(edge_coefficient)[batch.subgraph_edge.long()]
+        distance = self.distance(batch.subgraph_distance.long())
+        h = self.encoder(batch.x).index_select(0, node) + distance
+        h, _ = self.convolve(h, batch.subgraph_edge_index.long(), None, edge_coefficient)
+        return self.pool(readout(h, root, batch.x.size(0), self.subgraph_readout), batch)
 
-    def batch_bytes(
-        self, num_graphs: int, largest: int, pairs: int, rows: Mapping[str, int]
-    ) -> int:
-        """Estimate what a batch needs: the layers' rows of the subgraphs' nodes and edges.
-
-        Args:
-            num_graphs: Graphs of the batch.
-            largest: Nodes of its largest graph.
-            pairs: Pairs of nodes of the same graph.
-            rows: Entries of each attribute of the batch, by name.
-        """
+    def batch_bytes(self, extent: Extent) -> int:
+        """The layers' rows of the subgraphs' nodes and edges."""
+        rows = extent.rows
         return self.layer_bytes(rows["subgraph_index"], rows["subgraph_edge_index"])

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Literal, TypedDict
 
-import torch
 from torch import Tensor, nn
 from torch_geometric.nn import BatchNorm
 
+from unionsnn.base.memory import Extent
+from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.encoders import make_encoder
 from unionsnn.nn.gates import StructuralGate
-from unionsnn.nn.readout import READOUTS
+from unionsnn.nn.readout import READOUTS, readout
 
 GateFactory = Callable[[int], StructuralGate]
 """Makes a gate of a given number of channels."""
@@ -33,7 +34,10 @@ class Encodings(TypedDict, total=False):
 class Network(nn.Module):
     """Encoder, layers of a subclass, readout and head, for graphs or nodes.
 
+    A subclass makes the `head` after its layers and says how a batch is embedded.
+
     Attributes:
+        head: From embeddings of graphs or nodes to classes or targets.
         at_most_1wl: Whether it tells apart no more graphs than 1-WL does, as long as it is given
             neither a gate nor a coefficient nor encodings.
         memory_choices: Arguments that a batch needs less memory with if they are smaller.
@@ -49,6 +53,7 @@ class Network(nn.Module):
         ValueError: if a choice or size is not allowed.
     """
 
+    head: nn.Module
     at_most_1wl: ClassVar[bool] = False
     memory_choices: ClassVar[tuple[str, ...]] = ("hidden_channels", "num_layers")
 
@@ -74,6 +79,33 @@ class Network(nn.Module):
         self.readout = readout
         self.encoder = make_encoder(in_channels, hidden_channels)
 
+    def forward(self, batch: GraphBatch) -> Tensor:
+        """Logits or targets, [num_graphs or num_nodes, out_channels]."""
+        return self.head(self.embed(batch))
+
+    def embed(self, batch: GraphBatch) -> Tensor:
+        """Embeddings of the graphs (or nodes), which the head is given."""
+        raise NotImplementedError
+
+    def pool(self, h: Tensor, batch: GraphBatch) -> Tensor:
+        """Embeddings of the graphs (or nodes) from those of all nodes after the last layer."""
+        if self.level == "node":
+            return h
+        return readout(h, batch.batch, batch.num_graphs, self.readout)
+
+    def batch_bytes(self, extent: Extent) -> int | None:
+        """Estimate what a batch needs at the peak of a step, in the mode that the network is in.
+
+        Returns:
+            The bytes; None where the network states nothing.
+        """
+        return None
+
+    @property
+    def element_size(self) -> int:
+        """Bytes of a number inside the network."""
+        return next(self.head.parameters()).element_size()
+
 
 def sole_encoding(
     network: str,
@@ -94,19 +126,6 @@ def sole_encoding(
             f"be a number from 1 there, as in model.encodings.{name}=3.{leave}"
         )
     return {name: size}  # type: ignore[misc]
-
-
-def graphs_of(x: Tensor, batch: Tensor | None, num_graphs: int | None) -> tuple[Tensor, int]:
-    """Graph of each node and number of graphs; without a batch, all nodes are one graph.
-
-    Raises:
-        ValueError: if the batch is given without its number of graphs.
-    """
-    if batch is None:
-        return x.new_zeros(x.size(0), dtype=torch.long), 1
-    if num_graphs is None:
-        raise ValueError("batch is given without num_graphs; pass data.num_graphs.")
-    return batch, num_graphs
 
 
 def refuse_gate(gate: GateFactory | None, model: str, reason: str) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.utils import subgraph
 
-from unionsnn.models.network import GateFactory, Network, graphs_of, make_head, refuse_gate
+from unionsnn.base.memory import Extent
+from unionsnn.models.network import GateFactory, Network, make_head, refuse_gate
+from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.padding import SPREAD, Padding, similar_sizes
 from unionsnn.nn.pairs import PairBlock, node_rows, pair_features
-from unionsnn.nn.readout import readout as pool
+from unionsnn.nn.readout import readout
 
 
 class PPGN(Network):
@@ -43,9 +45,7 @@ class PPGN(Network):
         readout: ``sum``, ``mean`` or ``max``, over nodes and over pairs.
 
     Shapes:
-        - x: [num_nodes, in_channels], or [num_nodes, len(in_channels)] of whole numbers
-        - edge_index: [2, num_edges]
-        - batch: [num_nodes], the graph of each node; needs num_graphs beside it
+        - batch: as in `GraphBatch`; no coefficient is read
         - output: [num_graphs or num_nodes, out_channels]
 
     Raises:
@@ -86,62 +86,41 @@ class PPGN(Network):
         )
         self.head = make_head(hidden_channels, out_channels, dropout)
 
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor,
-        *,
-        edge_coefficient: Tensor | None = None,
-        layer_coefficient: Tensor | None = None,
-        batch: Tensor | None = None,
-        num_graphs: int | None = None,
-    ) -> Tensor:
-        """Logits or targets, one row per graph (or node).
-
-        All networks are called alike; no coefficient is read here.
-        """
-        batch, num_graphs = graphs_of(x, batch, num_graphs)
-        h = self.encoder(x)
-        groups = similar_sizes(batch, num_graphs)
+    def embed(self, batch: GraphBatch) -> Tensor:
+        """Encode, multiply, read out each block, by groups of graphs of similar sizes."""
+        h, graph, num_graphs = self.encoder(batch.x), batch.batch, batch.num_graphs
+        groups = similar_sizes(graph, num_graphs)
         if len(groups) == 1:
-            return self.head(self._read(h, edge_index, batch, num_graphs))
-        found, places = [], []
+            return self._read(h, batch.edge_index, graph, num_graphs)
+        parts, places = [], []
         for graphs in groups:
-            local = torch.full((num_graphs,), -1, device=batch.device)
-            local[graphs] = torch.arange(len(graphs), device=batch.device)
-            nodes = (local[batch] >= 0).nonzero().squeeze(1)
-            edges, _ = subgraph(nodes, edge_index, relabel_nodes=True, num_nodes=len(batch))
-            found.append(self._read(h[nodes], edges, local[batch[nodes]], len(graphs)))
+            local = torch.full((num_graphs,), -1, device=graph.device)
+            local[graphs] = torch.arange(len(graphs), device=graph.device)
+            nodes = (local[graph] >= 0).nonzero().squeeze(1)
+            edges, _ = subgraph(nodes, batch.edge_index, relabel_nodes=True, num_nodes=len(graph))
+            parts.append(self._read(h[nodes], edges, local[graph[nodes]], len(graphs)))
             places.append(graphs if self.level == "graph" else nodes)
-        return self.head(torch.cat(found)[torch.cat(places).argsort()])
+        return torch.cat(parts)[torch.cat(places).argsort()]
 
     def _read(self, h: Tensor, edge_index: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
         """What all blocks read out, one row per graph (or node), padded to the largest graph."""
         padding = Padding(batch, num_graphs)
         pairs = pair_features(h, edge_index, padding)
         taken = padding.pairs.unsqueeze(1)
-        found = h.new_zeros(())
+        total = h.new_zeros(())
         for block, reader in zip(self.blocks, self.readers, strict=True):
             pairs = block(pairs, taken)
             rows = node_rows(pairs, padding, self.readout)
             if self.level == "graph":
-                rows = pool(rows, batch, num_graphs, self.readout)
-            found = found + reader(rows)
-        return found
+                rows = readout(rows, batch, num_graphs, self.readout)
+            total = total + reader(rows)
+        return total
 
-    def batch_bytes(
-        self, num_graphs: int, largest: int, pairs: int, rows: Mapping[str, int]
-    ) -> int:
-        """Estimate what a batch needs: channels of pairs that are there at the same time.
-
-        Args:
-            num_graphs: Graphs of the batch.
-            largest: Nodes of its largest graph.
-            pairs: Pairs of nodes of the same graph.
-            rows: Entries of each attribute of the batch, by name; not read.
-        """
+    def batch_bytes(self, extent: Extent) -> int:
+        """Channels of pairs that are there at the same time."""
         # `similar_sizes` pads a graph of n nodes to at most SPREAD n^2 pairs, an empty one to 1.
-        pairs = min(num_graphs * max(largest, 1) ** 2, SPREAD * pairs + num_graphs)
+        padded = extent.num_graphs * max(extent.largest, 1) ** 2
+        pairs = min(padded, SPREAD * extent.pairs + extent.num_graphs)
         width = self.hidden_channels
         if self.training:
             # Kept for the gradient: the pairs, what each ReLU gives, the product, its masked pool.
@@ -151,5 +130,4 @@ class PPGN(Network):
         else:
             # What a block is given, its two factors, and the half-done sums of its output.
             channels = 1 + width + 5 * width
-        element_size = next(self.head.parameters()).element_size()
-        return pairs * channels * element_size
+        return pairs * channels * self.element_size

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, Required, TypedDict
 
 from torch import Tensor, nn
 
-from unionsnn.models.network import Encodings, GateFactory, Network, graphs_of, make_head
+from unionsnn.base.memory import Extent
+from unionsnn.models.network import Encodings, GateFactory, Network, make_head
 from unionsnn.nn.attention import AttentionBias, attention_bytes
+from unionsnn.nn.batch import GraphBatch, required
 from unionsnn.nn.encoders import LaplacianEncoder, RandomWalkEncoder
 from unionsnn.nn.padding import Padding
-from unionsnn.nn.readout import readout
 
 # Quarters: norms, activations and gathered rows come to about a fourth of what linear maps keep.
 _MORE = 5
@@ -66,13 +67,8 @@ class GraphTransformer(Network):
         readout: ``sum``, ``mean`` or ``max``; only for graphs.
 
     Shapes:
-        - x: [num_nodes, in_channels], or [num_nodes, len(in_channels)] of whole numbers
-        - edge_index: [2, num_edges]
-        - batch: [num_nodes], the graph of each node; needs num_graphs beside it
-        - edge_coefficient: [num_edges, C], needed with a gate
-        - random_walk: [num_nodes, encodings["random_walk"]]
-        - laplacian: [num_nodes, encodings["laplacian"]]
-        - distance: [number of pairs], as in `AttentionBias`
+        - batch: as in `GraphBatch`; a gate needs its `edge_coefficient`, and each of the
+          `encodings` the attribute of its name
         - output: [num_graphs or num_nodes, out_channels]
 
     Raises:
@@ -129,38 +125,27 @@ class GraphTransformer(Network):
         )
         self.head = make_head(hidden_channels, out_channels, dropout)
 
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor,
-        *,
-        edge_coefficient: Tensor | None = None,
-        layer_coefficient: Tensor | None = None,
-        random_walk: Tensor | None = None,
-        laplacian: Tensor | None = None,
-        distance: Tensor | None = None,
-        batch: Tensor | None = None,
-        num_graphs: int | None = None,
-    ) -> Tensor:
-        """Logits or targets, one row per graph (or node).
-
-        All networks are called alike; no layer here reads `layer_coefficient`.
-        """
-        batch, num_graphs = graphs_of(x, batch, num_graphs)
-        h = self.encoder(x)
+    def embed(self, batch: GraphBatch) -> Tensor:
+        """Encode features and positions, attend, read out."""
+        h = self.encoder(batch.x)
         if self.random_walk is not None:
-            h = h + self.random_walk(self._given("random_walk", random_walk, h))
+            h = h + self.random_walk(self._required("random_walk", batch.random_walk, h))
         if self.laplacian is not None:
-            eigenvectors = self._given("laplacian", laplacian, h)
-            h = h + self.laplacian(eigenvectors, batch, num_graphs)
-        padding = Padding(batch, num_graphs, token=self.token)
-        bias = self.bias(padding, edge_index, edge_coefficient=edge_coefficient, distance=distance)
-        h = self.start(h, edge_index, padding)
+            eigenvectors = self._required("laplacian", batch.laplacian, h)
+            h = h + self.laplacian(eigenvectors, batch.batch, batch.num_graphs)
+        padding = Padding(batch.batch, batch.num_graphs, token=self.token)
+        bias = self.bias(
+            padding,
+            batch.edge_index,
+            edge_coefficient=batch.edge_coefficient,
+            distance=batch.distance,
+        )
+        h = self.initial_rows(h, batch.edge_index, padding)
         for layer in self.layers:
-            h = self.step(layer, h, edge_index, padding, bias)
-        return self.head(self.finish(h, batch, num_graphs))
+            h = self.step(layer, h, batch.edge_index, padding, bias)
+        return self.pool(h, batch)
 
-    def start(self, h: Tensor, edge_index: Tensor, padding: Padding) -> Tensor:
+    def initial_rows(self, h: Tensor, edge_index: Tensor, padding: Padding) -> Tensor:
         """Rows that the first layer is given, from the encoded nodes."""
         return h
 
@@ -170,57 +155,43 @@ class GraphTransformer(Network):
         """One layer."""
         return layer(h, edge_index, padding, bias)
 
-    def finish(self, h: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
-        """Rows that the head is given, from those of the last layer."""
-        return readout(h, batch, num_graphs, self.readout) if self.level == "graph" else h
-
-    def _given(
+    def _required(
         self, name: Literal["random_walk", "laplacian"], encoding: Tensor | None, h: Tensor
     ) -> Tensor:
-        """Return an encoding; raises ValueError if there is not one row of its size a node."""
+        """Return an encoding that has one row of its size for each node."""
         size = self.encodings[name]
-        shape = [h.size(0), size]
-        if encoding is None or list(encoding.shape) != shape:
-            given = None if encoding is None else list(encoding.shape)
-            raise ValueError(
-                f"{type(self).__name__} needs {name} of the shape {shape}, it was given {given}: "
-                f"data loaded with model.encodings.{name}={size} have it; pass {name}=data.{name}, "
-                f"or build the network with model.encodings.{name}=0."
-            )
-        return encoding
+        return required(
+            name,
+            encoding,
+            [h.size(0), size],
+            reader=type(self).__name__,
+            remedy=f"data loaded with model.encodings.{name}={size} have it; or build the network "
+            f"with model.encodings.{name}=0.",
+        )
 
-    def batch_bytes(
-        self, num_graphs: int, largest: int, pairs: int, rows: Mapping[str, int]
-    ) -> int:
-        """Estimate what a batch needs: what attention keeps of pairs, and the layers of nodes.
+    def batch_bytes(self, extent: Extent) -> int:
+        """What attention keeps of pairs, and the layers of nodes.
 
         What grows with edges is not counted beyond a few for each node.
-
-        Args:
-            num_graphs: Graphs of the batch.
-            largest: Nodes of its largest graph.
-            pairs: Pairs of nodes of the same graph.
-            rows: Entries of each attribute of the batch, by name; not read.
         """
-        element_size = next(self.head.parameters()).element_size()
         # A linear map keeps what it is given, and what follows keeps what it gives.
         widths = [sum(p.shape) for p in self.layers.parameters() if p.dim() == 2]
         width = sum(widths) if self.training else _AT_ONCE * max(widths)
         # Attention pads its rows to the largest graph.
-        places = num_graphs * (largest + int(self.token))
-        nodes = places * width * element_size * _MORE // 4
+        places = extent.num_graphs * (extent.largest + int(self.token))
+        nodes = places * width * self.element_size * _MORE // 4
         dropout = self.training and self.attention_dropout > 0
         if not (self.attends and (self.bias.learned or dropout)):
             return nodes
         return nodes + attention_bytes(
-            num_graphs,
-            largest,
+            extent.num_graphs,
+            extent.largest,
             heads=self.bias.heads,
             num_layers=len(self.layers),
             tokens=int(self.token),
             training=self.training,
             dropout=dropout,
-            element_size=element_size,
+            element_size=self.element_size,
         )
 
 

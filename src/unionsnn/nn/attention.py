@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from unionsnn.nn.batch import required
 from unionsnn.nn.gates import StructuralGate, given_coefficient
 from unionsnn.nn.padding import Padding
 
@@ -102,7 +103,15 @@ class AttentionBias(nn.Module):
         if not self.learned:
             return keys
         if self.spatial is not None:
-            bias = self._spatial(padding, given_distance(distance, padding), self.spatial)
+            distance = required(
+                "distance",
+                distance,
+                [padding.num_pairs],
+                reader="The spatial encoding",
+                remedy="all distances in each graph, row by row, as data loaded with "
+                "model.encodings.distance=true have them.",
+            )
+            bias = self._spatial(padding, distance, self.spatial)
         else:
             absent = torch.where(keys, 0.0, -torch.inf)
             bias = absent.repeat(1, self.heads, padding.size, 1)
@@ -272,19 +281,6 @@ def feedforward(
         nn.Linear(hidden, channels),
         nn.Dropout(dropout),
     )
-
-
-def given_distance(distance: Tensor | None, padding: Padding) -> Tensor:
-    """Return the distances; raises ValueError if there is not one for each pair of nodes."""
-    shape = [padding.num_pairs]
-    if distance is None or list(distance.shape) != shape:
-        given = None if distance is None else list(distance.shape)
-        raise ValueError(
-            f"The spatial encoding needs distance of the shape {shape}, it was given {given}: all "
-            "distances in each graph, row by row, as data loaded with "
-            "model.encodings.distance=true have them; pass distance=data.distance."
-        )
-    return distance
 
 
 def head_width(channels: int, heads: int) -> int:

@@ -20,10 +20,10 @@ from unionsnn.data.batching import GraphStore
 from unionsnn.data.datasets import build_dataset
 from unionsnn.data.edges import both_ways
 from unionsnn.data.encodings.definitions import ENCODINGS, Encodings
+from unionsnn.nn.batch import ATTRIBUTES, GraphBatch
 from unionsnn.runs.prediction import checkpoint_paths
 from unionsnn.training.build import coefficient_spec, layer_spec
 from unionsnn.training.checkpoints import network_of, read_checkpoint
-from unionsnn.training.tasks import ATTRIBUTES
 
 TOLERANCE = 1e-5
 """Largest difference to the network itself, relative to its outputs, that is let pass."""
@@ -46,7 +46,7 @@ class OneGraph(nn.Module):
         if "distance" in attributes:
             # Batches have no place for matrices of several sizes; one graph does.
             attributes = {**attributes, "distance": attributes["distance"].flatten()}
-        output: Tensor = self.model(x, edge_index, **attributes)
+        output: Tensor = self.model(GraphBatch.single(x, edge_index, **attributes))
         return output
 
 

@@ -22,10 +22,10 @@ from unionsnn.data.encodings.definitions import Encodings
 from unionsnn.data.new_graphs import check_format, read_new_graphs
 from unionsnn.data.sources.download import data_root
 from unionsnn.data.sources.source import InMemory, Task
+from unionsnn.nn.batch import GraphBatch
 from unionsnn.training.build import coefficient_spec, layer_spec
 from unionsnn.training.checkpoints import Checkpoint, network_of, read_checkpoint
 from unionsnn.training.memory import require_batches
-from unionsnn.training.tasks import output_of
 
 FloatArray = NDArray[np.float64]
 
@@ -260,7 +260,7 @@ def apply(model: nn.Module, data: GraphDataModule, config: Config) -> FloatArray
     require_batches(model, loader.extents, "this machine can predict for smaller graphs only")
     task, found = config.data.task, None
     for batch in loader:
-        values = probabilities(output_of(model, batch).numpy().astype(np.float64), task)
+        values = probabilities(model(GraphBatch.of(batch)).numpy().astype(np.float64), task)
         if found is None:
             found = np.empty((data.num_items, values.shape[1]))
         found[batch.y.numpy()] = values

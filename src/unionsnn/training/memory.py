@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -12,13 +12,9 @@ import torch
 from torch import nn
 
 from unionsnn.base.errors import MaxPairsError, MemoryRanOutError, RequestError, TooLargeError
-from unionsnn.base.memory import format_gigabytes, free_bytes
-from unionsnn.data.batching import Extent
+from unionsnn.base.memory import Extent, format_gigabytes, free_bytes
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.models.network import Network
-
-BatchBytes = Callable[[int, int, int, Mapping[str, int]], int]
-"""Memory of a batch of what an `Extent` has."""
 
 Parts = Iterable[tuple[bool, Sequence[Extent]]]
 """Whether for training, and the bounds of the batches, of each part of some data."""
@@ -57,9 +53,9 @@ class BatchMemory:
 def batch_memory(model: nn.Module, data: GraphDataModule, device: torch.device) -> BatchMemory:
     """Find the batch that needs the most memory; a split must be set.
 
-    A model states it by a method ``batch_bytes(num_graphs, largest, pairs, rows)``, given what an
-    `Extent` has, in training mode for training batches and in evaluation mode for the others. Of a
-    model without, it is the batch with the most pairs of nodes, padding counted.
+    A model states it by a method ``batch_bytes(extent)``, called in training mode for training
+    batches and in evaluation mode for the others. Of a model that states nothing, it is the batch
+    with the most pairs of nodes, padding counted.
 
     Raises:
         RequestError: if a single graph exceeds the bound of pairs.
@@ -75,11 +71,8 @@ def free_memory(device: torch.device) -> int | None:
 
 
 def _memory(model: nn.Module, parts: Parts, device: torch.device) -> BatchMemory:
-    estimate = getattr(model, "batch_bytes", None)
-    needed, extent = _largest(model, estimate or _padded_pairs, parts)
-    return BatchMemory(
-        extent.num_graphs, extent.largest, needed if estimate else None, free_memory(device)
-    )
+    needed, extent = _largest(model, parts)
+    return BatchMemory(extent.num_graphs, extent.largest, needed, free_memory(device))
 
 
 def require_batches(model: nn.Module, extents: Sequence[Extent], advice: str) -> None:
@@ -127,19 +120,21 @@ def _extents(data: GraphDataModule) -> Iterator[tuple[bool, list[Extent]]]:
         raise RequestError(str(error)) from error
 
 
-def _largest(model: nn.Module, estimate: BatchBytes, parts: Parts) -> tuple[int, Extent]:
-    """What the batch that needs most needs, and its bounds."""
+def _largest(model: nn.Module, parts: Parts) -> tuple[int | None, Extent]:
+    """What the batch that needs most needs, None if the model does not say, and its bounds."""
     was_training = model.training
-    candidates = [(0, Extent(0, 0, 0, {}))]
+    estimate: Callable[[Extent], int | None] = getattr(model, "batch_bytes", lambda extent: None)
+    candidates: list[tuple[int | None, Extent]] = [(None, Extent(0, 0, 0, {}))]
     for training, extents in parts:
         model.train(training)
-        candidates += [(estimate(e.num_graphs, e.largest, e.pairs, e.rows), e) for e in extents]
+        candidates += [(estimate(extent), extent) for extent in extents]
     model.train(was_training)
-    return max(candidates, key=lambda candidate: candidate[0])
 
+    def size(candidate: tuple[int | None, Extent]) -> int:
+        needed, extent = candidate
+        return extent.num_graphs * extent.largest**2 if needed is None else needed
 
-def _padded_pairs(num_graphs: int, largest: int, pairs: int, rows: Mapping[str, int]) -> int:
-    return num_graphs * largest**2
+    return max(candidates, key=size)
 
 
 def _bounded(data: GraphDataModule, *, batch_size: int, max_pairs: int | None) -> GraphDataModule:
@@ -153,11 +148,10 @@ def _bounded(data: GraphDataModule, *, batch_size: int, max_pairs: int | None) -
 
 def _advice(model: nn.Module, data: GraphDataModule, free: int) -> str:
     """What to type so that every batch of a set fits, where every graph does."""
-    estimate: BatchBytes = model.batch_bytes  # type: ignore[assignment]
 
     def needed(batch_size: int, max_pairs: int | None) -> int:
         bounded = _bounded(data, batch_size=batch_size, max_pairs=max_pairs)
-        return _largest(model, estimate, _extents(bounded))[0]
+        return _largest(model, _extents(bounded))[0] or 0
 
     ways = []
     single = max(int(data.store.num_nodes.max()) ** 2, 1)
@@ -192,8 +186,7 @@ def memory_errors(model: nn.Module, data: GraphDataModule) -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if not _ran_out(error):
             raise
-        estimate = getattr(model, "batch_bytes", _padded_pairs)
-        most = _largest(model, estimate, _extents(data))[1]
+        most = _largest(model, _extents(data))[1]
         num_graphs, largest = most.num_graphs, most.largest
         if num_graphs <= 1:
             advice = f"choose {_smaller(model)}"

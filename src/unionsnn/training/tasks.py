@@ -11,23 +11,7 @@ from torch_geometric.data import Data
 from torchmetrics import MeanAbsoluteError, Metric
 from torchmetrics.classification import BinaryAUROC, MulticlassAccuracy
 
-ATTRIBUTES = (
-    *("edge_coefficient", "layer_coefficient", "random_walk", "laplacian", "distance"),
-    *("subgraph_index", "subgraph_distance", "subgraph_edge_index", "subgraph_edge"),
-)
-"""What a batch may carry for the network beside nodes and edges."""
-
-
-def output_of(model: nn.Module, batch: Data) -> Tensor:
-    """Output of a network for a batch: one row per graph (or node)."""
-    output: Tensor = model(
-        batch.x,
-        batch.edge_index,
-        batch=batch.batch,
-        num_graphs=batch.num_graphs,
-        **{name: batch[name] for name in ATTRIBUTES if name in batch},
-    )
-    return output
+from unionsnn.nn.batch import GraphBatch
 
 
 class Task(pl.LightningModule):
@@ -37,7 +21,7 @@ class Task(pl.LightningModule):
     values over the whole part, whatever the batches.
 
     Args:
-        model: Called with node features, edges, coefficients and encodings of a batch.
+        model: Called with a `GraphBatch`.
         num_outputs: Number of classes or targets.
         lr: Learning rate of Adam.
         weight_decay: L2 penalty of Adam.
@@ -84,7 +68,7 @@ class Task(pl.LightningModule):
 
     def forward(self, batch: Data) -> Tensor:
         """Output of the network for a batch, at least in single precision."""
-        output = output_of(self.model, batch)
+        output: Tensor = self.model(GraphBatch.of(batch))
         return output.to(torch.promote_types(output.dtype, torch.float32))
 
     def training_step(self, batch: Data, batch_idx: int) -> Tensor:

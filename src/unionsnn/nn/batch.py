@@ -1,0 +1,103 @@
+"""What networks read: a batch of graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from unionsnn.base.errors import RequestError
+
+
+@dataclass(frozen=True, slots=True)
+class GraphBatch:
+    """What a network reads of a batch of graphs, whose nodes are numbered consecutively.
+
+    Args:
+        x: Node features.
+        edge_index: Senders, then receivers.
+        batch: Graph of each node.
+        num_graphs: Number of graphs; not derived from `batch`, whose last graphs may be empty.
+        edge_coefficient: What gates read.
+        layer_coefficient: What layers read that have a coefficient without a gate.
+        random_walk: Landing probabilities of a random walk.
+        laplacian: Eigenvectors of the Laplacian.
+        distance: Distance matrices of the graphs one after another, row by row; 255 where there is
+            no path.
+        subgraph_index: Root and node of each copy of a node in a rooted subgraph.
+        subgraph_distance: Hops between the two.
+        subgraph_edge_index: Senders and receivers inside the subgraphs, which are copies.
+        subgraph_edge: The edge of the graph that each of those is.
+
+    Shapes:
+        - x: [num_nodes, in_channels], or [num_nodes, len(in_channels)] of whole numbers
+        - edge_index: [2, num_edges]
+        - batch: [num_nodes]
+        - edge_coefficient: [num_edges, C]
+        - layer_coefficient: [num_edges, 1]
+        - random_walk, laplacian: [num_nodes, k]
+        - distance: [number of pairs of nodes of the same graph]
+        - subgraph_index: [2, num_copies]
+        - subgraph_distance: [num_copies]
+        - subgraph_edge_index: [2, num_subgraph_edges]
+        - subgraph_edge: [num_subgraph_edges]
+    """
+
+    x: Tensor
+    edge_index: Tensor
+    batch: Tensor
+    num_graphs: int
+    edge_coefficient: Tensor | None = None
+    layer_coefficient: Tensor | None = None
+    random_walk: Tensor | None = None
+    laplacian: Tensor | None = None
+    distance: Tensor | None = None
+    subgraph_index: Tensor | None = None
+    subgraph_distance: Tensor | None = None
+    subgraph_edge_index: Tensor | None = None
+    subgraph_edge: Tensor | None = None
+
+    @classmethod
+    def of(cls, data: Data) -> GraphBatch:
+        """Return what a network reads of a PyG batch, or of one graph."""
+        attributes = {name: data[name] for name in ATTRIBUTES if name in data}
+        if data.batch is None:
+            return cls.single(data.x, data.edge_index, **attributes)
+        return cls(data.x, data.edge_index, data.batch, data.num_graphs, **attributes)
+
+    @classmethod
+    def single(cls, x: Tensor, edge_index: Tensor, **attributes: Tensor) -> GraphBatch:
+        """Return a batch of one graph."""
+        batch = x.new_zeros(x.size(0), dtype=torch.long)
+        return cls(x, edge_index, batch, 1, **attributes)
+
+
+ATTRIBUTES = tuple(field.name for field in fields(GraphBatch) if field.default is None)
+"""What a batch may carry beside nodes and edges."""
+
+
+def required(
+    name: str, value: Tensor | None, shape: Sequence[int], *, reader: str, remedy: str
+) -> Tensor:
+    """Return an attribute of a batch that a network cannot do without.
+
+    Args:
+        name: Its name.
+        value: What the batch has.
+        shape: The shape that it must have.
+        reader: What reads it, for the message.
+        remedy: What to do about it, for the message.
+
+    Raises:
+        RequestError: if it is missing or of another shape.
+    """
+    if value is None or list(value.shape) != list(shape):
+        given = "nothing" if value is None else list(value.shape)
+        raise RequestError(
+            f"{reader} needs {name} of the shape {list(shape)}, it was given {given}: {remedy}",
+            code="batch.attribute",
+        )
+    return value
