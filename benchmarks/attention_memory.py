@@ -21,8 +21,8 @@ from attention import peak
 from unionsnn.base.memory import Extent
 from unionsnn.config.compose import compose_config
 from unionsnn.data.batching import size_buckets
-from unionsnn.models.network import gates
 from unionsnn.nn.batch import GraphBatch
+from unionsnn.nn.gates import gates
 from unionsnn.training.build import build_model
 
 EXPERIMENTS = ("gps", "union_gps", "graphormer", "unionormer")

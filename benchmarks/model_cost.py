@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from unionsnn.config.compose import compose_config
-from unionsnn.models.network import gates
+from unionsnn.nn.gates import gates
 from unionsnn.training.build import build_data, build_task, count_parameters, fit_gates
 from unionsnn.training.protocols import draw_splits
 from unionsnn.training.tasks import Task

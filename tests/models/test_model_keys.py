@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from networks import NAMES, apply, auxiliary_of, build, composed, own_gate, read_by
+from networks import EVERY_NAME, NAMES, apply, auxiliary_of, build, composed, own_gate, read_by
 from torch_geometric.data import Batch
 
 from graphs import random_graphs
+from unionsnn.config.compose import compose_config
 from unionsnn.config.schema import plain_model
 from unionsnn.models.transformer import GraphTransformer
 from unionsnn.training.build import build_model
@@ -126,12 +127,14 @@ def test_every_choice_gives_another_function(key: str, values: list[Any]) -> Non
             assert not torch.allclose(one, other)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if plain_model(name) != name])
+@pytest.mark.parametrize("name", [name for name in EVERY_NAME if name not in NAMES])
 def test_a_union_model_is_the_plain_one_and_a_gate(name: str) -> None:
+    """Its configuration is that of the plain model and the default gate, but for the name."""
     plain = plain_model(name)
-    union = build_model(composed(name, "default"), 3, 2).state_dict()
-    gated = build_model(composed(plain, "default"), 3, 2).state_dict()
-    assert union.keys() == gated.keys()
+    union = compose_config([f"model={name}"])
+    gated = composed(plain, "default")
+    assert {**union, "model": {**union["model"], "name": plain}} == gated
+    union = build_model(gated, 3, 2).state_dict()
     unwrapped = {
         re.sub(r"(convs\.\d+)\.conv\.", r"\1.", key) for key in union if ".gate." not in key
     }

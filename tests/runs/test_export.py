@@ -14,7 +14,8 @@ import torch
 
 from unionsnn.base.errors import ExportError
 from unionsnn.config.compose import compose_config, config_folder
-from unionsnn.models.network import gates
+from unionsnn.nn.batch import GraphBatch
+from unionsnn.nn.gates import gates
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.export import TOLERANCE, difference, example, export_checkpoint, traced
 from unionsnn.runs.records import RunFolder
@@ -81,8 +82,8 @@ def test_a_program_runs_in_a_process_without_this_package(tiny: Maker, tmp_path:
 
 def test_a_network_that_branches_on_values_is_refused_in_one_line() -> None:
     class Branching(torch.nn.Module):
-        def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
-            return x if x.sum() > 0 else -x
+        def forward(self, batch: GraphBatch) -> torch.Tensor:
+            return batch.x if batch.x.sum() > 0 else -batch.x
 
     inputs = {"x": torch.ones(3, 1), "edge_index": torch.zeros(2, 4, dtype=torch.long)}
     with pytest.raises(ExportError) as caught:

@@ -9,6 +9,8 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
+from unionsnn.base.arguments import require_at_least
+from unionsnn.base.errors import DataError, RequestError
 from unionsnn.base.memory import Extent
 from unionsnn.models.gin import GIN
 from unionsnn.models.mpnn import StackOptions
@@ -35,8 +37,8 @@ class DropGIN(GIN):
     it is UnionDropGIN: the messages of all runs are gated by the coefficients of the whole graph.
 
     In training the nodes are drawn as dropout is, from torch's generator. In evaluation they depend
-    on the place of a node in its graph and on `evaluation_seed`: a prediction can be had again, in
-    whatever batch.
+    on the place of a node in its graph and on `evaluation_seed`: a prediction is the same
+    again, in whatever batch.
 
     Args:
         runs: r; None for the rule, which needs `fit_sizes`.
@@ -51,7 +53,7 @@ class DropGIN(GIN):
         - batch, output: as for `MPNN`
 
     Raises:
-        ValueError: if a choice or number is not allowed.
+        RequestError: if a choice or number is not allowed.
     """
 
     at_most_1wl = False
@@ -68,14 +70,17 @@ class DropGIN(GIN):
     ) -> None:
         super().__init__(train_eps=train_eps, **options)
         if runs is not None and runs < 1:
-            raise ValueError(f"runs is {runs}; it must be at least 1, or null for the rule.")
-        if drop_probability is not None and not 0 <= drop_probability < 1:
-            raise ValueError(
-                f"drop_probability is {drop_probability}; it must be from 0 to below 1, or null "
-                "for the rule."
+            raise RequestError(
+                f"runs is {runs}; it must be at least 1, or null for the rule.",
+                code="argument.size",
             )
-        if auxiliary_weight < 0:
-            raise ValueError(f"auxiliary_weight is {auxiliary_weight}; it must be at least 0.")
+        if drop_probability is not None and not 0 <= drop_probability < 1:
+            raise RequestError(
+                f"drop_probability is {drop_probability}; it must be from 0 to below 1, or null "
+                "for the rule.",
+                code="model.argument",
+            )
+        require_at_least("auxiliary_weight", auxiliary_weight, 0)
         self.runs = runs
         self.drop_probability = drop_probability
         self.auxiliary_weight = auxiliary_weight
@@ -105,22 +110,23 @@ class DropGIN(GIN):
 
     @property
     def num_runs(self) -> int:
-        """r; raises RuntimeError where the rule lacks the mean size."""
+        """r; raises DataError where the rule lacks the mean size."""
         return self._ruled() if self.runs is None else self.runs
 
     @property
     def probability(self) -> float:
-        """p; raises RuntimeError where the rule lacks the mean size."""
+        """p; raises DataError where the rule lacks the mean size."""
         if self.drop_probability is not None:
             return self.drop_probability
         return min(2 / (1 + self._ruled()), 0.5)
 
     def _ruled(self) -> int:
         if not self.mean_nodes:
-            raise RuntimeError(
+            raise DataError(
                 f"{type(self).__name__} takes its runs and probability from the mean size of the "
                 "training graphs, which it does not know. Call fit_sizes(number of nodes of each), "
-                "or give model.runs and model.drop_probability."
+                "or give model.runs and model.drop_probability.",
+                code="model.sizes",
             )
         return self.mean_nodes
 

@@ -21,7 +21,7 @@ class GAT(MPNN):
         stack: Arguments of `MPNN`.
 
     Raises:
-        ValueError: if the width is no multiple of `heads`.
+        RequestError: if the width is not a multiple of `heads`.
     """
 
     def __init__(self, *, heads: int = 8, **stack: Unpack[StackOptions]) -> None:

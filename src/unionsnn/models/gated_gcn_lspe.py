@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.utils import scatter
 
+from unionsnn.base.arguments import require_at_least
 from unionsnn.models.mpnn import MPNN, StackOptions
 from unionsnn.models.network import Encodings, make_norm, sole_encoding
 from unionsnn.nn.batch import GraphBatch, required
@@ -53,7 +54,7 @@ class GatedGCNLSPE(MPNN):
         - output: as for `MPNN`
 
     Raises:
-        ValueError: if a choice or number is not allowed, or there are no landing probabilities.
+        RequestError: if a choice or number is not allowed, or there are no landing probabilities.
     """
 
     def __init__(
@@ -66,12 +67,8 @@ class GatedGCNLSPE(MPNN):
     ) -> None:
         norm = stack.get("norm", "batch")
         super().__init__(lambda c: GatedGCNLSPEConv(c, make_norm(norm, c)), **stack)
-        for name, value in {
-            "positional_loss": positional_loss,
-            "orthogonality": orthogonality,
-        }.items():
-            if value < 0:
-                raise ValueError(f"{name} is {value}; it must be at least 0.")
+        require_at_least("positional_loss", positional_loss, 0)
+        require_at_least("orthogonality", orthogonality, 0)
         last = self.convs[-1]
         # Its edges are read by nobody.
         (last.conv if isinstance(last, UnionPlugin) else last).edge_norm = None

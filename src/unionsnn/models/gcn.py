@@ -6,6 +6,7 @@ from typing import Literal, Unpack
 
 from torch_geometric.nn import GCNConv, SGConv
 
+from unionsnn.base.arguments import require_choice
 from unionsnn.models.mpnn import MPNN, StackOptions
 
 
@@ -21,7 +22,7 @@ class GCN(MPNN):
         stack: Arguments of `MPNN`.
 
     Raises:
-        ValueError: if `gate_on` is neither.
+        RequestError: if `gate_on` is neither.
     """
 
     def __init__(
@@ -29,6 +30,5 @@ class GCN(MPNN):
     ) -> None:
         # SGConv of one hop is the same operator with W applied after the sum.
         layers = {"input": SGConv, "message": GCNConv}
-        if gate_on not in layers:
-            raise ValueError(f"gate_on is {gate_on!r}; allowed are input, message.")
+        require_choice("gate_on", gate_on, layers)
         super().__init__(lambda c: layers[gate_on](c, c), **stack)

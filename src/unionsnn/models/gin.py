@@ -8,7 +8,7 @@ from torch_geometric.nn import GINConv
 
 from unionsnn.models.mpnn import MPNN, StackOptions
 from unionsnn.models.network import two_layer_mlp
-from unionsnn.nn.gates import StructuralGate
+from unionsnn.nn.gates import gates
 
 # Rows of the network's width that a layer keeps for the gradients: of a node in the MLP and the
 # norm, of an edge as message and weight, and more where a softmax normalises the weights.
@@ -42,10 +42,9 @@ class GIN(MPNN):
             num_edges: Edges, in both directions.
         """
         kept = len(self.convs) if self.training else 1
-        gate = next((m for m in self.modules() if isinstance(m, StructuralGate)), None)
         edge_rows = 0
-        if gate is not None:
-            plain = gate.normalization == "none"
+        if self.gated:
+            plain = gates(self)[0].normalization == "none"
             edge_rows = _KEPT_OF_A_GATED_EDGE if plain else _KEPT_OF_A_NORMALIZED_EDGE
         rows = num_nodes * _KEPT_OF_A_NODE * kept + num_edges * (edge_rows * kept + _SENT)
         return rows * self.hidden_channels * self.element_size

@@ -8,6 +8,8 @@ from typing import Literal, Unpack
 from torch import Tensor, nn
 from torch_geometric.nn import GCNConv, GINConv
 
+from unionsnn.base.arguments import require_choice
+from unionsnn.base.errors import RequestError
 from unionsnn.models.network import make_norm, two_layer_mlp
 from unionsnn.models.transformer import GraphTransformer, TransformerOptions
 from unionsnn.nn.attention import Attention, feedforward
@@ -97,7 +99,7 @@ class GPS(GraphTransformer):
             attention reads them, and nowhere else.
 
     Raises:
-        ValueError: if a choice is not allowed, or two of them do not go together.
+        RequestError: if a choice is not allowed, or two of them do not go together.
     """
 
     def __init__(
@@ -109,22 +111,25 @@ class GPS(GraphTransformer):
         readout: Literal["sum", "mean", "max"] = "sum",
         **options: Unpack[TransformerOptions],
     ) -> None:
-        if local not in LOCAL:
-            raise ValueError(f"local is {local!r}; allowed are {', '.join(LOCAL)}.")
-        if attention not in ATTENTION:
-            raise ValueError(f"attention is {attention!r}; allowed are {', '.join(ATTENTION)}.")
+        require_choice("local", local, LOCAL)
+        require_choice("attention", attention, ATTENTION)
         if local == attention == "none":
-            raise ValueError("local and attention are both 'none', which leaves no layer to train.")
+            raise RequestError(
+                "local and attention are both 'none', which leaves no layer to train.",
+                code="model.argument",
+            )
         if attention == "none" and options.get("gate") is not None:
-            raise ValueError(
+            raise RequestError(
                 "attention is 'none', but the gate is a bias on attention: type gate=none, or "
-                "another model.attention."
+                "another model.attention.",
+                code="model.argument",
             )
         reads = attention == "graphormer"
         if bool((options.get("encodings") or {}).get("distance")) != reads:
-            raise ValueError(
+            raise RequestError(
                 f"attention is {attention!r}, which reads {'the' if reads else 'no'} distances "
-                f"within each graph: type model.encodings.distance={str(reads).lower()}."
+                f"within each graph: type model.encodings.distance={str(reads).lower()}.",
+                code="model.argument",
             )
 
         def layer(

@@ -8,6 +8,8 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
+from unionsnn.base.arguments import require_at_least
+from unionsnn.base.errors import RequestError
 from unionsnn.models.transformer import GraphTransformer, TransformerOptions
 from unionsnn.nn.attention import EMBEDDING_STD, TransformerBlock
 from unionsnn.nn.batch import GraphBatch
@@ -35,7 +37,7 @@ class Graphormer(GraphTransformer):
         options: Arguments of `GraphTransformer`; `encodings` must have distances.
 
     Raises:
-        ValueError: if a choice is not allowed, or the distances are left out.
+        RequestError: if a choice is not allowed, or the distances are left out.
     """
 
     def __init__(
@@ -46,12 +48,12 @@ class Graphormer(GraphTransformer):
         **options: Unpack[TransformerOptions],
     ) -> None:
         if not (options.get("encodings") or {}).get("distance"):
-            raise ValueError(
+            raise RequestError(
                 "Graphormer reads the distances within each graph: type "
-                "model.encodings.distance=true."
+                "model.encodings.distance=true.",
+                code="model.argument",
             )
-        if max_degree < 1:
-            raise ValueError(f"max_degree is {max_degree}; it must be at least 1.")
+        require_at_least("max_degree", max_degree, 1)
         layer = functools.partial(
             TransformerBlock,
             feedforward_ratio=feedforward_ratio,

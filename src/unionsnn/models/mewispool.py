@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import GINConv
 from torch_geometric.utils import remove_self_loops, to_undirected
 
+from unionsnn.base.errors import RequestError
 from unionsnn.models.network import (
     GateFactory,
     Network,
@@ -56,7 +57,7 @@ class MEWISPoolNet(Network):
         - output: [num_graphs, out_channels]
 
     Raises:
-        ValueError: if a choice or size is not allowed, there is a gate, or the task is on nodes.
+        RequestError: if a choice or size is not allowed, there is a gate, or the task is on nodes.
     """
 
     def __init__(
@@ -86,16 +87,21 @@ class MEWISPoolNet(Network):
             gate, "MEWISPool", "its layers run on graphs of kept nodes, whose edges have none"
         )
         if level == "node":
-            raise ValueError(
+            raise RequestError(
                 "MEWISPool drops nodes, so it has no output for each of them: choose a set of "
-                "graphs, or another model."
+                "graphs, or another model.",
+                code="model.argument",
             )
         if not 1 <= num_pools <= num_layers:
-            raise ValueError(
-                f"num_pools is {num_pools}; allowed are 1 to num_layers, which is {num_layers}."
+            raise RequestError(
+                f"num_pools is {num_pools}; allowed are 1 to num_layers, which is {num_layers}.",
+                code="model.argument",
             )
         if not 0 <= pool_weight < math.inf:
-            raise ValueError(f"pool_weight is {pool_weight}; it must be at least 0 and finite.")
+            raise RequestError(
+                f"pool_weight is {pool_weight}; it must be at least 0 and finite.",
+                code="model.argument",
+            )
         self.residual = residual
         self.pool_weight = pool_weight
         # -(-a // b) rounds up.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Required, TypedDict
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
-from unionsnn.models.network import GateFactory, Network, make_head, make_norm
+from unionsnn.models.network import GateFactory, Network, NetworkOptions, make_head, make_norm
 from unionsnn.nn.batch import GraphBatch, required
 from unionsnn.nn.conv.union import UnionConv
 from unionsnn.nn.gates import given_coefficient
@@ -18,16 +18,9 @@ from unionsnn.nn.plugin import UnionPlugin, message_width
 _GATED = (UnionPlugin, UnionConv)
 
 
-class StackOptions(TypedDict, total=False):
+class StackOptions(NetworkOptions, total=False):
     """Arguments of `MPNN` that every network passes on."""
 
-    in_channels: Required[int | Sequence[int]]
-    out_channels: Required[int]
-    level: Literal["graph", "node"]
-    gate: GateFactory | None
-    hidden_channels: int
-    num_layers: int
-    dropout: float
     norm: Literal["batch", "layer", "none"]
     residual: bool
     readout: Literal["sum", "mean", "max"]
@@ -59,7 +52,7 @@ class MPNN(Network):
         - output: [num_graphs or num_nodes, out_channels]
 
     Raises:
-        ValueError: if a choice or size is not allowed.
+        RequestError: if a choice or size is not allowed.
     """
 
     at_most_1wl = True

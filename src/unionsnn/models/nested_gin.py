@@ -6,6 +6,7 @@ from typing import Literal, Unpack
 
 from torch import Tensor, nn
 
+from unionsnn.base.arguments import require_choice
 from unionsnn.base.errors import RequestError
 from unionsnn.base.memory import Extent
 from unionsnn.models.gin import GIN
@@ -39,7 +40,7 @@ class NestedGIN(GIN):
         - output: as for `MPNN`
 
     Raises:
-        ValueError: if a choice is not allowed, or the subgraphs are not given.
+        RequestError: if a choice is not allowed, or the subgraphs are not given.
     """
 
     memory_choices = (*GIN.memory_choices, "encodings.subgraph")
@@ -52,10 +53,7 @@ class NestedGIN(GIN):
         train_eps: bool = True,
         **options: Unpack[StackOptions],
     ) -> None:
-        if subgraph_readout not in READOUTS:
-            raise ValueError(
-                f"subgraph_readout is {subgraph_readout!r}; allowed are {', '.join(READOUTS)}."
-            )
+        require_choice("subgraph_readout", subgraph_readout, READOUTS)
         super().__init__(train_eps=train_eps, **options)
         self.encodings = sole_encoding(type(self).__name__, "subgraph", encodings)
         self.subgraph_readout = subgraph_readout

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Literal, TypedDict
+from typing import ClassVar, Literal, Required, TypedDict
 
 from torch import Tensor, nn
 from torch_geometric.nn import BatchNorm
 
+from unionsnn.base.arguments import require_at_least, require_choice
+from unionsnn.base.errors import RequestError
 from unionsnn.base.memory import Extent
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.encoders import make_encoder
-from unionsnn.nn.gates import StructuralGate
+from unionsnn.nn.gates import StructuralGate, gates
 from unionsnn.nn.readout import READOUTS, readout
 
 GateFactory = Callable[[int], StructuralGate]
@@ -29,6 +31,18 @@ class Encodings(TypedDict, total=False):
     """Whether attention knows the distance between two nodes."""
     subgraph: int
     """Hops of the subgraphs that are rooted at the nodes."""
+
+
+class NetworkOptions(TypedDict, total=False):
+    """Arguments that every network takes."""
+
+    in_channels: Required[int | Sequence[int]]
+    out_channels: Required[int]
+    level: Literal["graph", "node"]
+    gate: GateFactory | None
+    hidden_channels: int
+    num_layers: int
+    dropout: float
 
 
 class Network(nn.Module):
@@ -50,7 +64,7 @@ class Network(nn.Module):
         readout: ``sum``, ``mean`` or ``max``; only for graphs.
 
     Raises:
-        ValueError: if a choice or size is not allowed.
+        RequestError: if a choice or size is not allowed.
     """
 
     head: nn.Module
@@ -67,13 +81,10 @@ class Network(nn.Module):
         readout: Literal["sum", "mean", "max"],
     ) -> None:
         super().__init__()
-        for name, value in {"hidden_channels": hidden_channels, "num_layers": num_layers}.items():
-            if value < 1:
-                raise ValueError(f"{name} is {value}; it must be at least 1.")
-        if level not in ("graph", "node"):
-            raise ValueError(f"level is {level!r}; allowed are graph, node.")
-        if readout not in READOUTS:
-            raise ValueError(f"readout is {readout!r}; allowed are {', '.join(READOUTS)}.")
+        require_at_least("hidden_channels", hidden_channels, 1)
+        require_at_least("num_layers", num_layers, 1)
+        require_choice("level", level, ("graph", "node"))
+        require_choice("readout", readout, READOUTS)
         self.level = level
         self.hidden_channels = hidden_channels
         self.readout = readout
@@ -115,15 +126,16 @@ def sole_encoding(
     """Return the encodings of a network that needs one of them and reads no other.
 
     Raises:
-        ValueError: if it is not asked for, or another one is.
+        RequestError: if it is not asked for, or another one is.
     """
     given = {key: value for key, value in (encodings or {}).items() if value}
     size = given.pop(name, 0)
     if given or not isinstance(size, int) or size < 1:
         leave = "".join(f" Leave model.encodings.{key} out." for key in given)
-        raise ValueError(
+        raise RequestError(
             f"{network} reads the encoding {name} and no other, encodings is {encodings}: it must "
-            f"be a number from 1 there, as in model.encodings.{name}=3.{leave}"
+            f"be a number from 1 there, as in model.encodings.{name}=3.{leave}",
+            code="model.encodings",
         )
     return {name: size}  # type: ignore[misc]
 
@@ -132,10 +144,12 @@ def refuse_gate(gate: GateFactory | None, model: str, reason: str) -> None:
     """Refuse a gate in a network where the union plug-in has no meaning.
 
     Raises:
-        ValueError: if there is a gate; with the reason.
+        RequestError: if there is a gate; with the reason.
     """
     if gate is not None:
-        raise ValueError(f"{model} takes no gate, because {reason}: type gate=none.")
+        raise RequestError(
+            f"{model} takes no gate, because {reason}: type gate=none.", code="model.gate"
+        )
 
 
 def make_head(hidden_channels: int, out_channels: int, dropout: float) -> nn.Sequential:
@@ -146,11 +160,6 @@ def make_head(hidden_channels: int, out_channels: int, dropout: float) -> nn.Seq
         nn.Dropout(dropout),
         nn.Linear(hidden_channels, out_channels),
     )
-
-
-def gates(module: nn.Module) -> list[StructuralGate]:
-    """All gates of a network."""
-    return [m for m in module.modules() if isinstance(m, StructuralGate)]
 
 
 def fit_to_training(
@@ -189,13 +198,10 @@ def make_norm(kind: str, channels: int) -> nn.Module:
     """Make a normalisation of node features.
 
     Raises:
-        ValueError: if `kind` is unknown.
+        RequestError: if `kind` is unknown.
     """
+    require_choice("norm", kind, ("batch", "layer", "none"))
     if kind == "batch":
         # A training batch may consist of a single node.
         return BatchNorm(channels, allow_single_element=True)
-    if kind == "layer":
-        return nn.LayerNorm(channels)
-    if kind == "none":
-        return nn.Identity()
-    raise ValueError(f"norm is {kind!r}; allowed are batch, layer, none.")
+    return nn.LayerNorm(channels) if kind == "layer" else nn.Identity()

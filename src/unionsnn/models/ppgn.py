@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.utils import subgraph
 
+from unionsnn.base.arguments import require_at_least
 from unionsnn.base.memory import Extent
 from unionsnn.models.network import GateFactory, Network, make_head, refuse_gate
 from unionsnn.nn.batch import GraphBatch
@@ -49,7 +50,7 @@ class PPGN(Network):
         - output: [num_graphs or num_nodes, out_channels]
 
     Raises:
-        ValueError: if a choice or size is not allowed, or there is a gate.
+        RequestError: if a choice or size is not allowed, or there is a gate.
     """
 
     def __init__(
@@ -73,8 +74,7 @@ class PPGN(Network):
             readout=readout,
         )
         refuse_gate(gate, "PPGN", "it multiplies matrices of all pairs and sends no messages")
-        if mlp_layers < 1:
-            raise ValueError(f"mlp_layers is {mlp_layers}; it must be at least 1.")
+        require_at_least("mlp_layers", mlp_layers, 1)
         self.mlp_layers = mlp_layers
         widths = [hidden_channels + 1, *[hidden_channels] * (num_layers - 1)]
         self.blocks = nn.ModuleList(

@@ -6,6 +6,7 @@ from typing import Literal, Unpack
 
 from torch_geometric.nn import SAGEConv
 
+from unionsnn.base.arguments import require_choice
 from unionsnn.models.mpnn import MPNN, StackOptions
 
 
@@ -23,7 +24,7 @@ class GraphSAGE(MPNN):
         stack: Arguments of `MPNN`.
 
     Raises:
-        ValueError: if `aggregation` is neither.
+        RequestError: if `aggregation` is neither.
     """
 
     def __init__(
@@ -33,6 +34,5 @@ class GraphSAGE(MPNN):
         normalize: bool = False,
         **stack: Unpack[StackOptions],
     ) -> None:
-        if aggregation not in ("mean", "max"):
-            raise ValueError(f"aggregation is {aggregation!r}; allowed are mean, max.")
+        require_choice("aggregation", aggregation, ("mean", "max"))
         super().__init__(lambda c: SAGEConv(c, c, aggr=aggregation, normalize=normalize), **stack)

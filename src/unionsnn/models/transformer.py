@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, Required, TypedDict
+from typing import Literal
 
 from torch import Tensor, nn
 
+from unionsnn.base.errors import RequestError
 from unionsnn.base.memory import Extent
-from unionsnn.models.network import Encodings, GateFactory, Network, make_head
+from unionsnn.models.network import Encodings, GateFactory, Network, NetworkOptions, make_head
 from unionsnn.nn.attention import AttentionBias, attention_bytes
 from unionsnn.nn.batch import GraphBatch, required
 from unionsnn.nn.encoders import LaplacianEncoder, RandomWalkEncoder
@@ -20,17 +21,10 @@ _MORE = 5
 _AT_ONCE = 2
 
 
-class TransformerOptions(TypedDict, total=False):
+class TransformerOptions(NetworkOptions, total=False):
     """Arguments of `GraphTransformer` that every network passes on."""
 
-    in_channels: Required[int | Sequence[int]]
-    out_channels: Required[int]
-    level: Literal["graph", "node"]
-    gate: GateFactory | None
-    hidden_channels: int
-    num_layers: int
     heads: int
-    dropout: float
     attention_dropout: float
     encodings: Encodings | None
     max_distance: int
@@ -72,7 +66,7 @@ class GraphTransformer(Network):
         - output: [num_graphs or num_nodes, out_channels]
 
     Raises:
-        ValueError: if a choice or size is not allowed, or an encoding is not given.
+        RequestError: if a choice or size is not allowed, or an encoding is not given.
     """
 
     at_most_1wl = True
@@ -196,25 +190,17 @@ class GraphTransformer(Network):
 
 
 def checked(encodings: Encodings | None) -> Encodings:
-    """Return the encodings with none left out; raises ValueError if one is not allowed."""
+    """Return the encodings with none left out; raises RequestError if one is not allowed."""
     known: Encodings = {"random_walk": 0, "laplacian": 0, "distance": False}
-    faults = [
-        f"encodings.{name} is {value!r}; "
-        + (
-            f"it must be {'true or false' if name == 'distance' else 'a number from 0'}."
-            if name in known
-            else f"allowed are {', '.join(known)}."
-        )
-        for name, value in (encodings or {}).items()
-        if not _allowed(name, value)
-    ]
+    faults = []
+    for name, value in (encodings or {}).items():
+        if name not in known:
+            faults.append(f"encodings.{name} is {value!r}; allowed are {', '.join(known)}.")
+        elif name == "distance":
+            if not isinstance(value, bool):
+                faults.append(f"encodings.distance is {value!r}; it must be true or false.")
+        elif isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            faults.append(f"encodings.{name} is {value!r}; it must be a number from 0.")
     if faults:
-        raise ValueError(" ".join(faults))
+        raise RequestError(*faults, code="model.encodings")
     return {**known, **(encodings or {})}
-
-
-def _allowed(name: str, value: object) -> bool:
-    if name == "distance":
-        return isinstance(value, bool)
-    counts = name in ("random_walk", "laplacian")
-    return counts and isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
+from unionsnn.base.errors import RequestError
 from unionsnn.models.mpnn import MPNN, StackOptions
 from unionsnn.models.network import two_layer_mlp
 from unionsnn.nn.conv.union import UnionConv
@@ -21,13 +22,16 @@ class UnionSNN(MPNN):
         stack: Arguments of `MPNN`; `gate` must not be None.
 
     Raises:
-        ValueError: if there is no gate.
+        RequestError: if there is no gate.
     """
 
     def __init__(self, *, input_linear: bool = False, **stack: Unpack[StackOptions]) -> None:
         gate = stack.get("gate")
         if gate is None:
-            raise ValueError("UnionSNN needs a gate; without one it is GIN: use model=gin.")
+            raise RequestError(
+                "UnionSNN needs a gate; without one it is GIN: use model=gin.",
+                code="model.argument",
+            )
 
         norm = stack.get("norm", "batch")
 

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from unionsnn.base.arguments import require_at_least
+from unionsnn.base.errors import RequestError
 from unionsnn.nn.batch import required
 from unionsnn.nn.gates import StructuralGate, given_coefficient
 from unionsnn.nn.padding import Padding
@@ -56,7 +58,7 @@ class AttentionBias(nn.Module):
           and spatial encoding the places that may be attended to, [num_graphs, 1, 1, size], bool
 
     Raises:
-        ValueError: if `max_distance` is not in 1 ... 254, or what is needed is not given.
+        RequestError: if `max_distance` is not in 1 ... 254, or what is needed is not given.
     """
 
     def __init__(
@@ -69,7 +71,9 @@ class AttentionBias(nn.Module):
     ) -> None:
         super().__init__()
         if max_distance is not None and not 1 <= max_distance < UNREACHABLE:
-            raise ValueError(f"max_distance is {max_distance}; it must be in 1 ... 254.")
+            raise RequestError(
+                f"max_distance is {max_distance}; it must be in 1 ... 254.", code="model.argument"
+            )
         self.heads = heads
         self.gate = gate
         self.max_distance = max_distance
@@ -177,7 +181,7 @@ class Attention(nn.Module):
         - output: [num_rows, channels]
 
     Raises:
-        ValueError: if the width is no multiple of `heads`.
+        RequestError: if the width is not a multiple of `heads`.
     """
 
     def __init__(self, channels: int, heads: int, *, dropout: float = 0.0) -> None:
@@ -269,10 +273,9 @@ def feedforward(
     """Linear, activation, linear, with dropout after each: the network inside a transformer.
 
     Raises:
-        ValueError: if `ratio`, the width inside by `channels`, is below 1.
+        RequestError: if `ratio`, the width inside by `channels`, is below 1.
     """
-    if ratio < 1:
-        raise ValueError(f"feedforward_ratio is {ratio}; it must be at least 1.")
+    require_at_least("feedforward_ratio", ratio, 1)
     hidden = ratio * channels
     return nn.Sequential(
         nn.Linear(channels, hidden),
@@ -284,11 +287,12 @@ def feedforward(
 
 
 def head_width(channels: int, heads: int) -> int:
-    """Width of one head; raises ValueError if the heads cannot share the width."""
+    """Width of one head; raises RequestError if the heads cannot share the width."""
     if heads < 1 or channels % heads:
-        raise ValueError(
+        raise RequestError(
             f"hidden_channels is {channels} and heads is {heads}; "
-            "the width must be a multiple of the number of heads."
+            "the width must be a multiple of the number of heads.",
+            code="model.heads",
         )
     return channels // heads
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.utils import scatter, softmax
+
+from unionsnn.base.arguments import require_at_least, require_choice
+from unionsnn.base.errors import DataError, RequestError
 
 Feature = Literal["raw", "normalized", "excess", "cyclomatic"]
 Normalization = Literal["neighborhood", "batch", "none"]
@@ -52,16 +54,6 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def _choice(what: str, given: str, allowed: Iterable[str]) -> str:
-    """Return `given` if it is allowed; otherwise name the nearest match."""
-    allowed = list(allowed)
-    if given not in allowed:
-        near = difflib.get_close_matches(str(given), allowed, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"{what} is {given!r}; allowed are {', '.join(allowed)}.{hint}")
-    return given
-
-
 def shares(a: Tensor, node: Tensor, num_nodes: int) -> Tensor:
     """Divide the coefficient of each edge by its sum over the edges of `node`, [num_edges]."""
     total = scatter(a, node, dim=0, dim_size=num_nodes, reduce="sum")
@@ -70,11 +62,12 @@ def shares(a: Tensor, node: Tensor, num_nodes: int) -> Tensor:
 
 
 def given_coefficient(edge_coefficient: Tensor | None) -> Tensor:
-    """Return what a gated network was given; raises ValueError if that is nothing."""
+    """Return what a gated network was given; raises RequestError if that is nothing."""
     if edge_coefficient is None:
-        raise ValueError(
+        raise RequestError(
             "A gated network needs edge_coefficient; load the data with "
-            "pre_transform=StructuralCoefficients() and pass data.edge_coefficient."
+            "pre_transform=StructuralCoefficients() and pass data.edge_coefficient.",
+            code="batch.attribute",
         )
     return edge_coefficient
 
@@ -136,7 +129,7 @@ class StructuralGate(nn.Module):
         - output: [num_edges, channels]
 
     Raises:
-        ValueError: if a choice is unknown, or a column that the features need is missing.
+        RequestError: if a choice is unknown, or a column that the features need is missing.
     """
 
     feature_mean: Tensor
@@ -157,29 +150,38 @@ class StructuralGate(nn.Module):
         columns: Sequence[str] | None = None,
     ) -> None:
         super().__init__()
-        if channels < 1:
-            raise ValueError(f"channels is {channels}; it must be at least 1.")
+        require_at_least("channels", channels, 1)
         if layers not in (1, 2):
-            raise ValueError(
-                f"layers is {layers}; allowed are 1 (linear) and 2 (one hidden layer)."
+            raise RequestError(
+                f"layers is {layers}; allowed are 1 (linear) and 2 (one hidden layer).",
+                code="gate.argument",
             )
         if not features:
-            raise ValueError(f"features is empty; name at least one of {', '.join(_NEEDS)}.")
+            raise RequestError(
+                f"features is empty; name at least one of {', '.join(_NEEDS)}.",
+                code="gate.argument",
+            )
         self.channels = channels
-        self.features = tuple(_choice("A gate's feature", f, _NEEDS) for f in features)
+        for feature in features:
+            require_choice("A gate's feature", feature, _NEEDS)
+        self.features = tuple(features)
         self.radius = _radii(radius)
         if not self.radius or self.radius[0] < 1:
-            raise ValueError(f"radius is {radius}; it must be one or several numbers from 1.")
-        if "excess" in self.features and 1 not in self.radius:
-            raise ValueError(
-                f"The feature 'excess' is defined at radius 1 only, radius is {list(self.radius)}; "
-                "use 'cyclomatic' instead."
+            raise RequestError(
+                f"radius is {radius}; it must be one or several numbers from 1.",
+                code="gate.argument",
             )
-        self.normalization = _choice(
-            "normalization", normalization, ("neighborhood", "batch", "none")
-        )
+        if "excess" in self.features and 1 not in self.radius:
+            raise RequestError(
+                f"The feature 'excess' is defined at radius 1 only, radius is {list(self.radius)}; "
+                "use 'cyclomatic' instead.",
+                code="gate.argument",
+            )
+        require_choice("normalization", normalization, ("neighborhood", "batch", "none"))
+        require_choice("normalize_over", normalize_over, ("receiver", "sender"))
+        self.normalization = normalization
         self.residual = residual
-        self.normalize_over = _choice("normalize_over", normalize_over, ("receiver", "sender"))
+        self.normalize_over = normalize_over
         self.offset = offset
         self.columns = self.required_columns
         if columns is not None:
@@ -199,7 +201,8 @@ class StructuralGate(nn.Module):
 
         Where radius 1 is not among the radii, ``default`` leaves out the excess.
         """
-        options = {**PRESETS[_choice("A gate's preset", name, PRESETS)], **overrides}
+        require_choice("A gate's preset", name, PRESETS)
+        options = {**PRESETS[name], **overrides}
         if "features" not in overrides and 1 not in _radii(options["radius"]):
             options["features"] = tuple(f for f in options["features"] if f != "excess")
         return cls(channels, **options)
@@ -227,15 +230,16 @@ class StructuralGate(nn.Module):
         return any(feature in _STANDARDIZED for feature in self.features)
 
     def set_columns(self, columns: Sequence[str]) -> None:
-        """Say which columns `forward` will be given; raises ValueError if one is missing."""
+        """Say which columns `forward` will be given; raises RequestError if one is missing."""
         missing = [name for name in self.required_columns if name not in columns]
         if missing:
-            raise ValueError(
+            raise RequestError(
                 f"The gate needs the coefficient columns {list(self.required_columns)}, "
                 f"{missing} are missing from {list(columns)}. The radius must be the same in both "
                 "places, as UnionPlugin(conv, radius=1) and StructuralCoefficients(radius=1). "
                 "Compute them with "
-                f"StructuralCoefficients(CoefficientSpec.from_columns({list(self.required_columns)}))."
+                f"StructuralCoefficients(CoefficientSpec.from_columns({list(self.required_columns)})).",
+                code="gate.columns",
             )
         self.columns = tuple(columns)
 
@@ -260,11 +264,13 @@ class StructuralGate(nn.Module):
             The gate itself.
 
         Raises:
-            ValueError: if the shape does not fit or a value is not finite.
+            RequestError: if the shape does not fit or a value is not finite.
         """
         self._check(coefficient)
         if not bool(torch.isfinite(coefficient).all()):
-            raise ValueError("The structural coefficients contain NaN or infinity.")
+            raise RequestError(
+                "The structural coefficients contain NaN or infinity.", code="gate.statistics"
+            )
         rows = coefficient[(coefficient != 0).any(dim=1)].to("cpu", torch.float64)
         self.feature_mean.zero_()
         self.feature_std.fill_(1)
@@ -306,20 +312,22 @@ class StructuralGate(nn.Module):
             - output: [num_edges, channels]
 
         Raises:
-            ValueError: if the shapes do not fit.
-            RuntimeError: if features are standardised and there are no statistics.
+            RequestError: if the shapes do not fit.
+            DataError: if features are standardised and there are no statistics.
         """
         self._check(coefficient)
         if coefficient.size(0) != edge_index.size(1):
-            raise ValueError(
+            raise RequestError(
                 f"edge_coefficient has {coefficient.size(0)} rows for {edge_index.size(1)} edges; "
-                "compute it after the last transform that changes edges."
+                "compute it after the last transform that changes edges.",
+                code="gate.columns",
             )
         if self.needs_statistics and not self.fitted:
-            raise RuntimeError(
+            raise DataError(
                 "The gate standardises its features but has no statistics. Call "
                 "fit_statistics(columns) with the coefficient rows of the training graphs "
-                "(UnionPlugin.fit_statistics takes the training data set itself)."
+                "(UnionPlugin.fit_statistics takes the training data set itself).",
+                code="gate.statistics",
             )
         dtype = self.feature_mean.dtype
         features = self._features(coefficient, edge_index, num_nodes).to(dtype)
@@ -396,11 +404,12 @@ class StructuralGate(nn.Module):
 
     def _check(self, coefficient: Tensor) -> None:
         if coefficient.dim() != 2 or coefficient.size(1) != len(self.columns):
-            raise ValueError(
+            raise RequestError(
                 f"edge_coefficient has the shape {list(coefficient.shape)}; this gate reads the "
                 f"columns {list(self.columns)}, so it must be [num_edges, {len(self.columns)}]. "
                 "Where the data have other columns, call "
-                "gate.set_columns(data.coefficient_columns.split(','))."
+                "gate.set_columns(data.coefficient_columns.split(',')).",
+                code="gate.columns",
             )
 
     def extra_repr(self) -> str:
@@ -409,3 +418,8 @@ class StructuralGate(nn.Module):
             f"features={self.features}, radius={self.radius}, "
             f"normalization={self.normalization!r}, residual={self.residual}"
         )
+
+
+def gates(module: nn.Module) -> list[StructuralGate]:
+    """All gates of a network."""
+    return [part for part in module.modules() if isinstance(part, StructuralGate)]

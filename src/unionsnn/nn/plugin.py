@@ -14,7 +14,8 @@ from torch_geometric import EdgeIndex
 from torch_geometric.data.data import BaseData
 from torch_geometric.nn import MessagePassing
 
-from unionsnn.nn.gates import StructuralGate
+from unionsnn.base.errors import RequestError
+from unionsnn.nn.gates import StructuralGate, gates
 
 
 @dataclass
@@ -63,7 +64,7 @@ class UnionPlugin(nn.Module):
     Raises:
         TypeError: if `conv` is not a `MessagePassing` layer or sends no messages one by one, or
             `edge_index` is of a form that skips the layer's message step.
-        ValueError: if the width of the message is unknown or does not fit the gate, or the rows
+        RequestError: if the width of the message is unknown or does not fit the gate, or the rows
             do not fit the edges.
     """
 
@@ -92,12 +93,16 @@ class UnionPlugin(nn.Module):
             )
         if isinstance(gate, StructuralGate):
             if radius is not None:
-                raise ValueError("radius is given beside a gate, which has its own; leave it out.")
+                raise RequestError(
+                    "radius is given beside a gate, which has its own; leave it out.",
+                    code="gate.argument",
+                )
             channels = gate.channels if channels is None else channels
             if channels != gate.channels:
-                raise ValueError(
+                raise RequestError(
                     f"channels is {channels} but the gate has {gate.channels} channels; "
-                    "leave channels out, or make a gate of that width."
+                    "leave channels out, or make a gate of that width.",
+                    code="gate.argument",
                 )
         elif channels is None:
             channels = message_width(conv)
@@ -124,7 +129,7 @@ class UnionPlugin(nn.Module):
             The plug-in itself.
 
         Raises:
-            ValueError: if there are no coefficients, or not the columns that the gate needs.
+            RequestError: if there are no coefficients, or not the columns that the gate needs.
         """
         self.gate.fit_statistics(coefficient_rows(data, self.gate))
         return self
@@ -139,9 +144,10 @@ class UnionPlugin(nn.Module):
     ) -> Any:
         """Call the layer with gated messages; other arguments go to the layer unchanged."""
         if edge_coefficient is None:
-            raise ValueError(
+            raise RequestError(
                 "edge_coefficient is missing: pass edge_coefficient=data.edge_coefficient, which "
-                "pre_transform=StructuralCoefficients() adds to each graph."
+                "pre_transform=StructuralCoefficients() adds to each graph.",
+                code="batch.attribute",
             )
         _refuse_fused(edge_index)
         # The gate wants receivers in the second row.
@@ -210,9 +216,10 @@ class UnionPlugin(nn.Module):
                 "this layer cannot be wrapped."
             )
         if width != weight.size(1):
-            raise ValueError(
+            raise RequestError(
                 f"{name} sends messages of width {width}, the gate has {weight.size(1)} "
-                f"channels; pass channels={width}."
+                f"channels; pass channels={width}.",
+                code="gate.width",
             )
         self._pass.gated = True
         return message * weight.view(num_messages, *trailing).to(message.dtype)
@@ -289,14 +296,17 @@ def fit_statistics(network: nn.Module, data: Any) -> None:
         data: As for `UnionPlugin.fit_statistics`.
 
     Raises:
-        ValueError: if the network has no gate, or as for `UnionPlugin.fit_statistics`.
+        RequestError: if the network has no gate, or as for `UnionPlugin.fit_statistics`.
     """
-    found = [module for module in network.modules() if isinstance(module, StructuralGate)]
-    if not found:
-        raise ValueError(f"{type(network).__name__} has no gate: wrap its layers in UnionPlugin.")
+    gated = gates(network)
+    if not gated:
+        raise RequestError(
+            f"{type(network).__name__} has no gate: wrap its layers in UnionPlugin.",
+            code="gate.statistics",
+        )
     # An iterator can be read once only.
     graphs = data if isinstance(data, Tensor | BaseData) else list(data)
-    for gate in found:
+    for gate in gated:
         gate.fit_statistics(coefficient_rows(graphs, gate))
 
 
@@ -312,7 +322,7 @@ def coefficient_rows(data: Any, gate: StructuralGate) -> Tensor:
         - output: [num_edges of all graphs, C]
 
     Raises:
-        ValueError: if there is no graph, one has no coefficients, their columns differ, or the
+        RequestError: if there is no graph, one has no coefficients, their columns differ, or the
             gate needs others.
     """
     if isinstance(data, Tensor):
@@ -322,9 +332,10 @@ def coefficient_rows(data: Any, gate: StructuralGate) -> Tensor:
     columns: set[str] = set()
     for graph in graphs:
         if "edge_coefficient" not in graph:
-            raise ValueError(
+            raise RequestError(
                 "The data have no edge_coefficient. Load them with "
-                "pre_transform=StructuralCoefficients() (or apply it to each graph)."
+                "pre_transform=StructuralCoefficients() (or apply it to each graph).",
+                code="gate.statistics",
             )
         rows.append(graph.edge_coefficient)
         if "coefficient_columns" in graph:
@@ -332,11 +343,15 @@ def coefficient_rows(data: Any, gate: StructuralGate) -> Tensor:
             # A batch has a list, one entry per graph.
             columns.update([names] if isinstance(names, str) else names)
     if not rows:
-        raise ValueError("The data set is empty; statistics need at least one training graph.")
+        raise RequestError(
+            "The data set is empty; statistics need at least one training graph.",
+            code="gate.statistics",
+        )
     if len(columns) > 1:
-        raise ValueError(
+        raise RequestError(
             f"The graphs differ in their coefficient columns: {sorted(columns)}. Compute them "
-            "with one StructuralCoefficients."
+            "with one StructuralCoefficients.",
+            code="gate.statistics",
         )
     for names in columns:
         gate.set_columns(names.split(","))
@@ -360,7 +375,7 @@ def message_width(conv: MessagePassing) -> int:
     as they are.
 
     Raises:
-        ValueError: if the layer needs more than node features and edges, or its input width is
+        RequestError: if the layer needs more than node features and edges, or its input width is
             unknown.
     """
     declared = getattr(conv, "message_channels", None)
@@ -385,9 +400,10 @@ def message_width(conv: MessagePassing) -> int:
         except Exception:  # any failure has the same remedy, named below
             widths.clear()
     if not widths:
-        raise ValueError(
+        raise RequestError(
             f"The width of {type(conv).__name__}'s messages could not be found; "
-            "pass channels=<width of the message>."
+            "pass channels=<width of the message>.",
+            code="gate.width",
         )
     return widths[0]
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from torch import Tensor
 from torch_geometric.nn import global_add_pool, global_max_pool, global_mean_pool
 
+from unionsnn.base.arguments import require_choice
+
 READOUTS: Mapping[str, Callable[..., Tensor]] = {
     "sum": global_add_pool,
     "mean": global_mean_pool,
@@ -29,8 +31,7 @@ def readout(x: Tensor, batch: Tensor, num_graphs: int, kind: str) -> Tensor:
         - output: [num_graphs, channels]
 
     Raises:
-        ValueError: if `kind` is unknown.
+        RequestError: if `kind` is unknown.
     """
-    if kind not in READOUTS:
-        raise ValueError(f"readout is {kind!r}; allowed are {', '.join(READOUTS)}.")
+    require_choice("readout", kind, READOUTS)
     return READOUTS[kind](x, batch, size=num_graphs)

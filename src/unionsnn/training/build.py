@@ -19,8 +19,8 @@ from unionsnn.data.encodings.definitions import Encodings
 from unionsnn.data.nodes import NodeDataModule
 from unionsnn.data.sources.download import data_root
 from unionsnn.data.sources.source import NodeSource, Source
-from unionsnn.models.network import GateFactory, fit_to_training, gates
-from unionsnn.nn.gates import StructuralGate
+from unionsnn.models.network import GateFactory, fit_to_training
+from unionsnn.nn.gates import StructuralGate, gates
 from unionsnn.training.tasks import TASKS, Task
 
 AnyConfig = Config | PairConfig
@@ -153,7 +153,8 @@ def build_model(
     try:
         model: nn.Module = make(**arguments)
     except (TypeError, ValueError) as error:
-        raise RequestError(f"model {section.name}: {error}") from error
+        code = error.codes[0] if isinstance(error, RequestError) else "model.argument"
+        raise RequestError(f"model {section.name}: {error}", code=code) from error
     if make.keywords["gate"] is not None:
         spec = coefficient_spec(config)
         for gate in gates(model):
