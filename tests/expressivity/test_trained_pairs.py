@@ -27,6 +27,7 @@ from unionsnn.expressivity.trained_pairs import (
     sample_of,
     trained_config,
 )
+from unionsnn.nn.batch import GraphBatch
 from unionsnn.reports.views.trained_expressivity import estimate, label, trained_table
 from unionsnn.runs.records import RunFolder
 from unionsnn.training import memory
@@ -148,8 +149,8 @@ class Noise(nn.Module):
         self.drift = drift
         self.calls = count()
 
-    def forward(self, x: Tensor, edge_index: Tensor, *, num_graphs: int, **rest: Any) -> Tensor:
-        rows = torch.randn(num_graphs, len(self.shift), dtype=x.dtype)
+    def forward(self, batch: GraphBatch) -> Tensor:
+        rows = torch.randn(batch.num_graphs, len(self.shift), dtype=batch.x.dtype)
         return rows + self.shift + self.drift * next(self.calls)
 
 

@@ -37,11 +37,11 @@ class Half(nn.Module):
         self.linear, self.level = nn.Linear(3, 2), level
         self.output: Tensor | None = None
 
-    def forward(self, x: Tensor, edge_index: Tensor, **options: Any) -> Tensor:
+    def forward(self, batch: GraphBatch) -> Tensor:
         """Logits of all nodes, or their sums."""
-        out = self.linear(x)
+        out = self.linear(batch.x)
         if self.level == "graph":
-            out = out.new_zeros(options["num_graphs"], 2).index_add(0, options["batch"], out)
+            out = out.new_zeros(batch.num_graphs, 2).index_add(0, batch.batch, out)
         self.output = out
         return out
 
