@@ -15,9 +15,11 @@ import pytest
 
 from small_studies import formula, made_record
 from unionsnn.config.schema import Config
+from unionsnn.runs.selection import best
 from unionsnn.search import trials
-from unionsnn.search.ledger import Cell, best_cell, open_study, read_cells
+from unionsnn.search.queue import open_study, read_trials
 from unionsnn.search.study import Study
+from unionsnn.search.trial import Trial
 from unionsnn.search.workers import work
 
 GRID = {
@@ -72,8 +74,8 @@ class Book:
         return sum(line.endswith(f" {pid}") for line in self.lines(self.begun))
 
 
-def results(study: Study) -> list[Cell]:
-    return read_cells(open_study(study))
+def results(study: Study) -> list[Trial]:
+    return read_trials(open_study(study))
 
 
 def kill_one_of(count: int, study: Study, book: Book, meanwhile: Callable[[], None]) -> None:
@@ -96,8 +98,10 @@ def check_whole(study: Study, book: Book, sequential: Study) -> None:
     assert set(Counter(book.lines(book.ended)).values()) == {1}
     alone = child(lambda: (open_study(sequential), work(sequential)))
     alone.join()
-    expected = best_cell(results(sequential), sequential.directions)
-    best = best_cell(cells, study.directions)
-    assert best is not None
+    objectives = study.file.objectives
+    others = results(sequential)
+    expected = best(others, [cell.values for cell in others], objectives)
+    chosen = best(cells, [cell.values for cell in cells], objectives)
+    assert chosen is not None
     assert expected is not None
-    assert (best.parameters, best.values) == (expected.parameters, expected.values)
+    assert (chosen.parameters, chosen.values) == (expected.parameters, expected.values)

@@ -20,9 +20,9 @@ from unionsnn.runs.records import RunFolder
 from unionsnn.search import trials
 from unionsnn.search.driver import RunOptions, run_study
 from unionsnn.search.final import write_best
-from unionsnn.search.ledger import Cell
 from unionsnn.search.nested import choose_by_fold
 from unionsnn.search.study import Study, StudyOptions
+from unionsnn.search.trial import Trial
 from unionsnn.training import repetition
 
 Make = Callable[..., Study]
@@ -95,7 +95,7 @@ def test_no_other_fold_has_a_say_in_the_choice_of_one(make: Make) -> None:
     study = make(space=SPACE)
     values = ({0: 0.3, 1: 0.2, 2: 0.1}, {0: 0.1, 1: 0.2, 2: 0.9})
     cells = [
-        Cell(i, "finished", {"optimizer.lr": i}, (sum(v.values()) / 3,), v, None, 0.0, i)
+        Trial(i, "finished", {"optimizer.lr": i}, (sum(v.values()) / 3,), v, None, 0.0, i)
         for i, v in enumerate(values)
     ]
     assert {fold: cell.index for fold, cell in choose_by_fold(study, cells).items()} == {
@@ -154,13 +154,13 @@ def test_best_yaml_needs_no_folder_of_the_user_and_keeps_seed_and_control(
     words = ["data=mine", "model=mine", "trainer=mine", "experiment=mine", *TINY]
     options = StudyOptions(config_dir=str(own))
     study = make(overrides=words, space=SPACE, options=options)
-    path = write_best(study, Cell(0, "finished", {"optimizer.lr": 0.1}, (1.0,), {}, None, 0.0, 0))
+    path = write_best(study, Trial(0, "finished", {"optimizer.lr": 0.1}, (1.0,), {}, None, 0.0, 0))
     config = compose_config(["experiment=best"], study.folder)
     assert config_hash(config) == config_hash(study.final_config({"optimizer.lr": 0.1}))
     assert config.seed == 3
     assert "mine" not in path.read_text()
     controlled = make("coefficient.control=constant", "seed=4", space=SPACE)
-    write_best(controlled, Cell(0, "finished", {"optimizer.lr": 0.1}, (1.0,), {}, None, 0.0, 0))
+    write_best(controlled, Trial(0, "finished", {"optimizer.lr": 0.1}, (1.0,), {}, None, 0.0, 0))
     config = compose_config(["experiment=best"], controlled.folder)
     assert (config.seed, config.coefficient.control) == (4, "constant")
 

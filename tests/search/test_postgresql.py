@@ -16,7 +16,7 @@ import pytest
 
 from killed_workers import GRID, Book, check_whole, child, kill_one_of, wait_for
 from unionsnn.base.errors import RequestError
-from unionsnn.search.ledger import open_study
+from unionsnn.search.queue import open_study
 from unionsnn.search.storage import open_storage
 from unionsnn.search.study import Study, StudyOptions
 

@@ -6,7 +6,7 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from unionsnn.base.errors import RequestError
-from unionsnn.search.space import cells, parse_space, rounded, size
+from unionsnn.search.space import grid_points, parse_space, rounded, size
 
 FORMS = {
     "choice(0.1, 0.01)": CategoricalDistribution([0.1, 0.01]),
@@ -50,14 +50,16 @@ def test_all_faults_of_a_space_are_told_at_once() -> None:
 
 
 def test_a_grid_has_every_combination_once() -> None:
-    found = cells(parse_space({"a": "choice(1, 2, 3)", "b": "range(0, 4, 2)", "c": "choice(x, y)"}))
+    found = grid_points(
+        parse_space({"a": "choice(1, 2, 3)", "b": "range(0, 4, 2)", "c": "choice(x, y)"})
+    )
     assert len(found) == 12
     assert len({tuple(cell.values()) for cell in found}) == 12
 
 
 def test_a_grid_of_an_interval_is_refused() -> None:
     with pytest.raises(RequestError, match="a grid needs"):
-        cells(parse_space({"a": "interval(0.1, 0.2)"}))
+        grid_points(parse_space({"a": "interval(0.1, 0.2)"}))
 
 
 @pytest.mark.parametrize(

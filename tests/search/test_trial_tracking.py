@@ -12,7 +12,7 @@ import pytest
 from small_studies import CONTENT
 from unionsnn.config.schema import Config
 from unionsnn.search import trials
-from unionsnn.search.ledger import open_study, read_cells
+from unionsnn.search.queue import open_study, read_trials
 from unionsnn.search.study import Study
 from unionsnn.search.workers import work
 from wandb_files import Read, wandb_runs
@@ -29,7 +29,7 @@ def _no_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def tracked(study: Study) -> tuple[list[Any], dict[int, Read]]:
     """Run a study; return its cells and the run of each trial."""
-    held = open_study(study)
+    stored = open_study(study)
     work(study)
     folders = {path.parent for path in (study.folder / "trials").rglob("tracking")}
     runs = [read for folder in folders for read in wandb_runs(folder)]
@@ -38,7 +38,7 @@ def tracked(study: Study) -> tuple[list[Any], dict[int, Read]]:
     for read in runs:
         assert read.run.run_group == study.name
         assert read.run.job_type == "trial"
-    return read_cells(held), by_trial
+    return read_trials(stored), by_trial
 
 
 def test_a_trial_is_one_run_with_its_parameters_and_a_row_for_each_fold(make: Make) -> None:

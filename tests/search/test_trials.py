@@ -6,29 +6,30 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import optuna
 import pytest
 
 from small_studies import TINY, formula, made_record, points
 from unionsnn.base.errors import MemoryRanOutError, MissingObjectiveError, RequestError
 from unionsnn.config.schema import Config
+from unionsnn.runs.selection import best, pareto_front
 from unionsnn.search import trials
 from unionsnn.search.driver import RunOptions, run_study
-from unionsnn.search.ledger import Cell, best_cell, open_study, pareto_front, read_cells
-from unionsnn.search.methods import SeededSampler
+from unionsnn.search.queue import open_study, read_trials
+from unionsnn.search.samplers import SeededSampler
 from unionsnn.search.space import parse_space
 from unionsnn.search.study import Study, StudyOptions
+from unionsnn.search.trial import Trial
 from unionsnn.search.workers import work
 
 Make = Callable[..., Study]
 Calls = list[tuple[float, float, int]]
 
 
-def run(study: Study, *, extend: bool = False) -> list[Cell]:
-    held = open_study(study, extend=extend)
+def run(study: Study, *, extend: bool = False) -> list[Trial]:
+    stored = open_study(study, extend=extend)
     work(study)
-    return read_cells(held)
+    return read_trials(stored)
 
 
 def test_a_grid_trains_each_cell_and_fold_once(make: Make, calls: Calls) -> None:
@@ -40,9 +41,9 @@ def test_a_grid_trains_each_cell_and_fold_once(make: Make, calls: Calls) -> None
         config = study.trial_config(cell.parameters)
         assert cell.repetitions == {i: formula(config, i) for i in range(3)}
         assert cell.values == (math.fsum(cell.repetitions.values()) / 3,)
-    best = best_cell(cells, study.directions)
-    assert best is not None
-    assert best.parameters == {"optimizer.lr": 0.001, "optimizer.weight_decay": 0}
+    chosen = best(cells, [cell.values for cell in cells], study.file.objectives)
+    assert chosen is not None
+    assert chosen.parameters == {"optimizer.lr": 0.001, "optimizer.weight_decay": 0}
     assert points(run(study)) == points(cells)
     assert len(calls) == 18
 
@@ -95,7 +96,7 @@ def test_an_interrupted_study_goes_on_with_the_same_trials(
         patch.setattr(trials, "train_repetition", stop)
         with pytest.raises(KeyboardInterrupt):
             run(study)
-    assert [cell.state for cell in read_cells(open_study(study))] == [
+    assert [cell.state for cell in read_trials(open_study(study))] == [
         "finished",
         "waiting",
         "waiting",
@@ -177,13 +178,13 @@ def test_a_hopeless_trial_stops_between_folds(make: Make, calls: Calls) -> None:
 
 def test_the_other_pruners_compare_means_so_far(make: Make, calls: Calls) -> None:
     study = make(pruner={"name": "median", "n_startup_trials": 1})
-    held = open_study(study)
+    stored = open_study(study)
     work(study)
-    first = held.get_trials()[0]
+    first = stored.get_trials()[0]
     config = study.trial_config(first.params)
     losses = [formula(config, i) for i in range(3)]
     assert first.intermediate_values == {k: math.fsum(losses[:k]) / k for k in (1, 2, 3)}
-    assert "pruned" in [cell.state for cell in read_cells(held)]
+    assert "pruned" in [cell.state for cell in read_trials(stored)]
 
 
 def test_two_objectives_give_a_front(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,10 +204,10 @@ def test_two_objectives_give_a_front(make: Make, monkeypatch: pytest.MonkeyPatch
         trials=12,
     )
     cells = run(study)
-    front = pareto_front(cells, study.directions)
+    front = pareto_front(cells, [cell.values for cell in cells], study.file.objectives)
     assert {cell.parameters["model.hidden_channels"] for cell in front} <= {4, 8, 16}
-    best = best_cell(cells, study.directions)
-    assert best in front
+    chosen = best(cells, [cell.values for cell in cells], study.file.objectives)
+    assert chosen in front
 
 
 def test_draws_of_a_trial_depend_on_its_number_alone() -> None:
@@ -331,7 +332,7 @@ def test_values_that_would_mean_something_else_are_computed_anew(
     with pytest.raises(RequestError, match="--extend") as caught:
         open_study(changed)
     assert "experiment.seed: 0 when it began, 4 now" in caught.value.faults
-    assert [cell.state for cell in read_cells(open_study(changed, extend=True))] == ["waiting"] * 2
+    assert [cell.state for cell in read_trials(open_study(changed, extend=True))] == ["waiting"] * 2
     run(changed)
     assert len(trained) == 6
 
@@ -372,14 +373,3 @@ def test_another_version_is_refused(
     monkeypatch.setattr("unionsnn.search.study.__version__", "9.9")
     with pytest.raises(RequestError, match=r"versions\.unionsnn: '.*' when it began, '9\.9' now"):
         open_study(study)
-
-
-def test_the_best_of_equals_is_the_first() -> None:
-    rng = np.random.default_rng(0)
-    values = rng.integers(0, 3, 30).tolist()
-    cells = [Cell(i, "finished", {}, (float(v),), {}, None, 0.0, i) for i, v in enumerate(values)]
-    for direction, best in (("maximize", max(values)), ("minimize", min(values))):
-        found = best_cell(cells, [direction])
-        assert found is not None
-        assert found.index == values.index(best)
-    assert best_cell([], ["maximize"]) is None

@@ -14,8 +14,9 @@ from killed_workers import GRID, Book, check_whole, child, kill_one_of, results
 from unionsnn.base.errors import WorkersDiedError
 from unionsnn.search import trials
 from unionsnn.search.driver import RunOptions, run_study
-from unionsnn.search.ledger import Cell, open_study
+from unionsnn.search.queue import open_study
 from unionsnn.search.study import Study, StudyOptions
+from unionsnn.search.trial import Trial
 from unionsnn.search.workers import work, work_in_processes
 
 Make = Callable[..., Study]
@@ -74,7 +75,7 @@ def test_workers_that_all_die_are_told(make: Make) -> None:
     study = make(space={"optimizer.lr": "choice(0.1, 0.01)"})
     open_study(study)
 
-    def kill(cells: list[Cell]) -> None:
+    def kill(cells: list[Trial]) -> None:
         for each in multiprocessing.active_children():
             each.kill()
 

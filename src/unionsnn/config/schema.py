@@ -32,8 +32,9 @@ METRICS: Mapping[str, Literal["min", "max"]] = {
     "rocauc": "max",
     "mae": "min",
     "loss": "min",
+    "parameters": "min",
 }
-"""Metrics that a task logs, and whether larger or smaller is better."""
+"""Metrics that a task logs, and the number of parameters: whether larger or smaller is better."""
 
 
 TASK_METRICS: Mapping[str, str] = {
@@ -49,8 +50,8 @@ FEATURES = ("labels", "categorical", "attributes", "both", "degree", "constant")
 
 
 def metric_mode(key: str) -> Literal["min", "max"]:
-    """Return ``min`` or ``max`` for a key such as val_loss."""
-    return METRICS[key.partition("_")[2]]
+    """Return ``min`` or ``max`` for a key such as val_loss, or for parameters."""
+    return METRICS[key.rpartition("_")[2]]
 
 
 def plain_model(name: str) -> str:

@@ -15,8 +15,8 @@ from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
 from unionsnn.data.datamodules import GraphDataModule, Progress
 from unionsnn.data.splits import Split
-from unionsnn.runs.nested import CellData
 from unionsnn.runs.records import RunFolder
+from unionsnn.runs.selection import CellData
 from unionsnn.training.build import (
     build_data,
     build_task,

@@ -17,7 +17,7 @@ from unionsnn.config.schema import Config
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.splits import Split
 from unionsnn.runs.failures import Failure, Outcome, attempt
-from unionsnn.runs.nested import select_in_fold
+from unionsnn.runs.selection import select_in_fold
 from unionsnn.runs.worker_view import StatusFile, WorkerView
 from unionsnn.training.build import build_data
 from unionsnn.training.repetition import train_repetition

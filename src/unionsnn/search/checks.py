@@ -14,7 +14,7 @@ from unionsnn.base.errors import RequestError
 from unionsnn.config.grid import VARIED, flatten, may_vary
 from unionsnn.config.schema import Config
 from unionsnn.search.rehearsal import rehearsal_faults
-from unionsnn.search.space import bare, cells
+from unionsnn.search.space import bare, grid_points
 from unionsnn.search.storage import sqlite_file
 from unionsnn.search.study_file import PARAMETERS
 
@@ -160,7 +160,7 @@ def _place_faults(study: Study) -> Iterator[str]:
 def space_faults(study: Study) -> Iterator[str]:
     """Compose trials with all values to be checked, and let the sampler draw from the space."""
     if study.file.sampler.name == "grid":
-        cells(study.space)
+        grid_points(study.space)
     faults: dict[str, None] = {}
     config: Config | None = None
     # Each value once, those of all keys side by side.

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from unionsnn.base.errors import FolderInUseError, RequestError
 from unionsnn.base.files import write_json
 from unionsnn.data.datamodules import Progress
 from unionsnn.runs.dry_run import describe
+from unionsnn.runs.selection import best, pareto_front
 from unionsnn.search.final import rule, selection, train_best, write_best
-from unionsnn.search.ledger import Cell, best_cell, open_study, pareto_front, read_cells
-from unionsnn.search.methods import quiet_optuna
 from unionsnn.search.nested import nested_faults, train_nested
+from unionsnn.search.queue import open_study, read_trials
+from unionsnn.search.samplers import quiet_optuna
 from unionsnn.search.storage import shown
 from unionsnn.search.study import Study
+from unionsnn.search.trial import Trial
 from unionsnn.search.workers import Watch, work, work_in_processes
 
 
@@ -54,29 +56,29 @@ def run_study(
         raise RequestError(*faults)
     started = time.perf_counter()
     with quiet_optuna():
-        held = open_study(study, extend=options.extend)
+        stored = open_study(study, extend=options.extend)
         if watch is not None:
-            watch(read_cells(held))
+            watch(read_trials(stored))
         if options.workers > 1:
             work_in_processes(study, options.workers, watch)
         else:
             work(study, watch)
-        cells = read_cells(held)
-    best = best_cell(cells, study.directions)
-    if best is None:
-        reasons = dict.fromkeys(cell.reason for cell in cells if cell.reason)
+        trials = read_trials(stored)
+    chosen = best(trials, [trial.values for trial in trials], study.file.objectives)
+    if chosen is None:
+        reasons = dict.fromkeys(trial.reason for trial in trials if trial.reason)
         raise RuntimeError(
-            f"None of the {len(cells)} trials of {study.name} finished: "
+            f"None of the {len(trials)} trials of {study.name} finished: "
             f"{'; '.join(map(str, reasons))}"
         )
-    record = describe_outcome(study, cells, best)
-    record["best_file"] = str(write_best(study, best))
+    record = describe_outcome(study, trials, chosen)
+    record["best_file"] = str(write_best(study, chosen))
     if not options.trials_only:
         try:
             if options.nested:
-                record["nested"] = train_nested(study, cells, options.workers, progress)
+                record["nested"] = train_nested(study, trials, options.workers, progress)
             else:
-                record["final"] = train_best(study, best, cells, options.workers, progress)
+                record["final"] = train_best(study, chosen, trials, options.workers, progress)
         except FolderInUseError as error:
             record["final_elsewhere"] = str(error)
     record["seconds"] = round(time.perf_counter() - started, 3)
@@ -84,11 +86,13 @@ def run_study(
     return record
 
 
-def describe_outcome(study: Study, cells: Sequence[Cell], best: Cell) -> dict[str, Any]:
+def describe_outcome(study: Study, trials: Sequence[Trial], chosen: Trial) -> dict[str, Any]:
     """The study's record, but for the final run: plain types throughout."""
-    repetitions = len(study.trial_config(best.parameters).protocol.wanted)
-    trained = sum(len(cell.repetitions) for cell in cells)
-    front = pareto_front(cells, study.directions) if len(study.directions) > 1 else []
+    repetitions = len(study.trial_config(chosen.parameters).protocol.wanted)
+    trained = sum(len(trial.repetitions) for trial in trials)
+    front: list[Trial] = []
+    if len(study.file.objectives) > 1:
+        front = pareto_front(trials, [trial.values for trial in trials], study.file.objectives)
     return {
         "format": 1,
         "name": study.name,
@@ -103,21 +107,13 @@ def describe_outcome(study: Study, cells: Sequence[Cell], best: Cell) -> dict[st
         "pruner": study.file.pruner.model_dump(),
         "space": {p.key: p.text for p in study.space},
         "selection": selection(study),
-        "rule": rule(study, cells),
-        "best": best.index,
-        "front": [cell.index for cell in front],
+        "rule": rule(study, trials),
+        "best": chosen.index,
+        "front": [trial.index for trial in front],
         "repetitions_trained": trained,
-        "repetitions_at_most": repetitions * len(cells),
-        "trials": [plain(cell) for cell in cells],
+        "repetitions_at_most": repetitions * len(trials),
+        "trials": [trial.to_json() for trial in trials],
     }
-
-
-def plain(cell: Cell) -> dict[str, Any]:
-    """A trial as plain types."""
-    content = asdict(cell)
-    content["values"] = None if cell.values is None else list(cell.values)
-    content["repetitions"] = {str(i): v for i, v in cell.repetitions.items()}
-    return content
 
 
 def describe_study(study: Study, progress: Progress | None = None) -> dict[str, Any]:

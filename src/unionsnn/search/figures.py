@@ -12,7 +12,7 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.importance import FanovaImportanceEvaluator
 from optuna.trial import FrozenTrial, TrialState
 
-from unionsnn.search.ledger import attach
+from unionsnn.search.queue import attach
 from unionsnn.search.study import Study
 
 FEWEST = 4
@@ -26,18 +26,18 @@ def study_figures(study: Study) -> list[tuple[str, str]]:
         Caption and HTML of each figure, without plotly.js; a caption without HTML says what is left
         out, and why.
     """
-    held = attach(study)
-    return [(caption, _html(make)) for caption, make in _figures(held, study)]
+    stored = attach(study)
+    return [(caption, _html(make)) for caption, make in _figures(stored, study)]
 
 
-def _figures(held: optuna.Study, study: Study) -> Iterator[tuple[str, Callable[[], Any] | None]]:
+def _figures(stored: optuna.Study, study: Study) -> Iterator[tuple[str, Callable[[], Any] | None]]:
     from optuna import visualization as vis
 
-    finished = held.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    finished = stored.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if len(study.file.objectives) == 2:
         yield (
             "Both objectives of each trial; no trial is better in both than those of the front",
-            partial(vis.plot_pareto_front, held, target_names=study.file.objectives),
+            partial(vis.plot_pareto_front, stored, target_names=study.file.objectives),
         )
     for number, key in enumerate(study.file.objectives):
         # Optuna refuses a target where there is one objective, and asks for it where there are two.
@@ -51,7 +51,7 @@ def _figures(held: optuna.Study, study: Study) -> Iterator[tuple[str, Callable[[
         ]
         yield (
             f"History: {key} of each finished trial, and the best so far",
-            partial(vis.plot_optimization_history, held, **options),
+            partial(vis.plot_optimization_history, stored, **options),
         )
         distinct = {trial.values[number] for trial in finished}
         if len(finished) < FEWEST or len(distinct) < 2 or not varied:
@@ -65,7 +65,7 @@ def _figures(held: optuna.Study, study: Study) -> Iterator[tuple[str, Callable[[
                 "al. 2014), from the finished trials alone",
                 partial(
                     vis.plot_param_importances,
-                    held,
+                    stored,
                     evaluator=FanovaImportanceEvaluator(seed=study.file.seed),
                     **options,
                 ),
@@ -73,16 +73,16 @@ def _figures(held: optuna.Study, study: Study) -> Iterator[tuple[str, Callable[[
         if finished:
             yield (
                 f"Parallel coordinates: a line a finished trial, coloured by {key}",
-                partial(vis.plot_parallel_coordinate, held, **options),
+                partial(vis.plot_parallel_coordinate, stored, **options),
             )
             yield (
                 f"Slices: {key} against each parameter",
-                partial(vis.plot_slice, held, **options),
+                partial(vis.plot_slice, stored, **options),
             )
     if study.file.pruner.name != "none":
         yield (
             f"What the pruner saw after each {study.file.pruner.every}",
-            partial(vis.plot_intermediate_values, held),
+            partial(vis.plot_intermediate_values, stored),
         )
 
 

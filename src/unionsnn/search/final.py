@@ -18,8 +18,8 @@ from unionsnn.config.schema import Config
 from unionsnn.data.datamodules import Progress
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.records import RunFolder
-from unionsnn.search.ledger import Cell
 from unionsnn.search.study import Study
+from unionsnn.search.trial import Trial
 
 SELECTIONS: Mapping[str, str] = {
     "cross_validation": "shared folds",
@@ -40,11 +40,11 @@ def selection(study: Study) -> str:
     return SELECTIONS[study.base.protocol.name]
 
 
-def rule(study: Study, cells: Sequence[Cell]) -> str:
+def rule(study: Study, trials: Sequence[Trial]) -> str:
     """Say what the point was chosen by, as it is printed beside each number."""
     key = study.file.objectives[0]
     better = "smallest" if study.directions[0] == "minimize" else "largest"
-    finished = sum(cell.state == "finished" for cell in cells)
+    finished = sum(trial.state == "finished" for trial in trials)
     return (
         f"configuration with the {better} mean {key} of {finished} finished trials of the study "
         f"{study.name} (selection: {selection(study)})"
@@ -52,7 +52,11 @@ def rule(study: Study, cells: Sequence[Cell]) -> str:
 
 
 def train_best(
-    study: Study, best: Cell, cells: Sequence[Cell], workers: int, progress: Progress | None = None
+    study: Study,
+    best: Trial,
+    trials: Sequence[Trial],
+    workers: int,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Train the best point over the protocol's repetitions, test it, and label the record.
 
@@ -63,11 +67,11 @@ def train_best(
     if progress is None:
         config = config.replace({"trainer.progress": "none"})
     record = run_experiment(config, progress)
-    return labelled(record, RunFolder.of(config), study, rule(study, cells), best)
+    return labelled(record, RunFolder.of(config), study, rule(study, trials), best)
 
 
 def labelled(
-    record: dict[str, Any], folder: RunFolder[Config], study: Study, words: str, best: Cell
+    record: dict[str, Any], folder: RunFolder[Config], study: Study, words: str, best: Trial
 ) -> dict[str, Any]:
     """Write into a record how its configuration was chosen."""
     record["protocol"]["selection"] += f"; {words}"
@@ -83,7 +87,7 @@ def labelled(
     return record
 
 
-def write_best(study: Study, best: Cell) -> Path:
+def write_best(study: Study, best: Trial) -> Path:
     """Write the best point as an experiment: train --config-dir FOLDER experiment=best runs it.
 
     Raises:

@@ -7,8 +7,9 @@ from typing import Any
 
 from unionsnn.data.datamodules import Progress
 from unionsnn.runs.experiment import run_experiment
-from unionsnn.search.ledger import Cell
+from unionsnn.runs.selection import best
 from unionsnn.search.study import Study
+from unionsnn.search.trial import Trial
 from unionsnn.training.protocols import summarize
 
 FOLDWISE = ("grid", "random")
@@ -33,28 +34,29 @@ def nested_faults(study: Study) -> Iterator[str]:
         yield "--nested: trials and the final run must be the same; leave out trial."
 
 
-def choose_by_fold(study: Study, cells: Sequence[Cell]) -> dict[int, Cell]:
+def choose_by_fold(study: Study, trials: Sequence[Trial]) -> dict[int, Trial]:
     """The finished trial with the best value on each fold's inner validation part.
 
     Ties go to the first. Nothing of a fold's test part has a say in its choice.
     """
-    sign = 1.0 if study.directions[0] == "minimize" else -1.0
-    finished = [cell for cell in cells if cell.values is not None]
-    count = study.base.protocol.num_repetitions
-    return {
-        fold: min(finished, key=lambda cell: (sign * cell.repetitions[fold], cell.index))
-        for fold in range(count)
-    }
+    finished = [trial for trial in trials if trial.values is not None]
+    chosen: dict[int, Trial] = {}
+    for fold in range(study.base.protocol.num_repetitions):
+        values = [[trial.repetitions[fold]] for trial in finished]
+        trial = best(finished, values, study.file.objectives)
+        assert trial is not None
+        chosen[fold] = trial
+    return chosen
 
 
 def train_nested(
-    study: Study, cells: Sequence[Cell], workers: int, progress: Progress | None = None
+    study: Study, trials: Sequence[Trial], workers: int, progress: Progress | None = None
 ) -> dict[str, Any]:
     """Train each outer fold with the point chosen for it, and test it once."""
-    chosen = choose_by_fold(study, cells)
+    chosen = choose_by_fold(study, trials)
     repetitions: dict[int, dict[str, Any]] = {}
-    for index in dict.fromkeys(cell.index for cell in chosen.values()):
-        folds = [fold for fold, cell in chosen.items() if cell.index == index]
+    for index in dict.fromkeys(trial.index for trial in chosen.values()):
+        folds = [fold for fold, trial in chosen.items() if trial.index == index]
         config = study.final_config(chosen[folds[0]].parameters, "nested")
         config = config.replace({"protocol.only": folds, "protocol.workers": workers})
         if progress is None:
@@ -71,10 +73,10 @@ def train_nested(
         "folds": [
             {
                 "fold": fold,
-                "trial": cell.index,
-                "parameters": cell.parameters,
+                "trial": trial.index,
+                "parameters": trial.parameters,
                 "metrics": repetitions[fold]["metrics"],
             }
-            for fold, cell in chosen.items()
+            for fold, trial in chosen.items()
         ],
     }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import optuna
 
-from unionsnn.search.methods import SeededSampler, make_pruner, quiet_optuna
+from unionsnn.search.samplers import SeededSampler, make_pruner, quiet_optuna
 
 if TYPE_CHECKING:
     from unionsnn.search.study import Study
@@ -30,10 +30,12 @@ def rehearsal_faults(study: Study) -> Iterator[str]:
                 file.sampler.name, file.sampler.options, file.seed, study.points_drawn_once()
             )
             pruner = make_pruner(file.pruner.name, file.pruner.options)
-            held = optuna.create_study(directions=study.directions, sampler=sampler, pruner=pruner)
+            stored = optuna.create_study(
+                directions=study.directions, sampler=sampler, pruner=pruner
+            )
             for _ in range(min(study.num_trials, _TRIALS)):
                 part = f"sampler {file.sampler.name}"
-                trial = held.ask()
+                trial = stored.ask()
                 for parameter in study.space:
                     parameter.suggest(trial)
                 values = generator.random(len(file.objectives)).tolist()
@@ -47,7 +49,7 @@ def rehearsal_faults(study: Study) -> Iterator[str]:
                             break
                 pruned = state == optuna.trial.TrialState.PRUNED
                 part = f"sampler {file.sampler.name}"
-                held.tell(trial, None if pruned else values, state)
+                stored.tell(trial, None if pruned else values, state)
         except Exception as error:
             kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
             yield f"{part}: {kind}{' '.join(str(error).split())}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,6 +27,7 @@ from optuna.distributions import (
 )
 
 from unionsnn.base.errors import RequestError
+from unionsnn.config.grid import cells_of
 
 Value = str | int | float | bool | None
 
@@ -150,11 +150,11 @@ def parse_space(texts: Mapping[str, Any]) -> list[Parameter]:
         RequestError: with every entry that is none of these.
     """
     parser = OverridesParser.create()
-    found, faults = [], []
+    space, faults = [], []
     for key, text in texts.items():
         try:
             override = parser.parse_override(f"{key}={text}")
-            found.append(Parameter(key, str(text), _distribution(override)))
+            space.append(Parameter(key, str(text), _distribution(override)))
         except (HydraException, ValueError) as error:
             why = f" ({error})" if isinstance(error, ValueError) else ""
             faults.append(f"space.{key} is {text!r}{why}; it must be {_SYNTAX}.")
@@ -163,7 +163,7 @@ def parse_space(texts: Mapping[str, Any]) -> list[Parameter]:
             faults.append(f"space names {key} {count} times; leave out all but one.")
     if faults:
         raise RequestError(*faults)
-    return found
+    return space
 
 
 def _distribution(override: Override) -> BaseDistribution:
@@ -222,7 +222,7 @@ def _range(sweep: RangeSweep) -> BaseDistribution:
     return FloatDistribution(float(low), float(high), step=float(abs(step)))
 
 
-def cells(space: Sequence[Parameter]) -> list[dict[str, Value]]:
+def grid_points(space: Sequence[Parameter]) -> list[dict[str, Value]]:
     """All combinations of a grid, the last key running fastest.
 
     Raises:
@@ -237,9 +237,7 @@ def cells(space: Sequence[Parameter]) -> list[dict[str, Value]]:
     ]
     if faults:
         raise RequestError(*faults)
-    keys = [parameter.key for parameter in space]
-    combinations = itertools.product(*(values or [] for values in counted))
-    return [dict(zip(keys, values, strict=True)) for values in combinations]
+    return cells_of({p.key: values or [] for p, values in zip(space, counted, strict=True)})
 
 
 def size(space: Sequence[Parameter]) -> float:

@@ -22,7 +22,7 @@ from unionsnn.search.checks import (
     section_faults,
     space_faults,
 )
-from unionsnn.search.space import Parameter, Value, bare, cells, parse_space, size
+from unionsnn.search.space import Parameter, Value, bare, grid_points, parse_space, size
 from unionsnn.search.storage import sqlite_url
 from unionsnn.search.study_file import (
     Direction,
@@ -89,7 +89,7 @@ class Study:
     def num_trials(self) -> int:
         """Number of trials: what the file says, but no more than there are points to be tried."""
         if self.file.sampler.name == "grid":
-            count = len(cells(self.space))
+            count = len(grid_points(self.space))
             return min(count, self.file.trials or count)
         assert self.file.trials is not None
         if self.points_drawn_once() is None:
@@ -99,7 +99,7 @@ class Study:
     def plan(self) -> list[dict[str, Value]]:
         """Parameters of each trial that are fixed beforehand: all of them in a grid, else none."""
         if self.file.sampler.name == "grid":
-            return cells(self.space)[: self.num_trials]
+            return grid_points(self.space)[: self.num_trials]
         return [{}] * self.num_trials
 
     def points_drawn_once(self) -> dict[str, BaseDistribution] | None:

@@ -14,7 +14,7 @@ from unionsnn.base.errors import RequestError
 from unionsnn.base.words import nearest
 from unionsnn.config.schema import metric_mode
 from unionsnn.config.sections import PositiveInt, Section
-from unionsnn.search.methods import PRUNERS, SAMPLERS, option_faults
+from unionsnn.search.samplers import PRUNERS, SAMPLERS, option_faults
 
 Direction = Literal["maximize", "minimize"]
 
@@ -24,7 +24,7 @@ PARAMETERS = "parameters"
 
 def natural_direction(key: str) -> Direction:
     """Return what is better of an objective: ``maximize`` or ``minimize``."""
-    return "minimize" if key == PARAMETERS or metric_mode(key) == "min" else "maximize"
+    return "minimize" if metric_mode(key) == "min" else "maximize"
 
 
 class MethodSchema(Section):
@@ -95,19 +95,19 @@ class StudySchema(Section):
 
     def faults(self) -> list[str]:
         """Say what the file alone shows to be wrong."""
-        found = option_faults("sampler", self.sampler.name, self.sampler.options, SAMPLERS)
-        found += option_faults("pruner", self.pruner.name, self.pruner.options, PRUNERS)
+        faults = option_faults("sampler", self.sampler.name, self.sampler.options, SAMPLERS)
+        faults += option_faults("pruner", self.pruner.name, self.pruner.options, PRUNERS)
         if len(self.objectives) > 2 or not self.objectives:
-            found.append(f"objective is {self.objective!r}; name one, or two with sampler nsga2.")
+            faults.append(f"objective is {self.objective!r}; name one, or two with sampler nsga2.")
         elif len(set(self.objectives)) < len(self.objectives):
-            found.append(f"objective names {self.objectives[0]} twice; name it once.")
+            faults.append(f"objective names {self.objectives[0]} twice; name it once.")
         elif len(self.objectives) == 2 and self.pruner.name != "none":
-            found.append("Two objectives cannot be pruned by; type pruner: {name: none}.")
+            faults.append("Two objectives cannot be pruned by; type pruner: {name: none}.")
         elif len(self.objectives) == 2 and self.sampler.name == "cmaes":
-            found.append("sampler cmaes has one objective; for two choose nsga2.")
+            faults.append("sampler cmaes has one objective; for two choose nsga2.")
         if self.sampler.name != "grid" and self.trials is None:
-            found.append(f"trials is missing; sampler {self.sampler.name} needs their number.")
-        return found
+            faults.append(f"trials is missing; sampler {self.sampler.name} needs their number.")
+        return faults
 
 
 def sweeps_folder() -> Path:

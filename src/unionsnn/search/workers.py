@@ -19,13 +19,14 @@ from optuna.trial import TrialState
 
 from unionsnn.base.errors import WorkersDiedError
 from unionsnn.base.processes import ProcessPool
-from unionsnn.search.ledger import Cell, attach, read_cells
-from unionsnn.search.methods import quiet_optuna
+from unionsnn.search.queue import attach, read_trials
+from unionsnn.search.samplers import quiet_optuna
 from unionsnn.search.storage import release_stale
 from unionsnn.search.study import Study
+from unionsnn.search.trial import Trial
 from unionsnn.search.trials import TrialRunner
 
-Watch = Callable[[list[Cell]], None]
+Watch = Callable[[list[Trial]], None]
 """Called now and then with the state of all planned trials."""
 
 _ERRORS_IN_A_ROW = 5
@@ -47,20 +48,20 @@ def work(study: Study, watch: Watch | None = None, poll: float = 1.0) -> None:
     runner = TrialRunner(study, f"{socket.gethostname()}:{os.getpid()}")
     errors = 0
     with quiet_optuna():
-        held = attach(study)
+        stored = attach(study)
         while True:
             try:
-                release_stale(held, study.file.heartbeat)
+                release_stale(stored, study.file.heartbeat)
                 waiting, running = (
-                    len(held.get_trials(deepcopy=False, states=(state,)))
+                    len(stored.get_trials(deepcopy=False, states=(state,)))
                     for state in (TrialState.WAITING, TrialState.RUNNING)
                 )
                 if waiting:
-                    held.optimize(runner, n_trials=1, catch=(Exception,))
+                    stored.optimize(runner, n_trials=1, catch=(Exception,))
                 elif running:
                     time.sleep(poll)
                 if watch is not None:
-                    watch(read_cells(held))
+                    watch(read_trials(stored))
                 if not waiting and not running:
                     return
                 errors = 0
@@ -84,21 +85,21 @@ def work_in_processes(study: Study, count: int, watch: Watch | None = None) -> N
     """
     devices = _devices(study)
     shares = deque(devices[number % len(devices)] for number in range(count))
-    held = attach(study)
+    stored = attach(study)
 
     def look() -> None:
         if watch is not None:
-            watch(read_cells(held))
+            watch(read_trials(stored))
 
     # On an error or a signal a worker plans its trial again before it ends.
     with ProcessPool(_Worker(study), count, patience=10.0) as pool:
         ends = [outcome for _, outcome in pool.run(shares, look, interval=1.0)]
-    cells = read_cells(held)
-    left = [cell for cell in cells if cell.state in ("waiting", "running")]
+    trials = read_trials(stored)
+    left = [trial for trial in trials if trial.state in ("waiting", "running")]
     if left:
         raise WorkersDiedError(
             f"All workers ended ({', '.join(str(end or 'done') for end in ends)}) with {len(left)} "
-            f"of {len(cells)} trials left; rerun the command to resume. If memory ran out, use "
+            f"of {len(trials)} trials left; rerun the command to resume. If memory ran out, use "
             "fewer workers or a smaller data.batch_size."
         )
 

@@ -64,11 +64,11 @@ def option_types(kind: type[Any]) -> dict[str, tuple[str, ...]]:
 
     The rest are functions and objects; the seed is the study's.
     """
-    found = {
+    types = {
         key: tuple(inspect.formatannotation(parameter.annotation).strip("'").split(" | "))
         for key, parameter in inspect.signature(kind).parameters.items()
     }
-    return {k: names for k, names in found.items() if k != "seed" and set(names) <= set(_WRITTEN)}
+    return {k: names for k, names in types.items() if k != "seed" and set(names) <= set(_WRITTEN)}
 
 
 def option_faults(

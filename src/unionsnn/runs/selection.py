@@ -1,11 +1,11 @@
-"""Selection of a cell of a grid inside each repetition: train all, compare, test the best once."""
+"""Choosing the best: of candidates by their objectives, of a grid's cells inside a repetition."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from unionsnn.base.errors import NonFiniteLossError
 from unionsnn.base.files import read_mapping, write_json
@@ -18,6 +18,60 @@ from unionsnn.training.build import build_data, coefficient_spec, layer_spec
 from unionsnn.training.repetition import cell_checkpoint, measure_selected, train_repetition
 
 logger = logging.getLogger(__name__)
+
+Candidate = TypeVar("Candidate")
+
+
+def best(
+    candidates: Sequence[Candidate],
+    values: Sequence[Sequence[float] | None],
+    objectives: Sequence[str],
+) -> Candidate | None:
+    """Return the best candidate by the first objective, then by the next; of equals the first.
+
+    With two objectives it is on the `pareto_front`.
+
+    Args:
+        candidates: In their order.
+        values: Value of each objective for each candidate; None if it cannot be chosen.
+        objectives: Metrics, or ``parameters``, of which few are better.
+
+    Returns:
+        None if no candidate can be chosen.
+    """
+    costs = _costs(candidates, values, objectives)
+    return min(costs, key=lambda each: each[1])[0] if costs else None
+
+
+def pareto_front(
+    candidates: Sequence[Candidate],
+    values: Sequence[Sequence[float] | None],
+    objectives: Sequence[str],
+) -> list[Candidate]:
+    """Return the candidates that no other one beats: is as good in each objective, and differs."""
+    costs = _costs(candidates, values, objectives)
+
+    def beaten(cost: Sequence[float]) -> bool:
+        return any(
+            other != cost and all(o <= c for o, c in zip(other, cost, strict=True))
+            for _, other in costs
+        )
+
+    return [candidate for candidate, cost in costs if not beaten(cost)]
+
+
+def _costs(
+    candidates: Sequence[Candidate],
+    values: Sequence[Sequence[float] | None],
+    objectives: Sequence[str],
+) -> list[tuple[Candidate, list[float]]]:
+    """Values of the candidates that have some, with signs that make less better."""
+    signs = [1.0 if metric_mode(key) == "min" else -1.0 for key in objectives]
+    return [
+        (candidate, [sign * value for sign, value in zip(signs, given, strict=True)])
+        for candidate, given in zip(candidates, values, strict=True)
+        if given is not None
+    ]
 
 
 def select_in_fold(
@@ -40,11 +94,12 @@ def select_in_fold(
         NonFiniteLossError: if all cells diverge; a cell that diverges beside others loses.
     """
     assert protocol.grid is not None
-    assert protocol.select_on is not None
+    key = protocol.select_on
+    assert key is not None
     cells = cells_of(protocol.grid)
     data_of = CellData(config, data)
     rows: list[dict[str, Any]] = []
-    best: int | None = None
+    chosen: int | None = None
     for number, cell in enumerate(cells):
         if watch is not None:
             watch.part = f"cell {number + 1}/{len(cells)}"
@@ -52,28 +107,28 @@ def select_in_fold(
             logger.info("cell %d of %d: %s", number + 1, len(cells), cell_text(cell))
         own = config.with_cell(cell)
         rows.append(train_cell(own, data_of(own), protocol, split, index, folder, number, watch))
-        chosen = best_of(rows, protocol.select_on)
+        values = [[row["metrics"][key]] if key in row["metrics"] else None for row in rows]
+        chosen = best(range(len(rows)), values, [key])
         for other in range(number + 1):
             if other != chosen:
                 cell_checkpoint(folder, index, other).unlink(missing_ok=True)
-        best = chosen
-    if best is None:
+    if chosen is None:
         raise NonFiniteLossError(f"All {len(cells)} cells of the grid failed: {rows[0]['failed']}")
-    own = config.with_cell(cells[best])
-    if not cell_checkpoint(folder, index, best).exists():
+    own = config.with_cell(cells[chosen])
+    if not cell_checkpoint(folder, index, chosen).exists():
         # Its file was lost; it is trained once more.
-        rows[best] = train_cell(
-            own, data_of(own), protocol, split, index, folder, best, watch, again=True
+        rows[chosen] = train_cell(
+            own, data_of(own), protocol, split, index, folder, chosen, watch, again=True
         )
-    metrics = measure_selected(own, data_of(own), split, index, folder, best)
+    metrics = measure_selected(own, data_of(own), split, index, folder, chosen)
     return {
-        **rows[best],
+        **rows[chosen],
         "metrics": metrics,
         "seconds": round(sum(row["seconds"] for row in rows), 3),
         "grid": {
-            "selected": cells[best],
-            "on": protocol.select_on,
-            "cells": [_summary(c, r, protocol.select_on) for c, r in zip(cells, rows, strict=True)],
+            "selected": cells[chosen],
+            "on": key,
+            "cells": [_summary(c, r, key) for c, r in zip(cells, rows, strict=True)],
         },
     }
 
@@ -119,13 +174,6 @@ def train_cell(
         record = {"metrics": {}, "seconds": 0.0, "failed": str(error)}
     write_json(path, record)
     return record
-
-
-def best_of(rows: Sequence[Mapping[str, Any]], key: str) -> int | None:
-    """Return which of some records has the best metric; the first of equal ones."""
-    sign = 1 if metric_mode(key) == "max" else -1
-    values = {i: sign * row["metrics"][key] for i, row in enumerate(rows) if key in row["metrics"]}
-    return max(values, key=lambda i: values[i]) if values else None
 
 
 class CellData:

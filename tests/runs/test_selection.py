@@ -18,11 +18,11 @@ from unionsnn.config.grid import cells_of
 from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
 from unionsnn.reports.views.results import selected_lines, summary_line
-from unionsnn.runs import nested
+from unionsnn.runs import selection
 from unionsnn.runs.dry_run import describe
 from unionsnn.runs.experiment import run_experiment
-from unionsnn.runs.nested import best_of
 from unionsnn.runs.records import RunFolder
+from unionsnn.runs.selection import best, pareto_front
 
 Maker = Callable[..., dict[str, Any]]
 FOLDS = ["protocol=cross_validation", "protocol.folds=3", "protocol.select_on=val_accuracy"]
@@ -79,13 +79,13 @@ def test_a_kill_loses_no_finished_cell(tiny: Maker, monkeypatch: pytest.MonkeyPa
     assert len(kept) >= 2
     assert not list(folder.glob("repetitions/*"))
     trained: list[tuple[int, int | None]] = []
-    original = nested.train_repetition
+    original = selection.train_repetition
 
     def note(*args: Any, **kwargs: Any) -> dict[str, Any]:
         trained.append((args[4], kwargs["cell"]))
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(nested, "train_repetition", note)
+    monkeypatch.setattr(selection, "train_repetition", note)
     record = run_experiment(config)
     assert {cell for index, cell in trained if index == 0} == set(range(4)) - kept
     assert comparable(record) == comparable(expected)
@@ -96,14 +96,14 @@ def test_a_kill_loses_no_finished_cell(tiny: Maker, monkeypatch: pytest.MonkeyPa
 def test_a_cell_that_diverges_loses_and_all_that_diverge_fail(
     tiny: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = nested.train_repetition
+    original = selection.train_repetition
 
     def diverge(config: Config, *args: Any, **kwargs: Any) -> dict[str, Any]:
         if config.optimizer.lr > limit:
             raise NonFiniteLossError("val_loss is nan in epoch 0.")
         return original(config, *args, **kwargs)
 
-    monkeypatch.setattr(nested, "train_repetition", diverge)
+    monkeypatch.setattr(selection, "train_repetition", diverge)
     words = ["protocol.grid={optimizer.lr:[0.1,0.001]}"]
     limit = 0.01
     (row,) = run_experiment(tiny(*words, run_dir="one"))["repetitions"]
@@ -122,11 +122,16 @@ def test_cells_may_read_other_coefficients_and_workers_give_the_same(tiny: Maker
 
 
 def test_ties_go_to_the_first_and_errors_are_small() -> None:
-    rows = [{"metrics": {"val_mae": v, "val_accuracy": v}} for v in (0.5, 0.25, 0.25)]
-    assert best_of(rows, "val_mae") == 1
-    assert best_of(rows, "val_accuracy") == 0
-    assert best_of([{"metrics": {}}, *rows], "val_mae") == 2
-    assert best_of([{"metrics": {}}], "val_mae") is None
+    values = [None, [0.5], [0.25], [0.25]]
+    assert best("abcd", values, ["val_mae"]) == "c"
+    assert best("abcd", values, ["val_accuracy"]) == "b"
+    assert best("a", [None], ["val_mae"]) is None
+
+
+def test_what_is_best_by_two_objectives_is_on_the_front() -> None:
+    values = [[0.5, 3.0], [0.5, 2.0], None, [0.25, 1.0], [0.5, 2.0]]
+    assert best("abcde", values, ["val_accuracy", "parameters"]) == "b"
+    assert pareto_front("abcde", values, ["val_accuracy", "parameters"]) == ["b", "d", "e"]
 
 
 def test_dry_run_counts_the_trainings_and_writes_nothing(tiny: Maker, tmp_path: Path) -> None:

@@ -1,11 +1,10 @@
-"""The Optuna study: made or gone on with, its trials planned once, its cells read back."""
+"""The queue of a study: an Optuna study whose trials are planned once and read back."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution
@@ -14,11 +13,10 @@ from optuna.trial import FrozenTrial, TrialState
 
 from unionsnn.base.errors import RequestError
 from unionsnn.config.grid import flatten
-from unionsnn.search.methods import SeededSampler, make_pruner
+from unionsnn.search.samplers import SeededSampler, make_pruner
 from unionsnn.search.storage import PatientStorage, open_storage
 from unionsnn.search.study import Study
-
-State = Literal["finished", "pruned", "failed", "running", "waiting"]
+from unionsnn.search.trial import State, Trial
 
 _STATES: Mapping[TrialState, State] = {
     TrialState.COMPLETE: "finished",
@@ -33,31 +31,6 @@ WORKER_DIED = "the worker died"
 
 _MEANING = ("experiment", "trial", "objective")
 """Parts of a study's definition that say what the value of a trial is."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A planned trial and what came of it, however often it was tried.
-
-    Args:
-        index: Its place in the plan, from 0.
-        state: What came of it.
-        parameters: Point of the space; a part of it before the sampler has chosen.
-        values: Objective values; None unless finished.
-        repetitions: Values of the first objective by repetition, as far as trained.
-        reason: Why it failed or was pruned.
-        seconds: How long its last try took.
-        trial: Number of the Optuna trial.
-    """
-
-    index: int
-    state: State
-    parameters: dict[str, Any]
-    values: tuple[float, ...] | None
-    repetitions: dict[int, float]
-    reason: str | None
-    seconds: float
-    trial: int
 
 
 def open_study(study: Study, *, extend: bool = False) -> optuna.Study:
@@ -83,9 +56,9 @@ def open_study(study: Study, *, extend: bool = False) -> optuna.Study:
         made.set_user_attr("definition", study.definition())
         _plan(made, study)
         return made
-    held = optuna.load_study(study_name=name, storage=storage)
-    _wait_for_plan(held, study)
-    differences = _differences(held.user_attrs["definition"], study.definition())
+    stored = optuna.load_study(study_name=name, storage=storage)
+    _wait_for_plan(stored, study)
+    differences = _differences(stored.user_attrs["definition"], study.definition())
     if differences and not extend:
         raise RequestError(
             f"The study {study.name!r} in its storage is another one:",
@@ -93,8 +66,8 @@ def open_study(study: Study, *, extend: bool = False) -> optuna.Study:
             "Type --extend to go on with it all the same, or --name NAME for another study.",
         )
     if differences:
-        held = _extended(held, study, storage)
-    return held
+        stored = _extended(stored, study, storage)
+    return stored
 
 
 def attach(study: Study) -> optuna.Study:
@@ -141,18 +114,18 @@ def _key(parameters: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((key, repr(value)) for key, value in parameters.items()))
 
 
-def _wait_for_plan(held: optuna.Study, study: Study, patience: float = 60.0) -> None:
+def _wait_for_plan(stored: optuna.Study, study: Study, patience: float = 60.0) -> None:
     limit = time.monotonic() + patience
-    while "planned" not in held.user_attrs and time.monotonic() < limit:
+    while "planned" not in stored.user_attrs and time.monotonic() < limit:
         time.sleep(0.2)
-    if "planned" not in held.user_attrs:
+    if "planned" not in stored.user_attrs:
         # Who made it has died in the middle.
-        held.set_user_attr("definition", study.definition())
-        _plan(held, study)
+        stored.set_user_attr("definition", study.definition())
+        _plan(stored, study)
 
 
-def _differences(held: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    before, after = dict(flatten(held)), dict(flatten(now))
+def _differences(began: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    before, after = dict(flatten(began)), dict(flatten(now))
     return [
         f"{key}: {before.get(key, 'absent')!r} when it began, {after.get(key, 'absent')!r} now"
         for key in sorted(before.keys() | after.keys())
@@ -160,27 +133,27 @@ def _differences(held: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _extended(held: optuna.Study, study: Study, storage: PatientStorage) -> optuna.Study:
+def _extended(stored: optuna.Study, study: Study, storage: PatientStorage) -> optuna.Study:
     """Go on with a study that is now defined otherwise.
 
     Optuna holds on to the values that a parameter may have, so that another space needs a study of
     its own: it begins with the finished trials that lie inside. Where values would mean something
     else, all trials are planned anew; repetitions that are on disk are read.
     """
-    before, now = held.user_attrs["definition"], study.definition()
+    before, now = stored.user_attrs["definition"], study.definition()
     other_values = any(before[key] != now[key] for key in _MEANING)
     if other_values or before["space"] != now["space"]:
-        suffix = held.study_name.removeprefix(study.name).removeprefix("+")
+        suffix = stored.study_name.removeprefix(study.name).removeprefix("+")
         number = int(suffix or 0) + 1
         fresh = optuna.create_study(
             storage=storage, study_name=f"{study.name}+{number}", directions=study.directions
         )
         if not other_values:
-            fresh.add_trials(_inside(held.get_trials(), study))
-        held = fresh
-    held.set_user_attr("definition", study.definition())
-    _plan(held, study)
-    return held
+            fresh.add_trials(_inside(stored.get_trials(), study))
+        stored = fresh
+    stored.set_user_attr("definition", study.definition())
+    _plan(stored, study)
+    return stored
 
 
 def _inside(trials: Iterable[FrozenTrial], study: Study) -> list[FrozenTrial]:
@@ -188,17 +161,17 @@ def _inside(trials: Iterable[FrozenTrial], study: Study) -> list[FrozenTrial]:
     distributions = {p.key: p.distribution for p in study.space}
     grid = study.file.sampler.name == "grid"
     places = {_key(parameters): i for i, parameters in enumerate(study.plan())} if grid else {}
-    found: list[FrozenTrial] = []
+    inside: list[FrozenTrial] = []
     taken: set[int] = set()
     for trial in trials:
         fits = trial.params.keys() == distributions.keys() and all(
             _holds(d, trial.params[key]) for key, d in distributions.items()
         )
-        cell = places.get(_key(trial.params)) if grid else len(found)
+        cell = places.get(_key(trial.params)) if grid else len(inside)
         if not fits or cell is None or cell in taken or trial.state != TrialState.COMPLETE:
             continue
         taken.add(cell)
-        found.append(
+        inside.append(
             optuna.trial.create_trial(
                 state=trial.state,
                 params=trial.params,
@@ -208,7 +181,7 @@ def _inside(trials: Iterable[FrozenTrial], study: Study) -> list[FrozenTrial]:
                 intermediate_values=trial.intermediate_values,
             )
         )
-    return found
+    return inside
 
 
 def _holds(distribution: BaseDistribution, value: Any) -> bool:
@@ -218,73 +191,38 @@ def _holds(distribution: BaseDistribution, value: Any) -> bool:
         return False
 
 
-def read_cells(held: optuna.Study) -> list[Cell]:
-    """What came of each planned trial, each cell once, by its place in the plan.
+def read_trials(stored: optuna.Study) -> list[Trial]:
+    """What came of each planned trial, each once, by its place in the plan.
 
-    A cell that was tried several times counts by its best state: finished, pruned, running,
+    A trial that was tried several times counts by its best state: finished, pruned, running,
     waiting, failed.
     """
     best: dict[int, FrozenTrial] = {}
-    for trial in held.get_trials(deepcopy=False):
-        cell = trial.user_attrs.get("cell")
-        if cell is None:
+    for tried in stored.get_trials(deepcopy=False):
+        index = tried.user_attrs.get("cell")
+        if index is None:
             continue
-        before = best.get(cell)
+        before = best.get(index)
         # Of several failed tries the last one says why.
-        rank = (_RANK.index(trial.state), -trial.number)
+        rank = (_RANK.index(tried.state), -tried.number)
         if before is None or rank < (_RANK.index(before.state), -before.number):
-            best[cell] = trial
-    return [_cell(index, best[index]) for index in sorted(best)]
+            best[index] = tried
+    return [_trial(index, best[index]) for index in sorted(best)]
 
 
-def _cell(index: int, trial: FrozenTrial) -> Cell:
-    duration = trial.duration.total_seconds() if trial.duration else 0.0
-    reason = trial.user_attrs.get("reason")
-    if trial.state == TrialState.FAIL and reason is None:
+def _trial(index: int, tried: FrozenTrial) -> Trial:
+    duration = tried.duration.total_seconds() if tried.duration else 0.0
+    reason = tried.user_attrs.get("reason")
+    if tried.state == TrialState.FAIL and reason is None:
         reason = WORKER_DIED
-    held: Mapping[str, float] = trial.user_attrs.get("repetitions", {})
-    return Cell(
+    repetitions: Mapping[str, float] = tried.user_attrs.get("repetitions", {})
+    return Trial(
         index,
-        _STATES[trial.state],
-        dict(trial.params or trial.system_attrs.get("fixed_params", {})),
-        tuple(trial.values) if trial.state == TrialState.COMPLETE else None,
-        {int(number): value for number, value in held.items()},
+        _STATES[tried.state],
+        dict(tried.params or tried.system_attrs.get("fixed_params", {})),
+        tuple(tried.values) if tried.state == TrialState.COMPLETE else None,
+        {int(number): value for number, value in repetitions.items()},
         reason,
         round(duration, 3),
-        trial.number,
+        tried.number,
     )
-
-
-def best_cell(cells: Sequence[Cell], directions: Sequence[str]) -> Cell | None:
-    """The finished cell with the best first objective; of equals the first of the plan.
-
-    With two objectives it is on the front of those that none beats in both.
-    """
-    finished = [cell for cell in cells if cell.values is not None]
-    if not finished:
-        return None
-    signs = [1.0 if d == "minimize" else -1.0 for d in directions]
-
-    def cost(cell: Cell) -> tuple[Any, ...]:
-        assert cell.values is not None
-        return (*(s * v for s, v in zip(signs, cell.values, strict=True)), cell.index)
-
-    return min(finished, key=cost)
-
-
-def pareto_front(cells: Sequence[Cell], directions: Sequence[str]) -> list[Cell]:
-    """Finished cells that no other one beats in every objective."""
-    signs = [1.0 if d == "minimize" else -1.0 for d in directions]
-    costs = {
-        c.index: [s * v for s, v in zip(signs, c.values, strict=True)]
-        for c in cells
-        if c.values is not None
-    }
-
-    def beaten(one: list[float]) -> bool:
-        return any(
-            other != one and all(o <= x for o, x in zip(other, one, strict=True))
-            for other in costs.values()
-        )
-
-    return [c for c in cells if c.index in costs and not beaten(costs[c.index])]
