@@ -15,9 +15,9 @@ from dataclasses import replace
 
 import optuna
 
-from unionsnn.search.study import make_study
+from unionsnn.search.request import make_study
 from unionsnn.search.study_file import PrunerSchema
-from unionsnn.search.trials import TrialRunner
+from unionsnn.search.trial_runner import TrialRunner
 
 
 def main() -> None:

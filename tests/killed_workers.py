@@ -16,7 +16,7 @@ import pytest
 from small_studies import formula, made_record
 from unionsnn.config.schema import Config
 from unionsnn.runs.selection import best
-from unionsnn.search import trials
+from unionsnn.search import trial_runner
 from unionsnn.search.queue import open_study, read_trials
 from unionsnn.search.study import Study
 from unionsnn.search.trial import Trial
@@ -61,7 +61,7 @@ class Book:
             self._write(self.ended, line)
             return made_record(index, {"val_loss": formula(config, index)}, data)
 
-        patch.setattr(trials, "train_repetition", train)
+        patch.setattr(trial_runner, "train_repetition", train)
 
     def _write(self, path: Path, line: str) -> None:
         with path.open("a") as file:

@@ -19,7 +19,7 @@ from unionsnn.cli.app import command_line
 from unionsnn.config.compose import compose_config, config_folder
 from unionsnn.config.identity import config_hash
 from unionsnn.data.splits import split_hash
-from unionsnn.search.study import make_study
+from unionsnn.search.request import make_study
 from unionsnn.search.study_file import shipped, sweeps_folder
 from unionsnn.training.build import build_data
 from unionsnn.training.protocols import draw_splits

@@ -10,8 +10,9 @@ import pytest
 
 from small_studies import CONTENT, formula, made_record, write
 from unionsnn.config.schema import Config
-from unionsnn.search import trials
-from unionsnn.search.study import Study, StudyOptions, make_study
+from unionsnn.search import trial_runner
+from unionsnn.search.request import StudyOptions, make_study
+from unionsnn.search.study import Study
 
 
 @pytest.fixture
@@ -42,5 +43,5 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float, int]]:
         made.append((section["lr"], section["weight_decay"], index))
         return made_record(index, {"val_loss": formula(config, index)}, data)
 
-    monkeypatch.setattr(trials, "train_repetition", train)
+    monkeypatch.setattr(trial_runner, "train_repetition", train)
     return made

@@ -17,8 +17,9 @@ import pytest
 from killed_workers import GRID, Book, check_whole, child, kill_one_of, wait_for
 from unionsnn.base.errors import RequestError
 from unionsnn.search.queue import open_study
+from unionsnn.search.request import StudyOptions
 from unionsnn.search.storage import open_storage
-from unionsnn.search.study import Study, StudyOptions
+from unionsnn.search.study import Study
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: extra postgresql")
 

@@ -13,12 +13,13 @@ from small_studies import TINY, formula, made_record, points
 from unionsnn.base.errors import MemoryRanOutError, MissingObjectiveError, RequestError
 from unionsnn.config.schema import Config
 from unionsnn.runs.selection import best, pareto_front
-from unionsnn.search import trials
+from unionsnn.search import trial_runner
 from unionsnn.search.driver import RunOptions, run_study
 from unionsnn.search.queue import open_study, read_trials
+from unionsnn.search.request import StudyOptions
 from unionsnn.search.samplers import SeededSampler
 from unionsnn.search.space import parse_space
-from unionsnn.search.study import Study, StudyOptions
+from unionsnn.search.study import Study
 from unionsnn.search.trial import Trial
 from unionsnn.search.workers import work
 
@@ -85,7 +86,7 @@ def test_an_interrupted_study_goes_on_with_the_same_trials(
     }
     whole = run(make(options=StudyOptions(name="whole"), **keys))
     study = make(options=StudyOptions(name="stopped"), **keys)
-    train, first = trials.train_repetition, len(calls)
+    train, first = trial_runner.train_repetition, len(calls)
 
     def stop(*arguments: Any, **options: Any) -> Any:
         if len(calls) - first == 4:
@@ -93,7 +94,7 @@ def test_an_interrupted_study_goes_on_with_the_same_trials(
         return train(*arguments, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(trials, "train_repetition", stop)
+        patch.setattr(trial_runner, "train_repetition", stop)
         with pytest.raises(KeyboardInterrupt):
             run(study)
     assert [cell.state for cell in read_trials(open_study(study))] == [
@@ -122,7 +123,7 @@ def test_a_trial_that_fails_says_why_and_the_study_goes_on(
     error: Exception | None,
     reason: str,
 ) -> None:
-    train = trials.train_repetition
+    train = trial_runner.train_repetition
 
     def fail(config: Config, data: Any, *rest: Any, **options: Any) -> dict[str, Any]:
         if config.optimizer.lr == 0.01 and rest[2] == 1:
@@ -131,9 +132,9 @@ def test_a_trial_that_fails_says_why_and_the_study_goes_on(
             return {"index": 1, "metrics": {"val_loss": math.nan}, "dataset": data.dataset_id}
         return train(config, data, *rest, **options)
 
-    monkeypatch.setattr(trials, "train_repetition", fail)
+    monkeypatch.setattr(trial_runner, "train_repetition", fail)
     if error is None:
-        monkeypatch.setattr(trials.RunFolder, "save_repetition", lambda *_: None)
+        monkeypatch.setattr(trial_runner.RunFolder, "save_repetition", lambda *_: None)
     cells = run(make())
     failed = [cell for cell in cells if cell.state == "failed"]
     assert [cell.parameters["optimizer.lr"] for cell in failed] == [0.01, 0.01]
@@ -149,7 +150,7 @@ def test_a_record_without_the_metric_is_an_error(
     ) -> Any:
         return made_record(index, {"val_accuracy": 1.0}, data)
 
-    monkeypatch.setattr(trials, "train_repetition", train)
+    monkeypatch.setattr(trial_runner, "train_repetition", train)
     with pytest.raises(MissingObjectiveError, match="has no val_loss"):
         run(make())
 
@@ -158,7 +159,7 @@ def test_no_trial_that_finishes_is_an_error(make: Make, monkeypatch: pytest.Monk
     def train(*_: Any, **__: Any) -> Any:
         raise ValueError("never")
 
-    monkeypatch.setattr(trials, "train_repetition", train)
+    monkeypatch.setattr(trial_runner, "train_repetition", train)
     with pytest.raises(RuntimeError, match=r"None of the 6 trials .* ValueError: never"):
         run_study(make(), RunOptions())
 
@@ -195,7 +196,7 @@ def test_two_objectives_give_a_front(make: Make, monkeypatch: pytest.MonkeyPatch
         record = made_record(index, {"val_loss": abs(16 - width) / 16}, data)
         return {**record, "parameters": width**2}
 
-    monkeypatch.setattr(trials, "train_repetition", train)
+    monkeypatch.setattr(trial_runner, "train_repetition", train)
     study = make(
         overrides=[w for w in TINY if "hidden" not in w],
         space={"model.hidden_channels": "choice(4, 8, 16, 32)"},
@@ -284,8 +285,9 @@ def test_a_changed_study_is_refused_with_the_difference_or_extended(
 ) -> None:
     before = run(make())
     larger = make(space={**make().file.space, "optimizer.lr": "choice(0.1, 0.01, 0.5)"})
-    with pytest.raises(RequestError, match="--extend") as caught:
+    with pytest.raises(RequestError) as caught:
         open_study(larger)
+    assert set(caught.value.codes) == {"study.changed"}
     assert any(f.startswith("space.optimizer.lr: ") for f in caught.value.faults)
     calls.clear()
     cells = run(larger, extend=True)
@@ -308,7 +310,7 @@ def test_values_that_would_mean_something_else_are_computed_anew(
         loss = formula(config, index)
         return made_record(index, {"val_loss": loss, "val_accuracy": -loss}, data)
 
-    monkeypatch.setattr(trials, "train_repetition", train)
+    monkeypatch.setattr(trial_runner, "train_repetition", train)
     space = {"optimizer.lr": "choice(0.1, 0.01)"}
     before = run(make(space=space))
     trained.clear()
@@ -318,8 +320,9 @@ def test_values_that_would_mean_something_else_are_computed_anew(
         ({"trial": ["protocol.only=[0,1]"]}, 1.0, 2),
     ):
         changed = make(space=space, **keys)
-        with pytest.raises(RequestError, match="--extend"):
+        with pytest.raises(RequestError) as refusal:
             open_study(changed)
+        assert set(refusal.value.codes) == {"study.changed"}
         cells = run(changed, extend=True)
         assert not trained
         for old, new in zip(before, cells, strict=True):
@@ -329,7 +332,7 @@ def test_values_that_would_mean_something_else_are_computed_anew(
             assert new.parameters == old.parameters
     # Another experiment: other records.
     changed = make("seed=4", space=space)
-    with pytest.raises(RequestError, match="--extend") as caught:
+    with pytest.raises(RequestError) as caught:
         open_study(changed)
     assert "experiment.seed: 0 when it began, 4 now" in caught.value.faults
     assert [cell.state for cell in read_trials(open_study(changed, extend=True))] == ["waiting"] * 2
@@ -345,7 +348,7 @@ def test_the_second_objective_is_a_mean_too(make: Make, monkeypatch: pytest.Monk
         record = made_record(index, {"val_loss": loss, "val_accuracy": loss**2}, data)
         return {**record, "parameters": 7}
 
-    monkeypatch.setattr(trials, "train_repetition", train)
+    monkeypatch.setattr(trial_runner, "train_repetition", train)
     study = make(objective=["val_loss", "val_accuracy"])
     assert study.directions == ["minimize", "maximize"]
     for cell in run(study):

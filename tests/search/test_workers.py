@@ -12,10 +12,11 @@ import pytest
 
 from killed_workers import GRID, Book, check_whole, child, kill_one_of, results
 from unionsnn.base.errors import WorkersDiedError
-from unionsnn.search import trials
+from unionsnn.search import trial_runner
 from unionsnn.search.driver import RunOptions, run_study
 from unionsnn.search.queue import open_study
-from unionsnn.search.study import Study, StudyOptions
+from unionsnn.search.request import StudyOptions
+from unionsnn.search.study import Study
 from unionsnn.search.trial import Trial
 from unionsnn.search.workers import work, work_in_processes
 
@@ -41,7 +42,7 @@ def test_a_trial_whose_worker_dies_too_often_is_given_up_with_the_reason(
         os._exit(9)
 
     study = make(retries=1, space={"optimizer.lr": "choice(0.1)"})
-    monkeypatch.setattr(trials, "train_repetition", die)
+    monkeypatch.setattr(trial_runner, "train_repetition", die)
     child(open_study, study).join()
     for _ in range(2):
         worker = child(work, study, None, 0.1)

@@ -59,7 +59,7 @@ def sweep(
     never tested. The same command goes on with a study, here or on another machine with the same
     storage.
     """
-    from unionsnn.search.study import StudyOptions, make_study
+    from unionsnn.search.request import StudyOptions, make_study
 
     request = make_study(study, overrides, StudyOptions(name, trials, storage, config_dir))
     kind = request.base.trainer.progress

@@ -7,13 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from unionsnn.base.errors import FolderInUseError, RequestError
+from unionsnn.base.errors import FolderInUseError, RepetitionFailedError, RequestError
 from unionsnn.base.files import write_json
 from unionsnn.data.datamodules import Progress
 from unionsnn.runs.dry_run import describe
 from unionsnn.runs.selection import best, pareto_front
-from unionsnn.search.final import rule, selection, train_best, write_best
-from unionsnn.search.nested import nested_faults, train_nested
+from unionsnn.search.final import (
+    nested_faults,
+    rule,
+    selection,
+    train_best,
+    train_nested,
+    write_best,
+)
 from unionsnn.search.queue import open_study, read_trials
 from unionsnn.search.samplers import quiet_optuna
 from unionsnn.search.storage import shown
@@ -67,9 +73,10 @@ def run_study(
     chosen = best(trials, [trial.values for trial in trials], study.file.objectives)
     if chosen is None:
         reasons = dict.fromkeys(trial.reason for trial in trials if trial.reason)
-        raise RuntimeError(
+        raise RepetitionFailedError(
             f"None of the {len(trials)} trials of {study.name} finished: "
-            f"{'; '.join(map(str, reasons))}"
+            f"{'; '.join(map(str, reasons))}",
+            code="study.no_trial",
         )
     record = describe_outcome(study, trials, chosen)
     record["best_file"] = str(write_best(study, chosen))

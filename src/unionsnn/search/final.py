@@ -1,15 +1,15 @@
-"""After the trials: the chosen point, trained over all repetitions and tested once."""
+"""After the trials: the chosen point, or that of each fold, trained and tested once."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from unionsnn.base.errors import RequestError
+from unionsnn.base.errors import Fault, RequestError
 from unionsnn.base.files import atomic_write, write_json
 from unionsnn.config.compose import compose_config, first_groups, group_choices, is_shipped
 from unionsnn.config.grid import flatten
@@ -18,8 +18,10 @@ from unionsnn.config.schema import Config
 from unionsnn.data.datamodules import Progress
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.records import RunFolder
+from unionsnn.runs.selection import best
 from unionsnn.search.study import Study
 from unionsnn.search.trial import Trial
+from unionsnn.training.protocols import summarize
 
 SELECTIONS: Mapping[str, str] = {
     "cross_validation": "shared folds",
@@ -33,6 +35,10 @@ A graph that is tested in one fold validates or trains in the others, so the res
 that of a search which never saw it. `shared split`: by the validation part; the test part is
 untouched.
 """
+
+
+FOLDWISE = ("grid", "random")
+"""Samplers whose points do not depend on results."""
 
 
 def selection(study: Study) -> str:
@@ -53,7 +59,7 @@ def rule(study: Study, trials: Sequence[Trial]) -> str:
 
 def train_best(
     study: Study,
-    best: Trial,
+    chosen: Trial,
     trials: Sequence[Trial],
     workers: int,
     progress: Progress | None = None,
@@ -63,15 +69,15 @@ def train_best(
     Raises:
         FolderInUseError: if another command of the same study is doing so.
     """
-    config = study.final_config(best.parameters).replace({"protocol.workers": workers})
+    config = study.final_config(chosen.parameters).replace({"protocol.workers": workers})
     if progress is None:
         config = config.replace({"trainer.progress": "none"})
     record = run_experiment(config, progress)
-    return labelled(record, RunFolder.of(config), study, rule(study, trials), best)
+    return labelled(record, RunFolder.of(config), study, rule(study, trials), chosen)
 
 
 def labelled(
-    record: dict[str, Any], folder: RunFolder[Config], study: Study, words: str, best: Trial
+    record: dict[str, Any], folder: RunFolder[Config], study: Study, words: str, chosen: Trial
 ) -> dict[str, Any]:
     """Write into a record how its configuration was chosen."""
     record["protocol"]["selection"] += f"; {words}"
@@ -79,22 +85,95 @@ def labelled(
         "name": study.name,
         "selection": selection(study),
         "objective": study.file.objectives,
-        "values": list(best.values or ()),
-        "trial": best.index,
-        "parameters": best.parameters,
+        "values": list(chosen.values or ()),
+        "trial": chosen.index,
+        "parameters": chosen.parameters,
     }
     write_json(folder.results_path, record)
     return record
 
 
-def write_best(study: Study, best: Trial) -> Path:
+def nested_faults(study: Study) -> Iterator[Fault]:
+    """Say why a point cannot be chosen for each outer fold alone."""
+    file = study.file
+    if study.base.protocol.name != "cross_validation":
+        yield Fault(
+            "--nested chooses for each outer fold; type protocol=cross_validation.", "study.nested"
+        )
+    if file.sampler.name not in FOLDWISE:
+        yield Fault(
+            f"--nested: sampler {file.sampler.name} proposes points by the mean over all folds, "
+            f"and what is tested in one fold validates in others; choose {' or '.join(FOLDWISE)}.",
+            "study.nested",
+        )
+    if file.pruner.name != "none":
+        yield Fault(
+            "--nested: a pruned trial lacks folds; type pruner: {name: none}.", "study.nested"
+        )
+    if len(file.objectives) > 1:
+        yield Fault("--nested chooses by one objective.", "study.nested")
+    if file.trial:
+        yield Fault(
+            "--nested: trials and the final run must be the same; leave out trial.", "study.nested"
+        )
+
+
+def choose_by_fold(study: Study, trials: Sequence[Trial]) -> dict[int, Trial]:
+    """The finished trial with the best value on each fold's inner validation part.
+
+    Ties go to the first. Nothing of a fold's test part has a say in its choice.
+    """
+    finished = [trial for trial in trials if trial.values is not None]
+    chosen: dict[int, Trial] = {}
+    for fold in range(study.base.protocol.num_repetitions):
+        values = [[trial.repetitions[fold]] for trial in finished]
+        trial = best(finished, values, study.file.objectives)
+        assert trial is not None
+        chosen[fold] = trial
+    return chosen
+
+
+def train_nested(
+    study: Study, trials: Sequence[Trial], workers: int, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Train each outer fold with the point chosen for it, and test it once."""
+    chosen = choose_by_fold(study, trials)
+    repetitions: dict[int, dict[str, Any]] = {}
+    for index in dict.fromkeys(trial.index for trial in chosen.values()):
+        folds = [fold for fold, trial in chosen.items() if trial.index == index]
+        config = study.final_config(chosen[folds[0]].parameters, "nested")
+        config = config.replace({"protocol.only": folds, "protocol.workers": workers})
+        if progress is None:
+            config = config.replace({"trainer.progress": "none"})
+        record = run_experiment(config, progress)
+        repetitions |= {r["index"]: r for r in record["repetitions"] if r["index"] in folds}
+    protocol = study.base.protocol
+    trained = [repetitions[fold] for fold in sorted(repetitions)]
+    return {
+        "selection": f"nested: best {study.file.objectives[0]} of the inner validation part of "
+        "each outer fold",
+        "report": protocol.report,
+        "result": summarize(protocol, trained).to_dict(),
+        "folds": [
+            {
+                "fold": fold,
+                "trial": trial.index,
+                "parameters": trial.parameters,
+                "metrics": repetitions[fold]["metrics"],
+            }
+            for fold, trial in chosen.items()
+        ],
+    }
+
+
+def write_best(study: Study, chosen: Trial) -> Path:
     """Write the best point as an experiment: train --config-dir FOLDER experiment=best runs it.
 
     Raises:
         RequestError: if it does not compose to the configuration that was trained.
     """
-    config = study.final_config(best.parameters)
-    words = [*study.overrides, *study.words(best.parameters)]
+    config = study.final_config(chosen.parameters)
+    words = [*study.overrides, *study.words(chosen.parameters)]
     choices = group_choices(words, study.config_dir)
     # The folder of the study does not have what only the user's own folder has.
     own = {group for group, option in choices.items() if not is_shipped(group, option)}
@@ -123,8 +202,9 @@ def write_best(study: Study, best: Trial) -> Path:
     path = study.folder / "experiment" / "best.yaml"
     text = (
         "# @package _global_\n"
-        f"# Trial {best.index} of the study {study.name}: "
-        f"{', '.join(study.file.objectives)} {', '.join(f'{v:.6g}' for v in best.values or ())}.\n"
+        f"# Trial {chosen.index} of the study {study.name}: "
+        f"{', '.join(study.file.objectives)} "
+        f"{', '.join(f'{v:.6g}' for v in chosen.values or ())}.\n"
         f"# unionsnn train --config-dir {shlex.quote(str(study.folder))} experiment=best\n"
         f"{yaml.safe_dump({'defaults': defaults, **values}, sort_keys=False)}"
     )
@@ -133,7 +213,8 @@ def write_best(study: Study, best: Trial) -> Path:
     if config_hash(again) != config_hash(config):
         raise RequestError(
             f"{path} does not compose to the configuration of the best trial; it differs in "
-            f"{', '.join(differing_keys(again, config))}."
+            f"{', '.join(differing_keys(again, config))}.",
+            code="study.best_file",
         )
     return path
 

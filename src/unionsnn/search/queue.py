@@ -63,7 +63,8 @@ def open_study(study: Study, *, extend: bool = False) -> optuna.Study:
         raise RequestError(
             f"The study {study.name!r} in its storage is another one:",
             *differences,
-            "Type --extend to go on with it all the same, or --name NAME for another study.",
+            "Type --extend to continue it all the same, or --name NAME for another study.",
+            code="study.changed",
         )
     if differences:
         stored = _extended(stored, study, storage)

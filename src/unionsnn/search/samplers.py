@@ -17,6 +17,7 @@ from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
+from unionsnn.base.errors import Fault
 from unionsnn.base.words import nearest
 from unionsnn.search.space import num_values, rounded, value_at
 
@@ -73,31 +74,32 @@ def option_types(kind: type[Any]) -> dict[str, tuple[str, ...]]:
 
 def option_faults(
     section: str, name: str, options: Mapping[str, Any], known: Mapping[str, type[Any]]
-) -> list[str]:
+) -> list[Fault]:
     """Say what is wrong with a sampler or a pruner: its name, or an option it does not have."""
+    code = f"study.{section}"
     if name not in known:
-        return [
-            f"{section}.name is {name!r}; allowed are {', '.join(known)}.{nearest(name, known)}"
-        ]
+        unknown = f"{section}.name is {name!r}; allowed are {', '.join(known)}."
+        return [Fault(f"{unknown}{nearest(name, known)}", code)]
     allowed = {} if name in ("grid", "none") else option_types(known[name])
     faults = []
     for key, value in options.items():
         if key not in allowed:
             faults.append(
-                f"{section}.{key} is no option of {section}.name={name} that a file can give; "
+                f"{section}.{key} is not an option of {section}.name={name} that a file can give; "
                 f"allowed are {', '.join(allowed) or 'none'}.{nearest(key, allowed)}"
             )
         elif fault := _value_fault(key, value, allowed[key]):
             faults.append(f"{section}.{key} is {value!r}; {fault}.")
     if faults:
-        return faults
+        return [Fault(fault, code) for fault in faults]
     low, high = options.get("min_resource", 1), options.get("max_resource")
     if isinstance(low, int) and isinstance(high, int) and low > high:
-        return [f"{section}.min_resource is {low}, more than {section}.max_resource, {high}."]
+        order = f"{section}.min_resource is {low}, more than {section}.max_resource, {high}."
+        return [Fault(order, code)]
     try:
         _build(known[name], options)
     except Exception as error:
-        return [f"{section} {name}: {' '.join(str(error).split())}"]
+        return [Fault(f"{section} {name}: {' '.join(str(error).split())}", code)]
     return []
 
 

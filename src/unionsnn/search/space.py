@@ -162,7 +162,7 @@ def parse_space(texts: Mapping[str, Any]) -> list[Parameter]:
         if count > 1:
             faults.append(f"space names {key} {count} times; leave out all but one.")
     if faults:
-        raise RequestError(*faults)
+        raise RequestError(*faults, code="study.space")
     return space
 
 
@@ -236,7 +236,7 @@ def grid_points(space: Sequence[Parameter]) -> list[dict[str, Value]]:
         if values is None
     ]
     if faults:
-        raise RequestError(*faults)
+        raise RequestError(*faults, code="study.space")
     return cells_of({p.key: values or [] for p, values in zip(space, counted, strict=True)})
 
 

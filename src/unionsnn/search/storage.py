@@ -111,7 +111,8 @@ def open_storage(
         except ImportError as error:
             raise RequestError(
                 f"The storage {shown(url)} needs a package that is not installed: type "
-                f"pip install 'unionsnn[postgresql]' ({error.__cause__ or error})."
+                f"pip install 'unionsnn[postgresql]' ({error.__cause__ or error}).",
+                code="study.storage",
             ) from error
         except (
             sqlalchemy.exc.SQLAlchemyError,
@@ -128,7 +129,8 @@ def open_storage(
             reason = str(error.__cause__ or error).splitlines()[0]
             raise RequestError(
                 f"The storage {shown(url)} cannot be opened ({reason}). A file is written "
-                "sqlite:///FILE, a server postgresql+psycopg://USER@HOST/DATABASE."
+                "sqlite:///FILE, a server postgresql+psycopg://USER@HOST/DATABASE.",
+                code="study.storage",
             ) from error
     raise AssertionError("the last try returns or raises")
 

@@ -1,8 +1,8 @@
-"""A study as it is asked for: its file and the command line, checked as a whole."""
+"""A checked study: what it tries, and the configurations of its trials and of its final run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,44 +10,13 @@ from typing import Any
 import optuna
 from optuna.distributions import BaseDistribution
 
-from unionsnn.base.errors import RequestError
 from unionsnn.base.version import __version__
 from unionsnn.config.compose import compose_config
 from unionsnn.config.identity import determining
 from unionsnn.config.schema import Config
-from unionsnn.search.checks import (
-    key_faults,
-    parsed,
-    request_faults,
-    section_faults,
-    space_faults,
-)
-from unionsnn.search.space import Parameter, Value, bare, grid_points, parse_space, size
+from unionsnn.search.space import Parameter, Value, grid_points, size
 from unionsnn.search.storage import sqlite_url
-from unionsnn.search.study_file import (
-    Direction,
-    StudySchema,
-    find_study,
-    natural_direction,
-    read_study,
-)
-
-
-@dataclass(frozen=True)
-class StudyOptions:
-    """What the command line says beside overrides.
-
-    Args:
-        name: Name of the study; made of file, data and model unless given.
-        trials: Replaces the file's number of trials.
-        storage: Replaces the file's URL.
-        config_dir: Folder of the user's own configuration.
-    """
-
-    name: str | None = None
-    trials: int | None = None
-    storage: str | None = None
-    config_dir: str | None = None
+from unionsnn.search.study_file import Direction, StudySchema, natural_direction
 
 
 @dataclass(frozen=True)
@@ -147,60 +116,3 @@ class Study:
             "seed": self.file.seed,
             "versions": {"unionsnn": __version__, "optuna": optuna.__version__},
         }
-
-
-def make_study(
-    name_or_file: str, overrides: Sequence[str] = (), options: StudyOptions | None = None
-) -> Study:
-    """Read a study and check all of it.
-
-    Args:
-        name_or_file: A shipped study, or a YAML file.
-        overrides: As of `unionsnn train`, after those of the file. One for a key of the space
-            replaces its values, or takes it out of the space if it is a single value.
-        options: What else the command line says.
-
-    Raises:
-        RequestError: with what is wrong.
-    """
-    options = options or StudyOptions()
-    path = find_study(name_or_file)
-    given = {"trials": options.trials, "storage": options.storage}
-    content = read_study(path).model_copy(
-        update={key: value for key, value in given.items() if value is not None}
-    )
-    faults = [*section_faults(content.space, [*overrides, *content.overrides])]
-    if faults:
-        raise RequestError(*faults)
-    texts, words = _replaced(content.space, overrides)
-    space = parse_space(texts)
-    if not space:
-        raise RequestError(f"No key of the space of {path} is left to be searched.")
-    experiment = [*content.overrides, *words]
-    base = compose_config(experiment, options.config_dir)
-    name = options.name
-    if name is None:
-        name = f"{path.stem}-{base.data.name}-{base.model.name}"
-    study = Study(name, content, tuple(experiment), tuple(space), base, options.config_dir)
-    for check in (request_faults, key_faults, space_faults):
-        faults = [*check(study)]
-        if faults:
-            raise RequestError(*faults)
-    return study
-
-
-def _replaced(
-    space: Mapping[str, Any], overrides: Sequence[str]
-) -> tuple[dict[str, Any], list[str]]:
-    """The space after the command line's own values, and the overrides that are left."""
-    texts, words = dict(space), []
-    names = {bare(key): key for key in space}
-    for word in overrides:
-        override = parsed(word)
-        key = bare(word.partition("=")[0] if override is None else override.key_or_group)
-        if override is not None and override.is_sweep_override():
-            texts[names.get(key, word.partition("=")[0])] = word.partition("=")[2]
-            continue
-        texts.pop(names.get(key, key), None)
-        words.append(word)
-    return texts, words

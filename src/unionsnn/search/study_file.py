@@ -9,11 +9,13 @@ from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import ConfigDict, Field, ValidationError, field_validator
+from pydantic_core import ErrorDetails
 
-from unionsnn.base.errors import RequestError
+from unionsnn.base.errors import Fault, RequestError
 from unionsnn.base.words import nearest
+from unionsnn.config.compose import config_folder
 from unionsnn.config.schema import metric_mode
-from unionsnn.config.sections import PositiveInt, Section
+from unionsnn.config.sections import PositiveInt, Section, sentences
 from unionsnn.search.samplers import PRUNERS, SAMPLERS, option_faults
 
 Direction = Literal["maximize", "minimize"]
@@ -50,9 +52,9 @@ class StudySchema(Section):
     """Keys of a study file.
 
     `overrides` name the experiment, as on the command line of `unionsnn train`; `trial` adds some
-    for trials only, and `space` lists keys with the values to be tried. Trials of workers that died
-    are tried again `retries` times; a worker that has sent no sign of life for six times
-    `heartbeat` seconds counts as dead.
+    for trials only. `space` lists keys with the values to be tried, or names a grid of
+    ``conf/grid``. Trials of workers that died are tried again `retries` times; a worker without a
+    sign of life for six times `heartbeat` seconds counts as dead.
     """
 
     overrides: list[str]
@@ -68,12 +70,30 @@ class StudySchema(Section):
     retries: Annotated[int, Field(ge=0)] = 2
     heartbeat: PositiveInt = 10
 
+    @field_validator("space", mode="before")
+    @classmethod
+    def _grid(cls, given: Any) -> Any:
+        if not isinstance(given, str):
+            return given
+        grids = {path.stem: path for path in (config_folder() / "grid").glob("*.yaml")}
+        if given not in grids:
+            raise RequestError(
+                f"space is {given!r}; it maps keys to values, or names a grid: "
+                f"{', '.join(sorted(grids))}.{nearest(given, grids)}",
+                code="study.space",
+            )
+        grid = yaml.safe_load(grids[given].read_text())
+        return {key: f"choice({', '.join(map(str, values))})" for key, values in grid.items()}
+
     @field_validator("objective", mode="before")
     @classmethod
     def _metrics(cls, given: Any) -> Any:
         names = given if isinstance(given, list) else [given]
         if not all(isinstance(name, str) for name in names):
-            raise ValueError(f"objective is {given!r}; it must be a metric, or a list of two.")
+            raise RequestError(
+                f"objective is {given!r}; it must be a metric, or a list of two.",
+                code="study.objective",
+            )
         return given
 
     @field_validator("direction", mode="before")
@@ -82,9 +102,10 @@ class StudySchema(Section):
         allowed = get_args(Direction)
         for word in given if isinstance(given, list) else [given]:
             if word not in (*allowed, None):
-                raise ValueError(
+                raise RequestError(
                     f"direction is {given!r}; allowed are {', '.join(allowed)}."
-                    f"{nearest(str(word), allowed)} It may be left out."
+                    f"{nearest(str(word), allowed)} It may be left out.",
+                    code="study.direction",
                 )
         return given
 
@@ -93,20 +114,40 @@ class StudySchema(Section):
         """The objective, or both."""
         return [self.objective] if isinstance(self.objective, str) else self.objective
 
-    def faults(self) -> list[str]:
+    def faults(self) -> list[Fault]:
         """Say what the file alone shows to be wrong."""
         faults = option_faults("sampler", self.sampler.name, self.sampler.options, SAMPLERS)
         faults += option_faults("pruner", self.pruner.name, self.pruner.options, PRUNERS)
         if len(self.objectives) > 2 or not self.objectives:
-            faults.append(f"objective is {self.objective!r}; name one, or two with sampler nsga2.")
+            faults.append(
+                Fault(
+                    f"objective is {self.objective!r}; name one, or two with sampler nsga2.",
+                    "study.objective",
+                )
+            )
         elif len(set(self.objectives)) < len(self.objectives):
-            faults.append(f"objective names {self.objectives[0]} twice; name it once.")
+            faults.append(
+                Fault(
+                    f"objective names {self.objectives[0]} twice; name it once.", "study.objective"
+                )
+            )
         elif len(self.objectives) == 2 and self.pruner.name != "none":
-            faults.append("Two objectives cannot be pruned by; type pruner: {name: none}.")
+            faults.append(
+                Fault(
+                    "Two objectives cannot be pruned by; type pruner: {name: none}.", "study.pruner"
+                )
+            )
         elif len(self.objectives) == 2 and self.sampler.name == "cmaes":
-            faults.append("sampler cmaes has one objective; for two choose nsga2.")
+            faults.append(
+                Fault("sampler cmaes has one objective; for two choose nsga2.", "study.sampler")
+            )
         if self.sampler.name != "grid" and self.trials is None:
-            faults.append(f"trials is missing; sampler {self.sampler.name} needs their number.")
+            faults.append(
+                Fault(
+                    f"trials is missing; sampler {self.sampler.name} needs their number.",
+                    "study.trials",
+                )
+            )
         return faults
 
 
@@ -131,12 +172,13 @@ def find_study(name_or_file: str) -> Path:
     if path.suffix in (".yaml", ".yml"):
         if path.is_file():
             return path
-        raise RequestError(f"There is no study file {name_or_file}.")
+        raise RequestError(f"There is no study file {name_or_file}.", code="study.no_file")
     names = list(shipped())
     if name_or_file not in names:
         raise RequestError(
             f"The study {name_or_file!r} is unknown; shipped are {', '.join(names)}."
-            f"{nearest(name_or_file, names)} A file of your own is named with its ending .yaml."
+            f"{nearest(name_or_file, names)} A file of your own is given with its extension .yaml.",
+            code="study.unknown",
         )
     return sweeps_folder() / f"{name_or_file}.yaml"
 
@@ -150,26 +192,30 @@ def read_study(path: Path) -> StudySchema:
     try:
         content = yaml.safe_load(path.read_text())
     except yaml.YAMLError as error:
-        raise RequestError(f"{path} is no YAML: {' '.join(str(error).split())}") from None
+        raise RequestError(
+            f"{path} is not YAML: {' '.join(str(error).split())}", code="study.not_yaml"
+        ) from None
     if not isinstance(content, dict):
-        raise RequestError(f"{path} holds no study: it must be a mapping of keys.")
+        raise RequestError(
+            f"{path} is not a study: it must be a mapping of keys.", code="study.not_yaml"
+        )
     try:
         study = StudySchema.model_validate(content)
+        faults = study.faults()
     except ValidationError as error:
-        raise RequestError(*([_sentence(path, fault) for fault in error.errors()])) from None
-    faults = [f"{path}: {fault}" for fault in study.faults()]
+        faults = [fault for each in error.errors() for fault in _schema_faults(each)]
     if faults:
-        raise RequestError(*faults)
+        raise RequestError(*(Fault(f"{path}: {fault}", fault.code) for fault in faults))
     return study
 
 
-def _sentence(path: Path, fault: Any) -> str:
-    key = ".".join(str(part) for part in fault["loc"])
-    if fault["type"] == "value_error":
-        return f"{path}: {fault['ctx']['error']}"
-    if fault["type"] == "missing":
-        return f"{path}: {key} is missing."
-    if fault["type"] == "extra_forbidden":
+def _schema_faults(error: ErrorDetails) -> list[Fault]:
+    """Say what pydantic found wrong with a key of a study file."""
+    key = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "missing":
+        return [Fault(f"{key} is missing.", "study.missing")]
+    if error["type"] == "extra_forbidden":
         known = StudySchema.model_fields
-        return f"{path}: the key {key!r} does not exist.{nearest(key, known)}"
-    return f"{path}: {key} is {fault['input']!r}; {fault['msg'][0].lower()}{fault['msg'][1:]}."
+        fault = f"The key {key!r} does not exist.{nearest(key, known)}"
+        return [Fault(fault, "study.unknown_key")]
+    return [Fault(fault, getattr(fault, "code", "study.value")) for fault in sentences(error)]

@@ -24,7 +24,7 @@ from unionsnn.search.samplers import quiet_optuna
 from unionsnn.search.storage import release_stale
 from unionsnn.search.study import Study
 from unionsnn.search.trial import Trial
-from unionsnn.search.trials import TrialRunner
+from unionsnn.search.trial_runner import TrialRunner
 
 Watch = Callable[[list[Trial]], None]
 """Called now and then with the state of all planned trials."""

@@ -125,9 +125,9 @@ class TrialRunner:
             raise KeyboardInterrupt from error
 
     def _again(self, trial: optuna.Trial) -> None:
-        held = trial.study.get_trials(deepcopy=False)[trial.number]
+        stored = trial.study.get_trials(deepcopy=False)[trial.number]
         trial.set_user_attr("reason", "interrupted")
-        plan_again(trial.study, held)
+        plan_again(trial.study, stored)
 
     def _values(self, trial: optuna.Trial) -> tuple[float, ...]:
         parameters = {p.key: p.suggest(trial) for p in self.study.space}
@@ -139,7 +139,7 @@ class TrialRunner:
         values: dict[int, float] = {}
         beside: list[list[float]] = [[] for _ in others]
         alone = len(config.protocol.wanted) == 1
-        with _held(RunFolder.of(config)) as folder, _tracked(config, folder, trial, alone) as run:
+        with _locked(RunFolder.of(config)) as folder, _tracked(config, folder, trial, alone) as run:
             actions = self._epoch_actions(trial, run if alone else None)
             for index, record in self._records(config, folder, actions):
                 values[index] = value = objective(record, key)
@@ -253,16 +253,16 @@ def _tracked(
 
 
 @contextlib.contextmanager
-def _held(folder: RunFolder[Config], patience: float = 3600.0) -> Iterator[RunFolder[Config]]:
-    """Hold a run folder; wait while another worker trains the same point of the space."""
+def _locked(folder: RunFolder[Config], patience: float = 3600.0) -> Iterator[RunFolder[Config]]:
+    """Lock a run folder; wait while another worker trains the same point of the space."""
     limit = time.monotonic() + patience
     with contextlib.ExitStack() as stack:
         while True:
             try:
-                held = stack.enter_context(folder.locked())
+                locked = stack.enter_context(folder.locked())
                 break
             except FolderInUseError:
                 if time.monotonic() > limit:
                     raise
                 time.sleep(1.0)
-        yield held
+        yield locked
