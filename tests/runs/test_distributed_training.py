@@ -232,12 +232,14 @@ def test_more_devices_than_there_are_are_refused(
 
 
 def test_several_machines_need_torchrun(tiny: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RequestError, match=r"torchrun --nnodes=2 --nproc-per-node=1"):
+    with pytest.raises(RequestError, match=r"torchrun --nnodes=2 --nproc-per-node=1") as refusal:
         run_experiment(tiny("trainer.num_nodes=2"))
+    assert refusal.value.codes == ["run.torchrun"]
     for name, value in {"RANK": "0", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(RequestError, match=r"type trainer.devices=2 trainer.num_nodes=2"):
+    with pytest.raises(RequestError, match=r"type trainer.devices=2 trainer.num_nodes=2") as other:
         run_experiment(tiny())
+    assert other.value.codes == ["run.torchrun"]
 
 
 @pytest.mark.parametrize("model", ["union_gin", "union_gatedgcn", "gps", "graphormer"])

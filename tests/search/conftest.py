@@ -40,7 +40,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float, int]]:
     ) -> dict[str, Any]:  # fmt: skip
         assert options["test"] is False
         section = config.optimizer
-        made.append((section["lr"], section["weight_decay"], index))
+        made.append((section.lr, section.weight_decay, index))
         return made_record(index, {"val_loss": formula(config, index)}, data)
 
     monkeypatch.setattr(trial_runner, "train_repetition", train)

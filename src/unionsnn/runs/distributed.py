@@ -1,8 +1,8 @@
 """One repetition trained by several processes, each on a device of its own.
 
-The process of the command is number 0: it holds the run folder, writes and tests. The others follow
+The process of the command is rank 0: it locks the run folder, writes and tests. The others follow
 it: they are told what to train and take their share of each batch. They are started here, or by
-torchrun, which starts the command once for each process.
+torchrun, which starts the command once for each rank.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TIMEOUT = timedelta(minutes=30)
 """How long a process waits for another one that lives but does not answer."""
 
 GRACE = 30.0
-"""Seconds in which process 0 must notice by itself that another one has died."""
+"""Seconds that rank 0 has to notice by itself that another one has died."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def num_processes(config: Config) -> int:
 def together(config: Config) -> Iterator[None]:
     """Start the other processes of this machine, and join them; nothing for a single one.
 
-    To be entered by process 0 when the caches of data are filled. They are gone at the end.
+    To be entered by rank 0 when the caches of data are filled. The others have ended at the end.
 
     Raises:
         RankDiedError: if one of them ends before this one.
@@ -92,7 +92,7 @@ def together(config: Config) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Follower:
-    """What each of the other processes does; called with its number.
+    """What each of the other ranks does; called with its number.
 
     Args:
         config: The configuration.
@@ -114,7 +114,7 @@ def _rendezvous(folder: Path) -> str:
 
 @contextmanager
 def group(config: Config, address: str = "env://", number: int | None = None) -> Iterator[None]:
-    """Belong to the processes that train together.
+    """Join the process group of the processes that train together.
 
     Args:
         config: A configuration.
@@ -138,20 +138,20 @@ def group(config: Config, address: str = "env://", number: int | None = None) ->
 
 
 def follow(config: Config) -> None:
-    """Train what process 0 trains, until it has nothing left."""
+    """Train what rank 0 trains, until it has nothing left."""
     torch.set_num_threads(config.trainer.threads)
     config = config.replace({"trainer.progress": "none"})
     protocol = config.protocol
     data: GraphDataModule | None = None
     while (told := agreed(None)) is not None:
-        # Not before process 0 has filled the caches.
+        # Not before rank 0 has filled the caches.
         data = data or build_data(config)
         train_repetition(config, data, protocol, told.split, told.index, told.folder)
 
 
 @contextmanager
 def joined_by_torchrun(config: Config) -> Iterator[None]:
-    """Join the processes that torchrun started; nothing where it started none.
+    """Join the processes that torchrun started; do nothing where it started none.
 
     Raises:
         RequestError: if it started another number of processes than the configuration has.
@@ -163,7 +163,8 @@ def joined_by_torchrun(config: Config) -> Iterator[None]:
             raise RequestError(
                 f"trainer.num_nodes is {nodes}: start the command on each machine by torchrun "
                 f"--nnodes={nodes} --nproc-per-node={trainer.devices} --rdzv-backend=c10d "
-                "--rdzv-endpoint=HOST:PORT --no-python unionsnn train ..."
+                "--rdzv-endpoint=HOST:PORT --no-python unionsnn train ...",
+                code="run.torchrun",
             )
         yield
         return
@@ -172,7 +173,8 @@ def joined_by_torchrun(config: Config) -> Iterator[None]:
             f"torchrun started {this.world_size} processes, {this.local_world_size} on this "
             f"machine, but trainer.devices is {trainer.devices} and trainer.num_nodes "
             f"{nodes}: type trainer.devices={this.local_world_size} "
-            f"trainer.num_nodes={this.world_size // this.local_world_size}."
+            f"trainer.num_nodes={this.world_size // this.local_world_size}.",
+            code="run.torchrun",
         )
     with group(config):
         yield

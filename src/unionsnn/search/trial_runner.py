@@ -6,7 +6,7 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import optuna
@@ -40,36 +40,30 @@ class QueueEmptyError(Exception):
     """Optuna made a trial of its own, because another worker took the last planned one."""
 
 
-EpochAction = Callable[[Mapping[str, float], int], None]
-"""Called with the metrics of an epoch and its number."""
-
-
-class EachEpoch(Callback):
-    """Do something with the metrics of each epoch.
+class EpochReports(Callback):
+    """Log the metrics of each epoch, and stop a training that is hopeless.
 
     Args:
-        actions: What to do, in order.
+        run: Run of a tracker that logs them; None if it logs repetitions.
+        trial: Optuna's trial, whose pruner is asked; None if it is not to be pruned by epochs.
+        key: Validation metric that the pruner looks at.
     """
 
-    def __init__(self, actions: Sequence[EpochAction]) -> None:
-        self.actions = actions
+    def __init__(self, run: GuardedRun | None, trial: optuna.Trial | None, key: str) -> None:
+        self.run = run
+        self.trial = trial
+        self.key = key
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Pass the metrics on."""
+        """Report the epoch."""
         metrics = {key: float(value) for key, value in trainer.callback_metrics.items()}
-        for action in self.actions:
-            action(metrics, trainer.current_epoch)
-
-
-def prune_epochs(trial: optuna.Trial, key: str) -> EpochAction:
-    """Return an action that reports a validation metric and stops a training that is hopeless."""
-
-    def action(metrics: Mapping[str, float], epoch: int) -> None:
-        trial.report(metrics[key], step=epoch)
-        if trial.should_prune():
-            raise optuna.TrialPruned(f"after epoch {epoch + 1}")
-
-    return action
+        epoch = trainer.current_epoch
+        if self.run is not None:
+            self.run.log(metrics, epoch)
+        if self.trial is not None:
+            self.trial.report(metrics[self.key], step=epoch)
+            if self.trial.should_prune():
+                raise optuna.TrialPruned(f"after epoch {epoch + 1}")
 
 
 class TrialRunner:
@@ -135,13 +129,14 @@ class TrialRunner:
         check_accelerator(config)
         check_model(config)
         torch.set_num_threads(config.trainer.threads)
-        key, *others = self.study.file.objectives
+        pruner, (key, *others) = self.study.file.pruner, self.study.file.objectives
         values: dict[int, float] = {}
         beside: list[list[float]] = [[] for _ in others]
         alone = len(config.protocol.wanted) == 1
         with _locked(RunFolder.of(config)) as folder, _tracked(config, folder, trial, alone) as run:
-            actions = self._epoch_actions(trial, run if alone else None)
-            for index, record in self._records(config, folder, actions):
+            by_epoch = pruner.every == "epoch" and pruner.name != "none"
+            reports = EpochReports(run if alone else None, trial if by_epoch else None, key)
+            for index, record in self._records(config, folder, reports):
                 values[index] = value = objective(record, key)
                 for each, other in zip(beside, others, strict=True):
                     each.append(objective(record, other))
@@ -149,9 +144,9 @@ class TrialRunner:
                 mean = math.fsum(values.values()) / len(values)
                 if not alone:
                     run.log({**record["metrics"], f"mean_{key}": mean}, index)
-                if self.study.file.pruner.every == "repetition" and not others:
+                if pruner.every == "repetition" and not others:
                     # The signed-rank test pairs the repetitions; the others compare means so far.
-                    paired = self.study.file.pruner.name == "wilcoxon"
+                    paired = pruner.name == "wilcoxon"
                     trial.report(value if paired else mean, step=len(values))
                     last = len(values) == len(config.protocol.wanted)
                     if not last and trial.should_prune():
@@ -160,15 +155,8 @@ class TrialRunner:
             run.report(dict(zip(self.study.file.objectives, results, strict=True)))
         return results
 
-    def _epoch_actions(self, trial: optuna.Trial, run: GuardedRun | None) -> list[EpochAction]:
-        pruner, key = self.study.file.pruner, self.study.file.objectives[0]
-        actions: list[EpochAction] = [] if run is None else [run.log]
-        if pruner.every == "epoch" and pruner.name != "none":
-            actions.append(prune_epochs(trial, key))
-        return actions
-
     def _records(
-        self, config: Config, folder: RunFolder[Config], actions: Sequence[EpochAction]
+        self, config: Config, folder: RunFolder[Config], reports: EpochReports
     ) -> Iterator[tuple[int, dict[str, Any]]]:
         protocol = config.protocol
         data = self._data_of(config)
@@ -189,7 +177,7 @@ class TrialRunner:
                     splits[index],
                     index,
                     folder.path,
-                    EachEpoch(actions) if actions else None,
+                    reports,
                     test=False,
                 )
                 folder.save_repetition(index, record)
