@@ -84,8 +84,8 @@ RECIPES = {
     "add_a_model.md": Recipe(
         small=("data.num_train=16", "data.num_validation=8", "data.num_test=8")
     ),
-    "add_a_table.md": Recipe(),
     "add_a_sweep.md": Recipe(),
+    "add_a_table.md": Recipe(),
 }
 
 
