@@ -28,14 +28,14 @@ RADII = (1, 2, 3)
 QUANTITIES = ("a", "nodes", "edges")
 
 
-def assert_parity(edge_index, num_nodes, rng, *, edges, whole=WHOLE_CHOICES):
+def assert_parity(edge_index, num_nodes, rng, *, edges, local=LOCAL_CHOICES, whole=WHOLE_CHOICES):
     """Compare the space on a few edges of a graph."""
     graph = simple_graph(edge_index, num_nodes)
     proper = np.flatnonzero(edge_index[0] != edge_index[1])
     if len(proper) == 0:
         return
     columns = rng.choice(proper, min(edges, len(proper)), replace=False)
-    for kind in SUBSTRUCTURES:
+    for kind in SUBSTRUCTURES if local else ():
         values = {
             choice: structural_coefficients(
                 edge_index,
@@ -47,12 +47,12 @@ def assert_parity(edge_index, num_nodes, rng, *, edges, whole=WHOLE_CHOICES):
                 quantities=QUANTITIES,
                 threads=1,
             )
-            for choice in LOCAL_CHOICES
+            for choice in local
         }
         for column, (place, radius) in itertools.product(columns, enumerate(RADII)):
             v, u = edge_index[:, column].tolist()
             S = substructure(graph, v, u, kind, radius)
-            for choice in LOCAL_CHOICES:
+            for choice in local:
                 right = (local_value(S, v, u, *choice), len(S), S.number_of_edges())
                 got = values[choice][column, 3 * place : 3 * place + 3]
                 np.testing.assert_allclose(
@@ -65,11 +65,20 @@ def assert_parity(edge_index, num_nodes, rng, *, edges, whole=WHOLE_CHOICES):
             assert got[column] == pytest.approx(right, rel=1e-9, abs=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_random_graphs(seed):
-    rng = np.random.default_rng([7, seed])
-    for _ in range(4):
-        assert_parity(*random_graph(rng), rng, edges=2)
+@pytest.mark.parametrize(
+    "choice", LOCAL_CHOICES + WHOLE_CHOICES, ids=lambda choice: "-".join(filter(None, choice))
+)
+def test_a_choice_on_random_graphs(choice):
+    rng = np.random.default_rng(7)
+    whole = choice in WHOLE_CHOICES
+    for _ in range(24):
+        assert_parity(
+            *random_graph(rng),
+            rng,
+            edges=2,
+            local=() if whole else (choice,),
+            whole=(choice,) if whole else (),
+        )
 
 
 @pytest.mark.slow

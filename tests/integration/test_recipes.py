@@ -6,7 +6,9 @@ before a block says what the block is:
 - the first path in backticks: the block is that file, which must be new;
 - "in `NAME` of `PATH`": the block is put at the end of the literal that NAME is in that Python
   file;
-- blocks of language sh are commands: ``unionsnn ...``, ``make train`` and ``make test``;
+- "among the imports of `PATH`": the block is put after the imports of that Python file;
+- blocks of language sh are commands: ``unionsnn ...``, ``make train`` and ``make test``, with
+  variables of the environment before them;
 - blocks without a language only show something.
 
 Any other block fails the test. A new recipe is a row in RECIPES.
@@ -35,6 +37,7 @@ BLOCK = re.compile(
     r"(?P<text>(?:^.+\n)*)\n*^```(?P<language>\w*)\n(?P<body>(?:.*\n)*?)^```$", re.MULTILINE
 )
 FRAGMENT = re.compile(r"in `(?P<name>\w+)` of `(?P<path>[\w./-]+)`")
+IMPORTS = re.compile(r"among the imports of `(?P<path>[\w./-]+)`")
 FILE = re.compile(r"`(?P<path>[\w.-]+(?:/[\w.-]+)*\.\w+)`")
 
 SMALL = (
@@ -76,7 +79,13 @@ def graphs_of_ones_own(folder: Path) -> None:
     amazon.rename(folder / "mirror" / "ms_academic_cs.npz")
 
 
+def a_graph_of_ones_own(folder: Path) -> None:
+    (folder / "my_graph.csv").write_text("a,b\nb,c\nc,a\nc,d\n")
+
+
 RECIPES = {
+    "add_a_descriptor.md": Recipe(prepare=a_graph_of_ones_own),
+    "add_an_encoding.md": Recipe(prepare=a_graph_of_ones_own),
     "add_a_dataset.md": Recipe(
         prepare=graphs_of_ones_own,
         addresses={"TUDataset": "mirror/TUDataset", "Coauthor": "mirror"},
@@ -111,6 +120,14 @@ def add_fragment(path: Path, name: str, body: str) -> None:
     path.write_text("".join(lines))
 
 
+def add_imports(path: Path, body: str) -> None:
+    text = path.read_text()
+    nodes = [node for node in ast.parse(text).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    lines = text.splitlines(keepends=True)
+    lines.insert(nodes[-1].end_lineno or 0, body)
+    path.write_text("".join(lines))
+
+
 def run_command(words: list[str], small: tuple[str, ...]) -> None:
     """Run a command in a fork: what is imported so far is there, what it imports is forgotten."""
     print("$", shlex.join(words), flush=True)
@@ -125,6 +142,9 @@ def status_of(words: list[str], small: tuple[str, ...]) -> int:
     from unionsnn.cli import main
 
     importlib.invalidate_caches()
+    while "=" in words[0]:
+        name, _, value = words.pop(0).partition("=")
+        os.environ[name] = value
     if words[0] == "make":
         target, arguments = words[1], shlex.split(words[2].removeprefix("ARGS="))
     else:
@@ -167,6 +187,8 @@ def follow(name: str) -> None:
                     run_command(words, (*recipe.small, *SMALL))
         elif block["language"] and (place := FRAGMENT.search(text)):
             add_fragment(root / place["path"], place["name"], body)
+        elif block["language"] and (place := IMPORTS.search(text)):
+            add_imports(root / place["path"], body)
         elif block["language"]:
             file = FILE.search(text)
             assert file, f"the text does not say which file this is:\n{text}\n{body}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,17 +59,36 @@ def _listed(ctx: click.Context, parameter: click.Parameter, text: str | None) ->
     return [int(part) if part.lstrip("-").isdigit() else part for part in parts]
 
 
+class _ChoiceOption(click.Option):
+    """An option whose help is made from the table of choices, which is read when it is shown."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        from unionsnn.coefficients import space
+
+        tables: dict[str, Iterable[str]] = {
+            "substructure": space.SUBSTRUCTURES,
+            "descriptor": space.DESCRIPTORS,
+            "encoding": space.ENCODINGS,
+        }
+        name = str(self.name)
+        if name in tables:
+            self.help = f"{', '.join(tables[name])}."
+        else:
+            self.help = f"Of {', '.join(d for d in space.DESCRIPTORS if space.uses(d, name))}."
+        return super().get_help_record(ctx)
+
+
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @out_option("Table to write, .csv or .parquet; else CSV on stdout.")
 @click.option("--format", "form", help="edgelist, graphml, graph6, npz or pt; else by the ending.")
-@click.option("--substructure", help="union, overlap or union_minus.")
-@click.option("--descriptor", help="path, laplacian, edge_betweenness, curvature, ...")
-@click.option("--encoding", help="singular_value_sum, entry_sum or largest_eigenvalue.")
+@click.option("--substructure", cls=_ChoiceOption)
+@click.option("--descriptor", cls=_ChoiceOption)
+@click.option("--encoding", cls=_ChoiceOption)
 @click.option("--radius", callback=_listed, help="Radius, or several: 1,2.")
 @click.option("--quantities", callback=_listed, help="Columns: a,a_tree,nodes,edges.")
-@click.option("--alpha", type=float, help="Of the curvature.")
-@click.option("--exponent", type=float, help="Of the node/edge count.")
+@click.option("--alpha", type=float, cls=_ChoiceOption)
+@click.option("--exponent", type=float, cls=_ChoiceOption)
 @click.option("--symmetrize", is_flag=True, help="Take each edge of the file in both directions.")
 @click.option("--threads", type=click.IntRange(1), help="Threads; all cores unless given.")
 @click.option("--plot", type=FILE, help="Draw the graph, edges coloured: .png, .svg or .pdf.")

@@ -331,16 +331,3 @@ def paper_choices() -> str:
         f"substructure {substructure!r}, descriptor {descriptor!r}, encoding {encoding!r} and "
         "radius 1"
     )
-
-
-def descriptor_table() -> list[tuple[str, str, str, str]]:
-    """Rows of the table of descriptors: name, definition, encodings and option."""
-    return [
-        (
-            f"`{name}`",
-            row.definition.replace("|", r"\|"),
-            ", ".join(f"`{e}`" for e in encodings_of(name) if e) or "–",
-            f"`{row.parameter}`" if row.parameter else "",
-        )
-        for name, row in DESCRIPTORS.items()
-    ]

@@ -57,14 +57,13 @@ def path_largest_eigenvalue(quotient: Quotient, matrix: FloatArray) -> float:
 @kernel
 def path_entry_sum(quotient: Quotient, matrix: FloatArray) -> float:
     """Sum of the entries of P; shapes as in `path_singular_value_sum`."""
-    matrix = _large_enough(matrix, quotient.classes)
-    _class_distances(quotient.rows, quotient.classes, matrix)
+    lengths = path_lengths(quotient, matrix)
     sizes, total = quotient.sizes, 0.0
     for k in range(quotient.classes):
         within = 1.0 if quotient.kinds[k] == TRUE_TWINS else 2.0
         total += within * sizes[k] * (sizes[k] - 1)
         for j in range(k):
-            total += 2.0 * matrix[k, j] * sizes[k] * sizes[j]
+            total += 2.0 * lengths[k, j] * sizes[k] * sizes[j]
     return total
 
 
@@ -102,8 +101,7 @@ def _largest(eigenvalues: FloatArray, other: float) -> float:
 @kernel
 def _path_eigenvalues(quotient: Quotient, matrix: FloatArray) -> FloatArray:
     """Eigenvalues of the quotient path matrix, NaN on failure."""
-    matrix = _large_enough(matrix, quotient.classes)
-    _class_distances(quotient.rows, quotient.classes, matrix)
+    matrix = path_lengths(quotient, matrix)
     for k in range(quotient.classes):
         within = 1.0 if quotient.kinds[k] == TRUE_TWINS else 2.0
         matrix[k, k] = within * (quotient.sizes[k] - 1)
@@ -138,12 +136,20 @@ def _eigenvalues(matrix: FloatArray, order: int) -> FloatArray:
 
 
 @kernel
-def _class_distances(rows: IntArray, classes: int, matrix: FloatArray) -> None:
+def path_lengths(quotient: Quotient, matrix: FloatArray) -> FloatArray:
     """Write shortest-path lengths between classes below the diagonal.
 
     Breadth-first search from all classes in lockstep: what k reaches in d steps is what its
     neighbours reach in d - 1.
+
+    Shapes:
+        matrix [>= L + 2, >= L] (work space), L the limit of the own solver.
+
+    Returns:
+        The matrix that was written, another one beyond the limit.
     """
+    rows, classes = quotient.rows, quotient.classes
+    matrix = _large_enough(matrix, classes)
     words = rows.shape[1]
     before = np.empty((classes, words), np.int64)
     after = np.empty((classes, words), np.int64)
@@ -180,6 +186,7 @@ def _class_distances(rows: IntArray, classes: int, matrix: FloatArray) -> None:
                     for other in range(words):
                         after[k, other] |= before[j, other]
         distance += 1.0
+    return matrix
 
 
 @kernel
