@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+from unionsnn.base.errors import RequestError
 from unionsnn.coefficients import CoefficientSpec, SimpleGraph
 from unionsnn.coefficients.distributed import (
     balanced_chunks,
@@ -30,7 +31,7 @@ def random_edges(num_nodes: int, num_edges: int, seed: int, hub: int = 0) -> np.
 @pytest.mark.parametrize("num_chunks", [1, 2, 3, 10, 10_000])
 def test_chunks_cover_every_edge_once(num_chunks):
     graph = SimpleGraph.from_edge_index(random_edges(60, 200, 0, hub=40), 60, symmetrize=True)
-    chunks = balanced_chunks(graph, num_chunks)
+    chunks = balanced_chunks(graph, SPEC, num_chunks)
     assert 1 <= len(chunks) <= num_chunks
     covered = [i for begin, end in chunks for i in range(begin, end)]
     assert covered == list(range(graph.num_undirected_edges))
@@ -40,7 +41,7 @@ def test_chunks_are_balanced_by_cost_not_by_number():
     star = np.stack([np.zeros(300, np.int64), np.arange(1, 301)])
     path = np.stack([np.arange(301, 900), np.arange(302, 901)])
     graph = SimpleGraph.from_edge_index(np.concatenate([star, path], axis=1), 901, symmetrize=True)
-    first, *_, last = (end - begin for begin, end in balanced_chunks(graph, 6))
+    first, *_, last = (end - begin for begin, end in balanced_chunks(graph, SPEC, 6))
     assert last > 5 * first
 
 
@@ -49,7 +50,7 @@ def test_graphs_with_hardly_an_edge(num_edges):
     graph = SimpleGraph.from_edge_index(np.zeros((2, 0), int), 3)
     if num_edges:
         graph = SimpleGraph.from_edge_index([[0, 1], [1, 0]], 3)
-    chunks = balanced_chunks(graph, 4)
+    chunks = balanced_chunks(graph, SPEC, 4)
     assert sum(end - begin for begin, end in chunks) == num_edges
 
 
@@ -59,7 +60,7 @@ def test_values_of_chunks_are_those_of_the_whole_bit_for_bit(hub, num_chunks):
     edges = random_edges(400, 600, 1, hub)
     graph = SimpleGraph.from_edge_index(edges, 400, symmetrize=True)
     whole = SPEC.compute(graph.edges, 400, symmetrize=True)
-    chunks = balanced_chunks(graph, num_chunks)
+    chunks = balanced_chunks(graph, SPEC, num_chunks)
     parts = [chunk_values(graph, SPEC, begin, end) for begin, end in chunks]
     assert (np.concatenate(parts) == whole).all()
 
@@ -124,9 +125,9 @@ def test_a_worker_that_is_killed_on_the_way_changes_no_bit(client):
 def test_an_empty_graph_and_bad_input(client):
     empty = np.zeros((2, 0), int)
     assert structural_coefficients_distributed(client, empty, 3).shape == (0, 1)
-    with pytest.raises(ValueError, match="not symmetric"):
+    with pytest.raises(RequestError, match="not symmetric"):
         structural_coefficients_distributed(client, [[0], [1]], 2)
-    with pytest.raises(ValueError, match="num_chunks must be a positive integer"):
+    with pytest.raises(RequestError, match="num_chunks"):
         structural_coefficients_distributed(client, empty, 2, num_chunks=0)
 
 

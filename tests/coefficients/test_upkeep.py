@@ -53,7 +53,7 @@ def unfinished(store, num_nodes=8, version=None):
 
 def leftover(store, num_nodes=9):
     path = store.path(EDGES, num_nodes, SPEC)
-    path = path.with_name(f".{path.stem}.abc.tmp")
+    path = path.with_name(f".{path.stem}.npz.abc.part")
     path.write_bytes(b"half")
     return path
 
@@ -141,7 +141,7 @@ def test_what_a_process_is_at_work_on_stays(store):
 
     def hold():
         with store._lock(path):
-            (store.root / f".{path.stem}.abc.tmp").write_bytes(b"half")
+            (store.root / f".{path.stem}.npz.abc.part").write_bytes(b"half")
             holding.set()
             time.sleep(600)
 

@@ -63,7 +63,7 @@ class CoefficientCache(ArrayCache):
 
         Raises:
             TypeError: edge_index or num_nodes is not of integers.
-            ValueError: The graph cannot be used as given.
+            RequestError: The graph cannot be used as given.
             FloatingPointError: A coefficient is not finite; nothing is kept.
         """
         edges = as_edge_index(edge_index)
@@ -92,7 +92,13 @@ class CoefficientCache(ArrayCache):
                     blocks.remove()
             return values
 
-        return self._fetch(path, lambda: read_entry(path, spec, shape), make)
+        def read() -> FloatArray:
+            values = read_array(path, spec.key, shape)
+            if values.dtype != np.float64:
+                raise DamagedEntryError("wrong type")
+            return values
+
+        return self._fetch(path, read, make)
 
     def path(
         self, edge_index: Any, num_nodes: int, spec: CoefficientSpec, *, symmetrize: bool = False
@@ -101,25 +107,16 @@ class CoefficientCache(ArrayCache):
 
         Raises:
             TypeError: edge_index or num_nodes is not of integers.
-            ValueError: edge_index or num_nodes cannot be used as given.
+            RequestError: edge_index or num_nodes cannot be used as given.
         """
         return self._path(as_edge_index(edge_index), check_num_nodes(num_nodes), spec, symmetrize)
 
     def _path(self, edges: IntArray, nodes: int, spec: CoefficientSpec, symmetrize: bool) -> Path:
-        return self.root / f"{entry_key(edges, nodes, spec, symmetrize)}.npz"
-
-
-def entry_key(edges: IntArray, num_nodes: int, spec: CoefficientSpec, symmetrize: bool) -> str:
-    """Digest of everything that the values depend on.
-
-    Shapes:
-        edges [2, E], contiguous int64.
-    """
-    digest = hashlib.sha256()
-    content = {"num_nodes": num_nodes, "spec": spec.key, "symmetrize": bool(symmetrize)}
-    digest.update(json.dumps(content, sort_keys=True).encode())
-    digest.update(np.ascontiguousarray(edges, dtype="<i8").data)
-    return digest.hexdigest()
+        digest = hashlib.sha256()
+        content = {"num_nodes": nodes, "spec": spec.key, "symmetrize": bool(symmetrize)}
+        digest.update(json.dumps(content, sort_keys=True).encode())
+        digest.update(np.ascontiguousarray(edges, dtype="<i8").data)
+        return self.root / f"{digest.hexdigest()}.npz"
 
 
 def blocks_path(path: Path) -> Path:
@@ -130,7 +127,7 @@ def blocks_path(path: Path) -> Path:
 def write_entry(
     path: Path, values: FloatArray, spec: CoefficientSpec, label: str | None = None
 ) -> None:
-    """Write an entry under a temporary name in the same folder, then rename it.
+    """Write an entry so that others see either all of it or nothing.
 
     Shapes:
         values [E, C].
@@ -146,19 +143,3 @@ def write_entry(
         "engine_version": ENGINE_VERSION,
     }
     write_array(path, np.asarray(values, dtype=np.float64), about)
-
-
-def read_entry(path: Path, spec: CoefficientSpec, shape: tuple[int, int]) -> FloatArray:
-    """Read an entry and check it against its header and against what is asked for.
-
-    Shapes:
-        -> [E, C], the shape given.
-
-    Raises:
-        FileNotFoundError: There is no such entry.
-        DamagedEntryError: The entry cannot be read, or is not what was written.
-    """
-    values = read_array(path, spec.key, shape)
-    if values.dtype != np.float64:
-        raise DamagedEntryError("wrong type")
-    return values

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unionsnn.coefficients.engine import Progress
+from unionsnn.coefficients.engine import Progress, check_count
 from unionsnn.coefficients.graph import SimpleGraph
+from unionsnn.coefficients.kernels.routes import DIRECT
 from unionsnn.coefficients.spec import CoefficientSpec
 
 FloatArray = npt.NDArray[np.float64]
@@ -52,19 +53,18 @@ def structural_coefficients_distributed(
 
     Raises:
         TypeError: edge_index or num_nodes is not of integers.
-        ValueError: The graph or num_chunks cannot be used as given.
+        RequestError: The graph or num_chunks cannot be used as given.
         RuntimeError: There is no worker, or a chunk was lost with its workers several times.
     """
     spec = spec or CoefficientSpec()
-    if num_chunks is not None and num_chunks < 1:
-        raise ValueError(f"num_chunks must be a positive integer, or None, got {num_chunks!r}.")
+    num_chunks = check_count("num_chunks", num_chunks, "eight for each thread of the workers")
     graph = SimpleGraph.from_edge_index(edge_index, num_nodes, symmetrize=symmetrize)
     total = graph.num_undirected_edges
     values = np.zeros((total, len(spec.columns)))
     threads = sum(client.nthreads().values())
     if not threads:
         raise RuntimeError("The Dask client has no worker; start one, and see that it connects.")
-    pending = balanced_chunks(graph, num_chunks or _CHUNKS_PER_THREAD * threads)
+    pending = balanced_chunks(graph, spec, num_chunks or _CHUNKS_PER_THREAD * threads)
     done = 0
     for _ in range(_ATTEMPTS):
         lost = []
@@ -85,18 +85,20 @@ def structural_coefficients_distributed(
     )
 
 
-def balanced_chunks(graph: SimpleGraph, num_chunks: int) -> list[tuple[int, int]]:
-    """Cut the undirected edges into at most `num_chunks` runs (begin, end) of about equal cost.
-
-    The cost of an edge grows with the cube of the number of nodes around it, for which the degrees
-    of its ends stand.
-    """
+def balanced_chunks(
+    graph: SimpleGraph, spec: CoefficientSpec, num_chunks: int
+) -> list[tuple[int, int]]:
+    """Cut the undirected edges into at most `num_chunks` runs (begin, end) of about equal cost."""
     total = graph.num_undirected_edges
-    degree = np.diff(graph.indptr).astype(np.float64)
-    size = degree[graph.edges].sum(axis=0)
-    cost = np.cumsum(1000.0 + 200.0 * size**2 + size**3)
-    shares = np.arange(1, num_chunks) * (cost[-1] if total else 0.0) / num_chunks
-    bounds = np.unique([0, *np.searchsorted(cost, shares), total])
+    if total == 0:
+        return []
+    routes = np.full(total, DIRECT, np.int32)
+    costs = [
+        cost for edge_pass, _ in spec.passes(graph).values() for cost in edge_pass.costs(routes)
+    ]
+    cumulated = np.cumsum(np.sum(costs, axis=0))
+    shares = np.arange(1, num_chunks) * cumulated[-1] / num_chunks
+    bounds = np.unique([0, *np.searchsorted(cumulated, shares), total])
     return list(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True))
 
 
@@ -138,13 +140,13 @@ def chunk_values(graph: SimpleGraph, spec: CoefficientSpec, begin: int, end: int
     """
     part = replace(
         graph,
-        indptr=_own(graph.indptr),
-        indices=_own(graph.indices),
-        edges=_own(np.ascontiguousarray(graph.edges[:, begin:end])),
+        indptr=_writable(graph.indptr),
+        indices=_writable(graph.indices),
+        edges=_writable(np.ascontiguousarray(graph.edges[:, begin:end])),
     )
     return spec.undirected_values(part, 1, None, None, None)
 
 
-def _own(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a writable array: numba would compile everything anew for a read-only one."""
+def _writable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Copy a read-only array, for which numba would compile everything anew."""
     return array if array.flags.writeable else array.copy()

@@ -83,11 +83,11 @@ class Pass(Protocol):
     max_groups: int
     failure: str
 
-    def costs(self, routes: NodeArray) -> tuple[FloatArray, float]:
-        """Estimate the nanoseconds of each edge in its chunk, and of all groups.
+    def costs(self, routes: NodeArray) -> tuple[FloatArray, FloatArray]:
+        """Estimate the nanoseconds of each edge in its chunk, and in the group it is left to.
 
         Shapes:
-            routes [M] -> [M], 0 for an edge that is `KNOWN`.
+            routes [M] -> [M] and [M], 0 for an edge that is `KNOWN`.
         """
 
     def new_workspace(self) -> Any:
@@ -251,10 +251,10 @@ class _Run:
 
     def compute(self, threads: int | None, block_size: int | None) -> None:
         """Compute all edges; the first failure or interrupt stops what has not begun."""
-        costs, work_of_groups = self._pass.costs(self._routes)
+        costs, in_groups = self._pass.costs(self._routes)
         cores = threads or available_threads()
         bounds, chunk_costs = plan_chunks(costs, cores, block_size)
-        self._work = float(chunk_costs.sum()) + work_of_groups
+        self._work = float(chunk_costs.sum() + in_groups.sum())
         if threads is None and self._work < _TINY_WORK:
             cores = 1
         limits = bounds.tolist()

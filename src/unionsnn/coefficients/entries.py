@@ -6,7 +6,6 @@ import inspect
 import io
 import json
 import os
-import secrets
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +18,7 @@ import numpy.typing as npt
 from filelock import FileLock
 
 from unionsnn.base.errors import DamagedEntryError
+from unionsnn.base.files import atomic_write
 
 Array = npt.NDArray[Any]
 
@@ -58,10 +58,6 @@ class ArrayCache:
     def entries(self) -> tuple[Path, ...]:
         """Paths of the complete entries, sorted."""
         return tuple(sorted(p for p in self.root.glob("*.npz") if not p.name.startswith(".")))
-
-    def size_bytes(self) -> int:
-        """Bytes that the complete entries take."""
-        return sum(path.stat().st_size for path in self.entries())
 
     def _fetch(self, path: Path, read: Callable[[], Array], make: Callable[[bool], Array]) -> Array:
         """Read an entry, or make it while no other process does.
@@ -135,7 +131,7 @@ def lock_path(path: Path) -> Path:
 
 
 def write_array(path: Path, values: Array, about: Mapping[str, Any]) -> None:
-    """Write an entry under a temporary name in the same folder, then rename it.
+    """Write an entry so that others see either all of it or nothing.
 
     Args:
         path: The entry.
@@ -158,20 +154,8 @@ def write_array(path: Path, values: Array, about: Mapping[str, Any]) -> None:
         "type": values.dtype.str,
         "sha256": hashlib.sha256(values.data).hexdigest(),
     }
-    # Unlike a file of tempfile, others may read it as far as the umask lets them.
-    name = path.with_name(f".{path.stem}.{secrets.token_hex(8)}.tmp")
-    try:
-        with name.open("xb") as file:
-            np.savez(
-                file, header=np.frombuffer(json.dumps(header).encode(), np.uint8), values=values
-            )
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
+    note = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    atomic_write(path, lambda file: np.savez(file, header=note, values=values))
 
 
 def read_array(path: Path, spec_key: str, shape: tuple[int | None, int]) -> Array:
@@ -254,7 +238,7 @@ def _remove_leftovers(path: Path, older_than: float) -> None:
 
     Under the entry's lock every one of them is a leftover; without it, only an old one surely is.
     """
-    for leftover in path.parent.glob(f".{path.stem}.*.tmp"):
+    for leftover in path.parent.glob(f".{path.stem}.*.part"):
         with contextlib.suppress(OSError):
             if time.time() - leftover.stat().st_mtime >= older_than:
                 leftover.unlink()

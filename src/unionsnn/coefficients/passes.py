@@ -54,10 +54,11 @@ class RadiusOne:
         self.max_groups = int((self.classes > 0).sum())
         self._wanted = _columns(space.QUANTITIES, self.quantities)
 
-    def costs(self, routes: NodeArray) -> tuple[FloatArray, float]:
-        """Estimate the cost of each edge in its chunk, and of all at their hubs."""
-        costs = np.empty(len(routes))
-        return costs, expected_costs(self.graph.csr, self.classes, routes, costs)
+    def costs(self, routes: NodeArray) -> tuple[FloatArray, FloatArray]:
+        """Estimate the cost of each edge in its chunk and at its hub."""
+        in_chunks, at_hubs = np.empty(len(routes)), np.empty(len(routes))
+        expected_costs(self.graph.csr, self.classes, routes, in_chunks, at_hubs)
+        return in_chunks, at_hubs
 
     def new_workspace(self) -> radius_one.Workspace:
         """Allocate the memory of one thread."""
@@ -151,7 +152,7 @@ class AnyRadius:
         self._radii = np.array(self.radii)
         self._wanted = _columns(("a", "nodes", "edges"), self.quantities)
 
-    def costs(self, routes: NodeArray) -> tuple[FloatArray, float]:
+    def costs(self, routes: NodeArray) -> tuple[FloatArray, FloatArray]:
         """Estimate the cost of each edge; no work is left to hubs.
 
         A ball is taken to have as many nodes as there are walks from its centre, which is too many
@@ -172,7 +173,8 @@ class AnyRadius:
             reached = np.bincount(owner, walks[graph.indices], graph.num_nodes)
             walks = reached.astype(np.float64) + 1.0
         size = np.minimum(walks[graph.edges[0]] + walks[graph.edges[1]], most)
-        return (200.0 + 20.0 * size**2 + 0.1 * size**3) * (routes != KNOWN), 0.0
+        costs = (200.0 + 20.0 * size**2 + 0.1 * size**3) * (routes != KNOWN)
+        return costs, np.zeros(len(routes))
 
     def new_workspace(self) -> Workspace:
         """Allocate the memory of one thread."""

@@ -177,20 +177,8 @@ class CoefficientSpec:
         Shapes:
             -> [M, C].
         """
-        choices = (self.substructure, self.descriptor, self.encoding)
-        passes: list[tuple[Pass, int]] = []
-        other_radii = self.radius
-        if self.has_tree_value:
-            other_radii = tuple(r for r in self.radius if r != 1)
-            passes.append((RadiusOne(graph, self.quantities), 0))
-        # Of a_tree alone there is nothing at other radii.
-        if other_radii and self._quantities_at(other_radii[0]):
-            numbers = self.alpha, self.exponent
-            quantities = self._quantities_at(other_radii[0])
-            passes.append((AnyRadius(graph, *choices, other_radii, quantities, *numbers), 1))
         parts, before = [], 0
-        for edge_pass, number in passes:
-            radii = len(other_radii) if number else 1
+        for number, (edge_pass, radii) in self.passes(graph).items():
             parts.append(
                 compute_values(
                     edge_pass,
@@ -202,6 +190,31 @@ class CoefficientSpec:
             )
             before += radii
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+    def passes(self, graph: SimpleGraph) -> dict[int, tuple[Pass, int]]:
+        """Passes over a graph, in the order of the columns, each with its number of radii.
+
+        The keys are what `Blocks` calls the passes.
+        """
+        passes: dict[int, tuple[Pass, int]] = {}
+        other_radii = self.radius
+        if self.has_tree_value:
+            other_radii = tuple(r for r in self.radius if r != 1)
+            passes[0] = RadiusOne(graph, self.quantities), 1
+        # Of a_tree alone there is nothing at other radii.
+        if other_radii and self._quantities_at(other_radii[0]):
+            edge_pass = AnyRadius(
+                graph,
+                self.substructure,
+                self.descriptor,
+                self.encoding,
+                other_radii,
+                self._quantities_at(other_radii[0]),
+                self.alpha,
+                self.exponent,
+            )
+            passes[1] = edge_pass, len(other_radii)
+        return passes
 
     def to_dict(self) -> dict[str, Any]:
         """Return the choices as strings and lists, for JSON and YAML."""

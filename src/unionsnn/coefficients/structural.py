@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from unionsnn.coefficients import space
 from unionsnn.coefficients.engine import Progress
 from unionsnn.coefficients.spec import CoefficientSpec
 
@@ -16,11 +17,11 @@ def structural_coefficients(
     *,
     substructure: str = "union",
     descriptor: str = "path",
-    encoding: str | None = "singular_value_sum",
+    encoding: str | None = space.DEFAULT_ENCODING,
     radius: int | Sequence[int] = 1,
     quantities: str | Sequence[str] = ("a",),
-    alpha: float = 0.5,
-    exponent: float = 2,
+    alpha: float = space.DEFAULT_ALPHA,
+    exponent: float = space.DEFAULT_EXPONENT,
     symmetrize: bool = False,
     threads: int | None = None,
     block_size: int | None = None,
@@ -38,12 +39,11 @@ def structural_coefficients(
     Args:
         edge_index: Directed edges, anything that numpy reads as integers.
         num_nodes: Number of nodes.
-        substructure: Subgraph around an edge (v, u): "union", "overlap" or "union_minus".
-        descriptor: A matrix of the substructure, "path" or "laplacian"; a number of the edge in
-            it, "edge_betweenness", "node_edge_count" or "curvature"; or a number of the edge in the
-            whole graph, "curvature_graph" or "cycle_count".
-        encoding: Number made of a matrix: "singular_value_sum", "entry_sum" (path only) or
-            "largest_eigenvalue"; of no effect on a descriptor that is a number.
+        substructure: Subgraph around an edge, a key of `space.SUBSTRUCTURES`.
+        descriptor: A key of `space.DESCRIPTORS`: a matrix of the substructure, or a number of the
+            edge inside it or in the whole graph.
+        encoding: Number made of a matrix, a key of `space.ENCODINGS`; of no effect on a descriptor
+            that is a number.
         radius: Radius of the neighbourhoods, or several.
         quantities: One or several of "a" (the coefficient), "a_tree" (a of the double star with
             the same end degrees; union, path, singular_value_sum, and of several radii at 1 only),
@@ -53,9 +53,7 @@ def structural_coefficients(
         symmetrize: Add the missing reverse of every edge instead of refusing the input.
         threads: Number of threads; None uses the cores available, but one for tiny work.
         block_size: Most undirected edges that a thread works on at once; None for no limit.
-        progress: Called with (done, total): total in undirected edges, done the share of the
-            estimated work that is done, in edges; where radius 1 and
-            others are asked for, each edge counts once for each radius.
+        progress: As in `CoefficientSpec.compute`.
 
     Shapes:
         edge_index [2, E] -> [E] for one column, [E, C] for several: for each radius, ascending,
@@ -63,7 +61,7 @@ def structural_coefficients(
 
     Raises:
         TypeError: edge_index or num_nodes is not of integers.
-        ValueError: A choice is not available or does not go with another, or the graph cannot be
+        RequestError: A choice is not available or does not go with another, or the graph cannot be
             used as given.
         RuntimeError: A value could not be computed.
     """

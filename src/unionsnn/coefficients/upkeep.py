@@ -60,7 +60,7 @@ def survey(
     """
     cache = ArrayCache(root)
     entries = cache.entries()
-    beside = [*sorted(cache.root.glob(".*.blocks")), *sorted(cache.root.glob(".*.tmp"))]
+    beside = [*sorted(cache.root.glob(".*.blocks")), *sorted(cache.root.glob(".*.part"))]
     named = {_stem(path) for path in (*entries, *beside)}
     beside += [path for path in sorted(cache.root.glob("*.lock")) if path.stem not in named]
     items = [*(_entry(path, checksums, version) for path in entries), *map(_beside, beside)]

@@ -101,24 +101,20 @@ def _count_classes(indptr: IntArray, indices: NodeArray, hubs: IntArray) -> Node
 
 
 @kernel
-def expected_costs(graph: Csr, classes: NodeArray, routes: NodeArray, costs: FloatArray) -> float:
-    """Estimate the cost of each edge in its chunk, but of the known ones.
+def expected_costs(
+    graph: Csr, classes: NodeArray, routes: NodeArray, costs: FloatArray, at_hubs: FloatArray
+) -> None:
+    """Estimate the cost of each edge in its chunk and at its hub, but of the known ones.
 
     Shapes:
-        classes [N] or [0], routes [M], costs [M] (out).
-
-    Returns:
-        The cost of the edges that will take a hub, at their hubs.
+        classes [N] or [0], routes [M], costs [M] (out), at_hubs [M] (out).
     """
-    at_hubs = 0.0
     for i in range(graph.edges.shape[1]):
-        costs[i] = 0.0
+        costs[i], at_hubs[i] = 0.0, 0.0
         if routes[i] != KNOWN:
-            costs[i], at_hub = _expected_costs(
+            costs[i], at_hubs[i] = _expected_costs(
                 graph.indptr, graph.indices, classes, graph.edges[0, i], graph.edges[1, i]
             )
-            at_hubs += at_hub
-    return at_hubs
 
 
 @kernel
