@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SerializeAsAny,
+    model_validator,
+)
 
 from unionsnn.base.errors import Fault, RequestError
 from unionsnn.config.grid import cells_of
 from unionsnn.config.sections import (
     EncodingsConfig,
-    LoggerConfig,
     OptimizerConfig,
     PositiveInt,
     Section,
@@ -19,6 +26,7 @@ from unionsnn.config.sections import (
     absent_if_none,
 )
 from unionsnn.config.targets import current_target, recorded_target
+from unionsnn.tracking.tracker import Tracker, tracker_of
 
 if TYPE_CHECKING:
     from unionsnn.coefficients import CoefficientSpec
@@ -298,7 +306,7 @@ class Config(Section):
     protocol: ProtocolConfig
     optimizer: OptimizerConfig
     trainer: TrainerConfig
-    logger: LoggerConfig
+    logger: Annotated[SerializeAsAny[Tracker], BeforeValidator(tracker_of)]
     paths: PathsConfig
     seed: Annotated[int, Field(ge=0)]
     run_dir: str | None

@@ -20,15 +20,6 @@ SCHEDULE_DEFAULTS: Mapping[str, Mapping[str, float]] = {
 }
 """Keys of each schedule of the learning rate, and what they are unless given."""
 
-TRACKER_KEYS: Mapping[str, Mapping[str, Any]] = {
-    "csv": {},
-    "none": {},
-    "tensorboard": {},
-    "wandb": {"project": "unionsnn", "mode": "offline", "entity": None, "group": None, "tags": []},
-    "mlflow": {"project": "unionsnn", "uri": None, "group": None, "tags": []},
-}
-"""Keys of each tracker, and what they are unless given."""
-
 
 def absent_if_none() -> Any:
     """Field of a key that may be left out, and is then no part of the configuration."""
@@ -183,31 +174,3 @@ class TrainerConfig(Section):
                 "leave it out."
             )
         return self
-
-
-class LoggerConfig(Section):
-    """Which tracker gets the metrics, and what it is told."""
-
-    name: Literal["csv", "none", "wandb", "tensorboard", "mlflow"]
-    project: Annotated[str, Field(min_length=1)] | None = absent_if_none()
-    mode: Literal["offline", "online"] | None = absent_if_none()
-    entity: str | None = absent_if_none()
-    group: str | None = absent_if_none()
-    tags: list[str] | None = absent_if_none()
-    uri: str | None = absent_if_none()
-
-    @model_validator(mode="after")
-    def _of_the_tracker(self) -> Self:
-        """Refuse keys of another tracker, and settle those of this one that were left open."""
-        allowed = TRACKER_KEYS[self.name]
-        faults = []
-        for key in type(self).model_fields:
-            if key not in ("name", *allowed) and getattr(self, key) is not None:
-                owners = [f"logger={name}" for name, keys in TRACKER_KEYS.items() if key in keys]
-                faults.append(
-                    f"logger.{key} has no effect on logger={self.name}; type {' or '.join(owners)}"
-                    ", or leave it out."
-                )
-        if faults:
-            raise RequestError(*faults, code="config.no_effect")
-        return self._settled(allowed)

@@ -33,7 +33,6 @@ from unionsnn.training.memory import (
 )
 from unionsnn.training.protocols import draw_splits
 from unionsnn.training.tasks import Task
-from unionsnn.training.tracking.trackers import check_tracker
 
 _TIMED_STEPS = 5
 
@@ -48,7 +47,7 @@ def describe(config: Config, progress: Progress | None = None) -> dict[str, Any]
         MemoryRanOutError: A step does not fit into the memory of the CPU, where steps are timed.
     """
     check_accelerator(config)
-    check_tracker(config)
+    config.logger.check()
     check_model(config)
     torch.set_num_threads(config.trainer.threads)
     protocol = config.protocol

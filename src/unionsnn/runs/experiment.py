@@ -34,7 +34,7 @@ from unionsnn.training.build import build_data, check_model
 from unionsnn.training.devices import check_accelerator
 from unionsnn.training.protocols import draw_splits
 from unionsnn.training.repetition import train_repetition
-from unionsnn.training.tracking.trackers import check_tracker, prepare_tracking, track_results
+from unionsnn.training.tracking import prepare_tracking, track_results
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ def run_experiment(config: Config, progress: Progress | None = None) -> dict[str
             that fails beside finished ones is part of the record, under ``failed``.
     """
     check_accelerator(config)
-    check_tracker(config)
+    config.logger.check()
     check_model(config)
     torch.set_num_threads(config.trainer.threads)
     with joined_by_torchrun(config):

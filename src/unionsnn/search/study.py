@@ -95,10 +95,10 @@ class Study:
         return self._placed(config.replace({"protocol.only": None}), place)
 
     def _placed(self, config: Config, place: str) -> Config:
-        config = config.replace({"paths.output": str(self.folder / place), "force": False})
-        if config.logger.name in ("wandb", "mlflow") and config.logger.group is None:
-            config = config.replace({"logger.group": self.name})
-        return config
+        logger = config.logger.in_group(self.name)
+        return config.replace(
+            {"paths.output": str(self.folder / place), "force": False, "logger": logger}
+        )
 
     def definition(self) -> dict[str, Any]:
         """What determines the trials: kept in the storage and compared when the study goes on."""

@@ -28,10 +28,11 @@ from unionsnn.runs.records import RunFolder
 from unionsnn.search.storage import plan_again
 from unionsnn.search.study import Study
 from unionsnn.search.study_file import PARAMETERS
+from unionsnn.tracking.csv import Csv
 from unionsnn.training.build import build_data, check_model
 from unionsnn.training.devices import check_accelerator
 from unionsnn.training.repetition import train_repetition
-from unionsnn.training.tracking.trackers import TRACKERS, GuardedRun, describe_run
+from unionsnn.training.tracking import GuardedRun
 
 logger = logging.getLogger(__name__)
 
@@ -164,9 +165,9 @@ class TrialRunner:
         refuse_other_data(folder, finished, data)
         splits = recorded_splits(folder, protocol, data, config.seed)
         untracked = config
-        if config.logger.name in TRACKERS:
+        if config.logger.keeps_runs:
             # The trial's run of the tracker takes the place of those of its repetitions.
-            untracked = config.replace({"logger.name": "csv"})
+            untracked = config.replace({"logger": Csv()})
         for index in protocol.wanted:
             record = finished.get(index)
             if record is None:
@@ -230,8 +231,7 @@ def _tracked(
     """Give a trial a run of the tracker; its rows are repetitions, or epochs if there is one."""
     axis = "epoch" if alone else "repetition"
     number = trial.user_attrs["cell"]
-    described = describe_run(config, folder.path, "trial", number, axis)
-    with GuardedRun(folder.path, described) as run:
+    with GuardedRun(config, folder.path, "trial", number, axis) as run:
         try:
             yield run
         except optuna.TrialPruned as pruned:

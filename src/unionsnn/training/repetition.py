@@ -44,7 +44,7 @@ from unionsnn.training.memory import memory_errors, require_memory
 from unionsnn.training.predictions import EpochPredictions, TestPredictions
 from unionsnn.training.schedules import schedule_callbacks
 from unionsnn.training.tasks import Task
-from unionsnn.training.tracking.trackers import tracked
+from unionsnn.training.tracking import tracked
 from unionsnn.training.undefined import require_metric
 
 
@@ -108,7 +108,7 @@ def _train(
         set_aside_if_damaged(unfinished)
     resumes = agreed(unfinished.exists())
     csv = folder / "logs" / name / "metrics.csv"
-    curves = Curves(csv if first and config.logger.name != "none" else None)
+    curves = Curves(csv if first and config.logger.keeps_csv else None)
     tracker = tracked(config, index, folder, curves) if first else nullcontext()
     with tracker as tracking:
         torch.manual_seed(model_seed)

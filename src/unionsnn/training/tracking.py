@@ -1,4 +1,4 @@
-"""Trackers: the runs of an experiment's repetitions; one that fails never stops a training."""
+"""Runs of a tracker beside a training: one that fails never stops it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,59 +17,13 @@ from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.utilities import rank_zero_only
 
 from unionsnn.base.environment import environment
-from unionsnn.base.errors import RequestError
 from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
+from unionsnn.tracking.tracker import RunDescription, Table, TrackedRun
 from unionsnn.training.callbacks import Curves
-from unionsnn.training.tracking.tracked_runs import (
-    REQUEST_SECONDS,
-    RETRIES,
-    MLflowRun,
-    RunDescription,
-    Table,
-    TensorBoardRun,
-    TrackedRun,
-    WandbRun,
-)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-TRACKERS: Mapping[str, tuple[str, Callable[[RunDescription], TrackedRun]]] = {
-    "wandb": ("W&B", WandbRun),
-    "tensorboard": ("TensorBoard", TensorBoardRun),
-    "mlflow": ("MLflow", MLflowRun),
-}
-"""What a tracker is called, and its runs; `csv` and `none` need no run."""
-
-
-def check_tracker(config: Config) -> None:
-    """Refuse a tracker that cannot start, before any work.
-
-    Raises:
-        RequestError: with what to type.
-    """
-    name = config.logger.name
-    if name in TRACKERS and find_spec(name) is None:
-        raise RequestError(
-            f"logger={name} needs the package {name}, which is not installed; type pip install "
-            f"'unionsnn[{name}]', or logger=csv."
-        )
-    if config.logger.mode == "online" and not _has_key():
-        raise RequestError(
-            "logger.mode is 'online', but W&B has no key; type wandb login, set WANDB_API_KEY, "
-            "or leave logger.mode out: `wandb sync` uploads the runs later."
-        )
-
-
-def _has_key() -> bool:
-    """Whether W&B would find a key: it asks for one on a terminal, in the midst of a training."""
-    from requests.utils import get_netrc_auth
-
-    if os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE"):
-        return True
-    host = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")
-    return get_netrc_auth(host) is not None
 
 
 def prepare_tracking(folder: Path) -> None:
@@ -88,7 +41,7 @@ def tracked(config: Config, index: int, folder: Path, curves: Curves) -> Iterato
         folder: The experiment's run folder.
         curves: Has the metrics of the epochs.
     """
-    with GuardedRun(folder, describe_run(config, folder, "repetition", index)) as run:
+    with GuardedRun(config, folder, "repetition", index) as run:
         yield Tracking(run, curves)
 
 
@@ -97,7 +50,7 @@ def track_results(config: Config, folder: Path, results: Mapping[str, Any]) -> N
     if results["state"] != "finished":
         return
     numbers = {k: v for k, v in results["result"].items() if isinstance(v, int | float)}
-    with GuardedRun(folder, describe_run(config, folder, "results")) as run:
+    with GuardedRun(config, folder, "results") as run:
         run.report(numbers, {"repetitions": repetitions_table(results)})
 
 
@@ -113,11 +66,7 @@ def repetitions_table(results: Mapping[str, Any]) -> Table:
 
 
 def describe_run(
-    config: Config,
-    folder: Path,
-    kind: str,
-    index: int | None = None,
-    axis: str = "epoch",
+    config: Config, folder: Path, kind: str, index: int | None = None, axis: str = "epoch"
 ) -> RunDescription:
     """Name a run; no two have the same id, also where one goes on that was stopped."""
     key, data, model = config_hash(config), config.data.name, config.model.name
@@ -125,7 +74,7 @@ def describe_run(
     return RunDescription(
         run_id=f"{key}-{part or 'results-'}{secrets.token_hex(6)}",
         name=f"{data} {model} {kind}{'' if index is None else f' {index}'}",
-        group=config.logger.group or f"{data}/{model}/{folder.name}",
+        group=f"{data}/{model}/{folder.name}",
         kind=kind,
         content={
             **config.to_dict(),
@@ -134,7 +83,6 @@ def describe_run(
             "environment": environment(),
         },
         folder=folder / "tracking",
-        options=config.logger.to_dict(),
         axis=axis,
     )
 
@@ -145,32 +93,42 @@ class GuardedRun:
     After an error the experiment goes on without the tracker, until the next command.
 
     Args:
+        config: The configuration; the run is started here, if its tracker keeps runs.
         folder: The experiment's run folder.
-        description: The run; it is started here, if the configuration names a tracker.
+        kind: ``repetition``, ``results`` or ``trial``.
+        index: Of the repetition or trial.
+        axis: What the rows of the history count.
     """
 
-    def __init__(self, folder: Path, description: RunDescription) -> None:
-        self.description = description
+    def __init__(
+        self,
+        config: Config,
+        folder: Path,
+        kind: str,
+        index: int | None = None,
+        axis: str = "epoch",
+    ) -> None:
+        self.tracker = config.logger
+        self.description = describe_run(config, folder, kind, index, axis)
         self.failure = _failure(folder)
-        self.tracker, make = TRACKERS.get(description.options["name"], ("", None))
         self._run: TrackedRun | None = None
         # A forked process must not write to its parent's run.
         self._process = os.getpid()
-        if make is None or getattr(rank_zero_only, "rank", 0) != 0 or self.failure.exists():
-            return
-        self._guard(lambda: self._start(make))
+        first = getattr(rank_zero_only, "rank", 0) == 0
+        if self.tracker.keeps_runs and first and not self.failure.exists():
+            self._guard(self._start)
 
     def __enter__(self) -> Self:
-        """Hold the run."""
+        """Return the run."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """End the run, as failed if an exception passes; one that has ended stays as it is."""
         self.finish(failed=kind is not None)
 
-    def _start(self, make: Callable[[RunDescription], TrackedRun]) -> None:
+    def _start(self) -> None:
         self.description.folder.mkdir(parents=True, exist_ok=True)
-        self._run = make(self.description)
+        self._run = self.tracker.start(self.description)
 
     def call(self, action: Callable[[TrackedRun], None]) -> None:
         """Do something with the run, if there is one."""
@@ -193,7 +151,7 @@ class GuardedRun:
 
     def _guard(self, action: Callable[[], None]) -> None:
         try:
-            with _process_as_it_was(self.description.folder):
+            with self._surroundings():
                 action()
         except Exception as error:  # Whatever a tracker and its transport may raise.
             self._give_up(error)
@@ -201,7 +159,7 @@ class GuardedRun:
     def _give_up(self, error: Exception) -> None:
         run, self._run = self._run, None
         if run is not None:
-            with suppress(Exception), _process_as_it_was(self.description.folder):
+            with suppress(Exception), self._surroundings():
                 run.finish(failed=True)
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         try:
@@ -213,11 +171,32 @@ class GuardedRun:
         except OSError:
             pass
         warnings.warn(
-            f"{self.tracker} failed ({reason}); training goes on without it, and the run folder's "
-            "results.json will hold all results.",
+            f"{self.tracker.title} failed ({reason}); training goes on without it, and the run "
+            "folder's results.json will hold all results.",
             # The caller is Lightning, whose warnings are hidden.
             stacklevel=1,
         )
+
+    @contextmanager
+    def _surroundings(self) -> Iterator[None]:
+        """Give the tracker the variables that it reads, and undo what it does to the process."""
+        before = dict(os.environ)
+        exit_process, hook = sys.exit, sys.excepthook
+        talkative = [logging.getLogger(name) for name in self.tracker.talkative]
+        levels = [each.level for each in talkative]
+        for name, value in self.tracker.variables(self.description.folder).items():
+            os.environ.setdefault(name, value)
+        for each in talkative:
+            each.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            for each, level in zip(talkative, levels, strict=True):
+                each.setLevel(level)
+            sys.exit, sys.excepthook = exit_process, hook
+            for name in os.environ.keys() - before.keys():
+                del os.environ[name]
+            os.environ.update(before)
 
     def __getstate__(self) -> dict[str, Any]:
         """What another process gets: no run."""
@@ -286,32 +265,3 @@ def draw_history(history: Sequence[Mapping[str, float]]) -> Figure:
 def _failure(folder: Path) -> Path:
     """File that says for all repetitions and workers that the tracker failed, and why."""
     return folder / "tracking" / "failure.txt"
-
-
-@contextmanager
-def _process_as_it_was(folder: Path) -> Iterator[None]:
-    """Give trackers what they read from the environment, and undo what they do to the process."""
-    before = dict(os.environ)
-    exit_process, hook = sys.exit, sys.excepthook
-    noisy = logging.getLogger("mlflow"), logging.getLogger("alembic")
-    levels = [each.level for each in noisy]
-    own = {
-        # Otherwise the user's home folder has files of every run.
-        "WANDB_DATA_DIR": str(folder / "wandb" / "data"),
-        "WANDB_CACHE_DIR": str(folder / "wandb" / "cache"),
-        "MLFLOW_HTTP_REQUEST_TIMEOUT": str(REQUEST_SECONDS),
-        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": str(RETRIES),
-    }
-    for name, value in own.items():
-        os.environ.setdefault(name, value)
-    for each in noisy:
-        each.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        for each, level in zip(noisy, levels, strict=True):
-            each.setLevel(level)
-        sys.exit, sys.excepthook = exit_process, hook
-        for name in os.environ.keys() - before.keys():
-            del os.environ[name]
-        os.environ.update(before)
