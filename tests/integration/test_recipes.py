@@ -95,6 +95,9 @@ RECIPES = {
     ),
     "add_a_sweep.md": Recipe(),
     "add_a_table.md": Recipe(),
+    "add_a_tracker.md": Recipe(
+        small=("data.num_train=16", "data.num_validation=8", "data.num_test=8")
+    ),
 }
 
 
