@@ -28,7 +28,7 @@ from unionsnn.runs import experiment
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.records import RunFolder
 from unionsnn.training import callbacks
-from unionsnn.training.undefined import require_metric
+from unionsnn.training.evaluation import require_metric
 
 SMALL = [
     "data.num_train=48",

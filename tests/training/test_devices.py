@@ -55,12 +55,14 @@ def test_a_precision_trains_evaluates_and_is_kept(
 def test_precisions_that_a_device_lacks_are_refused(
     tiny: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(RequestError, match=r"on a CPU; type trainer.precision=bf16-mixed"):
+    with pytest.raises(RequestError, match=r"'16-mixed'.*bf16-mixed") as refused:
         check_accelerator(tiny("trainer.precision=16-mixed"))
+    assert refused.value.codes == ["trainer.precision"]
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     config = tiny("trainer.precision=64-true").replace({"trainer.accelerator": "mps"})
-    with pytest.raises(RequestError, match="which Apple's GPUs do not have"):
+    with pytest.raises(RequestError, match="'64-true'") as refused:
         check_accelerator(config)
+    assert refused.value.codes == ["trainer.precision"]
 
 
 def test_determinism_is_asked_for_inside_a_repetition_only(
@@ -94,7 +96,7 @@ def test_what_is_not_deterministic_is_named_and_the_user_s_choice_comes_back(
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
         with (
-            pytest.raises(NotDeterministicError, match=r"no deterministic put_ for this device"),
+            pytest.raises(NotDeterministicError, match="put_"),
             deterministic(True),
         ):
             torch.zeros(2).put_(torch.tensor([0]), torch.ones(1))

@@ -15,9 +15,8 @@ from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.records import RunFolder
 from unionsnn.training import callbacks, repetition
 from unionsnn.training.build import build_data
-from unionsnn.training.callbacks import ResumePoint
-from unionsnn.training.histograms import BINS
-from unionsnn.training.predictions import EpochPredictions
+from unionsnn.training.callbacks import EpochPredictions, ResumePoint
+from unionsnn.training.repetition import HISTOGRAM_BINS
 
 Maker = Callable[..., dict[str, Any]]
 PAPER = ["model=gin", "protocol=cross_validation_paper", "protocol.folds=3", "protocol.only=[0]"]
@@ -77,7 +76,7 @@ def test_a_record_holds_the_histogram_of_its_training_coefficients(tiny: Maker) 
     rows = data.part_coefficient("train").numpy()
     assert [*record["coefficient_histogram"]] == list(data.spec.columns)
     for values, held in zip(rows.T, record["coefficient_histogram"].values(), strict=True):
-        counts, ends = np.histogram(values, bins=BINS)
+        counts, ends = np.histogram(values, bins=HISTOGRAM_BINS)
         assert held["counts"] == counts.tolist()
         assert sum(held["counts"]) == len(values)
         assert (held["low"], held["high"]) == (ends[0], ends[-1])

@@ -24,12 +24,11 @@ from unionsnn.training.build import (
     count_parameters,
     fit_gates,
 )
-from unionsnn.training.devices import check_accelerator
+from unionsnn.training.devices import check_accelerator, training_device
 from unionsnn.training.memory import (
     BatchMemory,
     memory_errors,
     require_memory,
-    training_device,
 )
 from unionsnn.training.protocols import draw_splits
 from unionsnn.training.tasks import Task

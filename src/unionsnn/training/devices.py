@@ -13,20 +13,28 @@ from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.strategies import DDPStrategy
 
-from unionsnn.base.errors import NotDeterministicError, RequestError
+from unionsnn.base.errors import Fault, NotDeterministicError, RequestError
 from unionsnn.config.schema import Config
 from unionsnn.data.batching import GraphStore
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.process_group import rank
-from unionsnn.training.memory import training_device
 from unionsnn.training.tasks import Task
+
+
+def training_device(accelerator: str) -> torch.device:
+    """The device that an accelerator's name stands for on this machine."""
+    if accelerator in ("auto", "gpu") and torch.cuda.is_available():
+        return torch.device("cuda", torch.cuda.current_device())
+    if accelerator in ("auto", "gpu", "mps") and torch.backends.mps.is_available():
+        return torch.device("mps")
+    return torch.device("cpu")
 
 
 def check_accelerator(config: Config) -> None:
     """Refuse an accelerator, a number of devices or a precision that this machine does not have.
 
     Raises:
-        RequestError: with what is there.
+        RequestError: with what there is.
     """
     trainer = config.trainer
     wanted, devices, precision = trainer.accelerator, trainer.devices, trainer.precision
@@ -34,31 +42,36 @@ def check_accelerator(config: Config) -> None:
     if not there.get(wanted, True):
         raise RequestError(
             f"trainer.accelerator is {wanted!r}, but torch {torch.__version__} finds none; "
-            "type trainer.accelerator=cpu, or install a torch build for your device."
+            "type trainer.accelerator=cpu, or install a torch build for your device.",
+            code="trainer.accelerator",
         )
     kind = training_device(wanted).type
     faults = []
     count = {"cuda": torch.cuda.device_count(), "mps": 1}.get(kind, devices)
     if devices > count:
-        faults.append(
+        text = (
             f"trainer.devices is {devices}, but this machine has {count} of the kind {kind}; type "
             f"trainer.devices={count}, or trainer.accelerator=cpu for {devices} processes."
         )
+        faults.append(Fault(text, "trainer.devices"))
     if kind == "cpu" and trainer.sync_batchnorm:
-        faults.append(
+        text = (
             "trainer.sync_batchnorm is true, but torch shares the statistics of a batch between "
             "GPUs only; leave it out, or type model.norm=layer."
         )
+        faults.append(Fault(text, "trainer.sync_batchnorm"))
     if (kind, precision) == ("cpu", "16-mixed"):
-        faults.append(
+        text = (
             "trainer.precision is '16-mixed', which torch does not train with on a CPU; type "
             "trainer.precision=bf16-mixed."
         )
+        faults.append(Fault(text, "trainer.precision"))
     if (kind, precision) == ("mps", "64-true"):
-        faults.append(
+        text = (
             "trainer.precision is '64-true', which Apple's GPUs do not have; type "
             "trainer.accelerator=cpu, or trainer.precision=32-true."
         )
+        faults.append(Fault(text, "trainer.precision"))
     if faults:
         raise RequestError(*faults)
 
@@ -142,8 +155,9 @@ def deterministic(wanted: bool) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        operation, found, _ = str(error).partition(" does not have a deterministic implementation")
-        if not found:
+        reason = " does not have a deterministic implementation"
+        operation, known, _ = str(error).partition(reason)
+        if not known:
             raise
         raise NotDeterministicError(
             f"trainer.deterministic is true, but torch has no deterministic {operation} for this "

@@ -117,7 +117,7 @@ def _extents(data: GraphDataModule) -> Iterator[tuple[bool, list[Extent]]]:
         yield False, data.val_dataloader().extents
         yield False, data.test_dataloader().extents
     except MaxPairsError as error:
-        raise RequestError(str(error)) from error
+        raise RequestError(*error.faults) from error
 
 
 def _largest(model: nn.Module, parts: Parts) -> tuple[int | None, Extent]:
@@ -207,12 +207,3 @@ def _ran_out(error: BaseException) -> bool:
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(
         part in str(error) for part in words
     )
-
-
-def training_device(accelerator: str) -> torch.device:
-    """The device that an accelerator's name stands for on this machine."""
-    if accelerator in ("auto", "gpu") and torch.cuda.is_available():
-        return torch.device("cuda", torch.cuda.current_device())
-    if accelerator in ("auto", "gpu", "mps") and torch.backends.mps.is_available():
-        return torch.device("mps")
-    return torch.device("cpu")

@@ -27,8 +27,10 @@ from unionsnn.training.build import build_task, count_parameters, fit_gates
 from unionsnn.training.callbacks import (
     BestWeights,
     Curves,
+    EpochPredictions,
     ResumePoint,
     StopOnNonFinite,
+    TestPredictions,
     progress_callbacks,
 )
 from unionsnn.training.checkpoints import save_checkpoint
@@ -38,14 +40,14 @@ from unionsnn.training.devices import (
     deterministic,
     uses_all_parameters,
 )
-from unionsnn.training.draws import other_evaluations
-from unionsnn.training.histograms import coefficient_histogram
+from unionsnn.training.evaluation import other_evaluations, require_metric
 from unionsnn.training.memory import memory_errors, require_memory
-from unionsnn.training.predictions import EpochPredictions, TestPredictions
 from unionsnn.training.schedules import schedule_callbacks
 from unionsnn.training.tasks import Task
 from unionsnn.training.tracking import tracked
-from unionsnn.training.undefined import require_metric
+
+HISTOGRAM_BINS = 40
+"""Bins of the coefficients' distribution in a record."""
 
 
 def train_repetition(
@@ -188,6 +190,27 @@ def described(data: GraphDataModule) -> dict[str, Any]:
         "encodings": data.encodings.wanted(),
         "layer_coefficient": None if data.layer_spec is None else data.layer_spec.to_dict(),
     }
+
+
+def coefficient_histogram(data: GraphDataModule) -> dict[str, Any] | None:
+    """Count the coefficients that gates see in training; None where there is no gate.
+
+    Returns:
+        For each column its ``low`` and ``high`` end and the ``counts`` of `HISTOGRAM_BINS` bins of
+        equal width.
+    """
+    if data.spec is None:
+        return None
+    rows = data.part_coefficient("train").numpy()
+    histogram = {}
+    for name, values in zip(data.spec.columns, rows.T, strict=True):
+        counts, ends = np.histogram(values, bins=HISTOGRAM_BINS)
+        histogram[name] = {
+            "low": float(ends[0]),
+            "high": float(ends[-1]),
+            "counts": counts.tolist(),
+        }
+    return histogram
 
 
 def fit(

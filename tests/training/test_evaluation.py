@@ -23,7 +23,7 @@ from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.records import RunFolder
 from unionsnn.training.build import build_data, build_task, fit_gates
 from unionsnn.training.checkpoints import load_checkpoint
-from unionsnn.training.draws import EVALUATIONS
+from unionsnn.training.evaluation import EVALUATIONS
 from unionsnn.training.tasks import GraphClassification, GraphRegression, NodeClassification, Task
 
 Maker = Callable[..., dict[str, Any]]
