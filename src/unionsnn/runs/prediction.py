@@ -142,7 +142,10 @@ def checkpoint_paths(run: Path) -> list[Path]:
     if run.is_file():
         return [run]
     if not run.is_dir():
-        raise RequestError(f"{run} is not there; name a run folder or one of its checkpoints.")
+        raise RequestError(
+            f"{run} is not there; name a run folder or one of its checkpoints.",
+            code="predict.no_checkpoint",
+        )
     paths = sorted((run / "checkpoints").glob("*.ckpt"))
     if not paths:
         inner = sorted(p.parent.parent for p in run.rglob("checkpoints/*.ckpt"))
@@ -160,7 +163,8 @@ def refuse_mixed(run: Path, checkpoints: Sequence[Checkpoint]) -> None:
     hashes = {config_hash(each.config) for each in checkpoints}
     if len(hashes) > 1:
         raise RequestError(
-            f"{run} holds checkpoints of {len(hashes)} experiments; name one of them."
+            f"{run} holds checkpoints of {len(hashes)} experiments; name one of them.",
+            code="predict.mixed",
         )
 
 
@@ -171,7 +175,8 @@ def refuse_control(run: Path, config: Config) -> None:
         raise RequestError(
             f"{run} was trained with coefficient.control={control}: its coefficients were made "
             "from those of its own data set, and new graphs have none of that kind. Train "
-            "with coefficient.control=none to predict."
+            "with coefficient.control=none to predict.",
+            code="predict.control",
         )
 
 
@@ -243,7 +248,8 @@ def trained_widths(checkpoint: Checkpoint) -> tuple[int, ...] | None:
     if features == "both":
         raise RequestError(
             "The checkpoint is of an earlier version, which did not record how many of its "
-            "columns are labels; train again (force=true) to predict."
+            "columns are labels; train again (force=true) to predict.",
+            code="predict.old_checkpoint",
         )
     return (given,)
 

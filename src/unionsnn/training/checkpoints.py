@@ -81,7 +81,7 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     if not isinstance(content, dict) or not content.keys() >= _NEEDED:
         raise DataError(
             f"{path} is not a checkpoint of this package: it needs {', '.join(sorted(_NEEDED))}.",
-            code="checkpoint.damaged",
+            code="checkpoint.foreign",
         )
     try:
         config = Config.from_dict(content["config"])
