@@ -16,7 +16,6 @@ from unionsnn.cli.common import (
     json_option,
     out_option,
 )
-from unionsnn.config.schema import Config
 
 
 @click.command(cls=CommonAfterDashes)
@@ -44,8 +43,10 @@ def compare(
     A, repetition by repetition.
     """
     from unionsnn.config.compose import compose_config
+    from unionsnn.reports.progress import data_progress
     from unionsnn.reports.table import EXTENSIONS, check_output
     from unionsnn.reports.views.comparison import comparison_report, print_comparison
+    from unionsnn.reports.views.results import print_dry_run
     from unionsnn.runs.comparison import read_candidates, refuse_incomparable, run_comparison
 
     if out is not None:
@@ -57,31 +58,19 @@ def compare(
     if as_json or options.quiet:
         candidates = [each.silent() for each in candidates]
         config = config.replace({"trainer.progress": "none"})
-    if dry_run:
-        pending = [each.config for each in candidates if each.config is not None]
-        _dry_run(pending, config.trainer.progress, as_json)
-        return
-    from unionsnn.reports.progress import data_progress
-
     with data_progress(config.trainer.progress) as progress:
-        result = run_comparison(candidates, config.paths.output, progress)
-        if out is not None:
-            comparison_report(result).write(out)
+        if dry_run:
+            from unionsnn.runs.dry_run import describe
+
+            plans = [describe(c.config, progress) for c in candidates if c.config is not None]
+        else:
+            result = run_comparison(candidates, config.paths.output, progress)
+            if out is not None:
+                comparison_report(result).write(out)
     if as_json:
-        click.echo(json.dumps(result, indent=1))
+        click.echo(json.dumps(plans if dry_run else result, indent=1))
+    elif dry_run:
+        for plan in plans:
+            print_dry_run(plan)
     else:
         print_comparison(result)
-
-
-def _dry_run(pending: list[Config], kind: str, as_json: bool) -> None:
-    from unionsnn.reports.progress import data_progress
-    from unionsnn.reports.views.results import print_dry_run
-    from unionsnn.runs.dry_run import describe
-
-    with data_progress(kind) as progress:
-        plans = [describe(config, progress) for config in pending]
-    if as_json:
-        click.echo(json.dumps(plans, indent=1))
-        return
-    for plan in plans:
-        print_dry_run(plan)

@@ -5,7 +5,6 @@ Reading and checking a request imports no torch; training does.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import logging
@@ -15,20 +14,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unionsnn.base.errors import ComparisonFailedError, RequestError
+from unionsnn.base.errors import ComparisonFailedError, Fault, RequestError
 from unionsnn.base.files import write_json
 from unionsnn.config.compose import compose_config
+from unionsnn.config.grid import flatten
 from unionsnn.config.identity import config_hash, differing_keys
 from unionsnn.config.schema import Config, metric_mode
 from unionsnn.data.splits import split_hash
 from unionsnn.runs.failures import failed_now, failure_lines
 from unionsnn.runs.records import RunFolder
-from unionsnn.training.statistics import (
-    PairedDifference,
-    compare_folds,
-    compare_seeds,
-    ratio_test_to_train,
-)
+from unionsnn.training.statistics import compare_folds, compare_seeds, ratio_test_to_train
 
 if TYPE_CHECKING:
     from unionsnn.data.datamodules import Progress
@@ -38,10 +33,9 @@ logger = logging.getLogger(__name__)
 # How the same graphs are given to a model: this may differ.
 _SERVING = ("data.batch_size", "data.features", "data.normalize_features")
 
-
 _NOT_COMPARED = (
-    "Nothing is compared, since only the same repetitions can be; what is finished is kept, and "
-    "the same command trains what failed again."
+    "Nothing is compared: only the same repetitions can be. Finished work is kept; rerun the "
+    "command to train what failed again."
 )
 
 
@@ -100,23 +94,32 @@ def read_candidates(
     Raises:
         RequestError: with every fault that was found, each under what was typed.
     """
-    faults, found = [], []
+    faults: list[Fault] = []
+    candidates = []
     for word in words:
         try:
-            found.append(_candidate(word, common, config_dir))
+            candidates.append(_candidate(word, common, config_dir))
         except RequestError as error:
-            faults += [f"{_label(word)}: {fault}" for fault in error.faults]
+            faults += [Fault(f"{_label(word)}: {fault}", fault.code) for fault in error.faults]
     if len(words) < 2:
         faults.append(
-            f"compare was given {len(words)} configuration(s) and needs two or more: "
-            'unionsnn compare model=gin "model=gin gate=default" -- data=mutag'
+            Fault(
+                f"compare was given {len(words)} configuration(s) and needs two or more: "
+                'unionsnn compare model=gin "model=gin gate=default" -- data=mutag',
+                "compare.too_few",
+            )
         )
     idle = [word for word in common if not word.startswith("paths.")]
-    if idle and not faults and all(candidate.record for candidate in found):
-        faults.append(f"{' '.join(idle)}: overrides change nothing in runs that are on disk.")
+    if idle and not faults and all(candidate.record for candidate in candidates):
+        faults.append(
+            Fault(
+                f"{' '.join(idle)}: overrides change nothing in runs that are on disk.",
+                "compare.unused_overrides",
+            )
+        )
     if faults:
         raise RequestError(*faults)
-    return found
+    return candidates
 
 
 def _label(word: str) -> str:
@@ -125,32 +128,33 @@ def _label(word: str) -> str:
 
 def _candidate(word: str, common: Sequence[str], config_dir: str | Path | None) -> Candidate:
     path = Path(word).expanduser()
-    if word.strip() and path.exists():
-        folder = path if path.is_dir() else path.parent
-        record = _record(folder)
-        return Candidate(_label(word), folder, record=record)
-    if word.strip() and "=" not in word:
-        raise RequestError(
-            "there is no such run folder, and overrides are written key=value: model=gin"
-        )
+    if not word.strip() or not path.exists():
+        if word.strip() and "=" not in word:
+            raise RequestError(
+                "there is no such run folder, and overrides are written key=value: model=gin",
+                code="compare.no_folder",
+            )
+        try:
+            overrides = shlex.split(word)
+        except ValueError as error:
+            raise RequestError(f"{error}.", code="compare.quotes") from None
+        config = compose_config([*common, *overrides], config_dir)
+        return Candidate(_label(word), RunFolder.of(config).path, config)
+    folder = path if path.is_dir() else path.parent
     try:
-        overrides = shlex.split(word)
-    except ValueError as error:
-        raise RequestError(f"{error}.") from None
-    config = compose_config([*common, *overrides], config_dir)
-    return Candidate(_label(word), RunFolder.of(config).path, config)
-
-
-def _record(folder: Path) -> dict[str, Any]:
-    try:
-        record: dict[str, Any] = json.loads((folder / "results.json").read_text())
-        if record["result"] is not None:
-            return record
+        record = json.loads((folder / "results.json").read_text())
+        unfinished = record["result"] is None
     except FileNotFoundError:
-        raise RequestError("there is no results.json in it, so it is no run folder.") from None
+        raise RequestError(
+            "there is no results.json in it, so it is not a run folder.", code="compare.no_record"
+        ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RequestError(f"results.json cannot be read ({error!r}).") from None
-    raise RequestError("none of its repetitions is finished.")
+        raise RequestError(
+            f"results.json cannot be read ({error!r}).", code="compare.unreadable"
+        ) from None
+    if unfinished:
+        raise RequestError("none of its repetitions is finished.", code="compare.unfinished")
+    return Candidate(_label(word), folder, record=record)
 
 
 def refuse_incomparable(candidates: Sequence[Candidate]) -> None:
@@ -159,31 +163,36 @@ def refuse_incomparable(candidates: Sequence[Candidate]) -> None:
     Raises:
         RequestError: with every difference that would make the comparison void.
     """
-    first, faults = candidates[0], []
+    first = candidates[0]
+    faults: list[Fault] = []
     for i, other in enumerate(candidates):
         for same in candidates[:i]:
             if other.path.resolve() == same.path.resolve():
-                faults.append(
-                    f"{other.label} and {same.label} are the same experiment, {other.path}."
+                text = f"{other.label} and {same.label} are the same experiment, {other.path}."
+                faults.append(Fault(text, "compare.same"))
+        one, two = (dict(flatten(each.settings)) for each in (first, other))
+        for key in filter(_must_agree, differing_keys(first.settings, other.settings)):
+            faults.append(
+                Fault(
+                    f"{key} is {one.get(key)!r} in {first.label} and {two.get(key)!r} in "
+                    f"{other.label}; only runs on the same data, splits and seeds can be compared. "
+                    f"Give {key} once, after --.",
+                    "compare.differs",
                 )
-        for key in differing_keys(first.settings, other.settings):
-            if _must_agree(key):
-                one, two = (_lookup(c.settings, key) for c in (first, other))
-                faults.append(
-                    f"{key} is {one!r} in {first.label} and {two!r} in {other.label}; only runs on "
-                    f"the same data, splits and seeds can be compared. Give {key} once, after --."
-                )
+            )
     if not faults:
         faults = [
-            f"{first.label} has the repetitions {first.repetitions}, {other.label} has "
-            f"{other.repetitions}; finish the shorter one, or leave protocol.only out."
+            Fault(
+                f"{first.label} has the repetitions {first.repetitions}, {other.label} has "
+                f"{other.repetitions}; finish the shorter one, or leave protocol.only out.",
+                "compare.repetitions",
+            )
             for other in candidates[1:]
             if other.repetitions != first.repetitions
         ]
-    if not faults:
-        faults = _record_faults([c for c in candidates if c.record is not None])
     if faults:
         raise RequestError(*faults)
+    _refuse_other_records([c for c in candidates if c.record is not None])
 
 
 def _must_agree(key: str) -> bool:
@@ -193,36 +202,29 @@ def _must_agree(key: str) -> bool:
     return key == "seed" or (key.startswith(("data.", "protocol.")) and key not in _SERVING)
 
 
-def _lookup(config: Mapping[str, Any], key: str) -> Any:
-    """Value at a dotted key; None where there is none."""
-    inner: Any = config
-    for part in key.split("."):
-        inner = inner.get(part) if isinstance(inner, Mapping) else None
-    return inner
-
-
-def _record_faults(candidates: Sequence[Candidate]) -> list[str]:
-    """What differs between records though their configurations agree."""
-    faults = []
-    for other in candidates[1:]:
-        one, two = (_identity(c.record) for c in (candidates[0], other) if c.record is not None)
-        faults += [
-            f"{what} is {one[what]} in {candidates[0].label} and {two[what]} in {other.label}; "
-            "only runs on the same data, splits and seeds can be compared."
-            for what in one
-            if one[what] != two[what]
-        ]
-    return faults
-
-
-def _identity(record: Mapping[str, Any]) -> dict[str, Any]:
-    rows = record["repetitions"]
-    return {
-        "the data set": record["dataset"],
-        "the split hash": [row["split_hash"][:12] for row in rows],
-        "the report metric": record["protocol"]["report"],
-        "the list of repetitions and seeds": [(row["index"], row["seed"]) for row in rows],
-    }
+def _refuse_other_records(candidates: Sequence[Candidate]) -> None:
+    """Check what may differ between records though their configurations agree."""
+    identities = []
+    for each in candidates:
+        assert each.record is not None
+        rows = each.record["repetitions"]
+        identities.append(
+            {
+                "the data set": each.record["dataset"],
+                "the split hash": [row["split_hash"][:12] for row in rows],
+                "the report metric": each.record["protocol"]["report"],
+                "the list of repetitions and seeds": [(row["index"], row["seed"]) for row in rows],
+            }
+        )
+    faults = [
+        f"{what} is {identities[0][what]} in {candidates[0].label} and {identity[what]} in "
+        f"{other.label}; only runs on the same data, splits and seeds can be compared."
+        for other, identity in zip(candidates, identities, strict=True)
+        for what in identity
+        if identity[what] != identities[0][what]
+    ]
+    if faults:
+        raise RequestError(*faults, code="compare.other_records")
 
 
 def run_comparison(
@@ -266,9 +268,7 @@ def run_comparison(
         done.append(replace(each, record=record))
     if failures:
         raise ComparisonFailedError("\n".join([*failures, _NOT_COMPARED]))
-    faults = _record_faults(done)
-    if faults:
-        raise RequestError(*faults)
+    _refuse_other_records(done)
     comparison = compare_records(done)
     identity = json.dumps([[config_hash(c.settings), c.path.name] for c in done])
     name = hashlib.sha256(identity.encode()).hexdigest()[:8]
@@ -278,10 +278,10 @@ def run_comparison(
 
 
 def _refuse_other_splits(candidates: Sequence[Candidate], progress: Progress | None) -> None:
-    """Before training, hold records on disk against the data and splits that training would use."""
-    held = [c for c in candidates if c.record is not None]
+    """Before training, compare records on disk with the data and splits that training would use."""
+    finished = [c for c in candidates if c.record is not None]
     pending = [c for c in candidates if c.record is None]
-    if not held or not pending:
+    if not finished or not pending:
         return
     from unionsnn.training.build import build_data
     from unionsnn.training.protocols import draw_splits
@@ -293,7 +293,7 @@ def _refuse_other_splits(candidates: Sequence[Candidate], progress: Progress | N
     splits = draw_splits(config.protocol, data, config.seed)
     now = {"dataset": data.dataset_id, "split hash": split_hash(splits)}
     faults = []
-    for each in held:
+    for each in finished:
         assert each.record is not None
         then = {
             "dataset": each.record["dataset"],
@@ -301,12 +301,12 @@ def _refuse_other_splits(candidates: Sequence[Candidate], progress: Progress | N
         }
         faults += [
             f"The {what} of {each.label} is {then[what]}, that of {pending[0].label} would be "
-            f"{now[what]}; train {each.label} anew on the data as they are."
+            f"{now[what]}; train {each.label} again on the present data."
             for what in now
             if then[what] != now[what]
         ]
     if faults:
-        raise RequestError(*faults)
+        raise RequestError(*faults, code="compare.other_data")
 
 
 def compare_records(candidates: Sequence[Candidate]) -> dict[str, Any]:
@@ -363,8 +363,14 @@ _OF_A_RUN = (
 
 
 def _difference(baseline: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    values, mean = baseline["result"]["values"], baseline["result"]["mean"]
-    difference = _compare(baseline)(values, other["result"]["values"])
+    mean = baseline["result"]["mean"]
+    values = baseline["result"]["values"], other["result"]["values"]
+    # Folds overlap, seeds do not.
+    if baseline["config"]["protocol"]["folds"] is None:
+        difference = compare_seeds(*values)
+    else:
+        ratio = ratio_test_to_train(baseline["repetitions"])
+        difference = compare_folds(*values, test_to_train=ratio)
     sign = 1 if metric_mode(baseline["protocol"]["report"]) == "max" else -1
     gains = [sign * value for value in difference.values]
     return {
@@ -374,11 +380,3 @@ def _difference(baseline: Mapping[str, Any], other: Mapping[str, Any]) -> dict[s
         "lost": sum(gain < 0 for gain in gains),
         "tied": sum(gain == 0 for gain in gains),
     }
-
-
-def _compare(record: Mapping[str, Any]) -> functools.partial[PairedDifference]:
-    """Return the method that fits the repetitions: folds overlap, seeds do not."""
-    if record["config"]["protocol"]["folds"] is None:
-        return functools.partial(compare_seeds)
-    ratio = ratio_test_to_train(record["repetitions"])
-    return functools.partial(compare_folds, test_to_train=ratio)

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from unionsnn.config.grid import flatten
 from unionsnn.config.identity import differing_keys
-from unionsnn.config.schema import Config, metric_mode
+from unionsnn.config.schema import metric_mode
 from unionsnn.reports.collection import StoredRecord
 from unionsnn.reports.formatting import duration_text, interval_text, spread_text, with_bounds
 from unionsnn.reports.paper import paper_value
@@ -96,9 +97,9 @@ def labels(group: Sequence[StoredRecord]) -> list[str]:
                 for key in differing_keys(first[name], other.record["config"])
                 if not key.startswith(_SHOWN)
             }
-            values = {key: _lookup(each.record["config"], key) for key in sorted(keys)}
+            values = dict(flatten(each.record["config"]))
             # What a configuration leaves out, its row leaves out.
-            told = (f"{key}={value}" for key, value in values.items() if value is not None)
+            told = (f"{key}={values[key]}" for key in sorted(keys) if values.get(key) is not None)
             label = " ".join([label, *told])
         names.append(label)
     return names
@@ -106,13 +107,6 @@ def labels(group: Sequence[StoredRecord]) -> list[str]:
 
 def _visible(record: Mapping[str, Any]) -> tuple[str, ...]:
     return (str(record["model"]), gate_text(record), coefficient_text(record), *_kind(record))
-
-
-def _lookup(config: Config, key: str) -> Any:
-    inner: Any = config
-    for part in key.split("."):
-        inner = inner.get(part) if isinstance(inner, Mapping) else None
-    return inner
 
 
 def records_report(records: Sequence[StoredRecord]) -> Report:

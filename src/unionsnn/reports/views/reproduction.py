@@ -230,52 +230,28 @@ def plan_report(cells: Sequence[Cell], seconds: Mapping[str, float] | None = Non
     columns = words("row", "data", "state")
     if seconds is not None:
         columns += numbers("at most about", form=duration_text)
+    estimates = seconds or {}
     lines: list[list[Any]] = []
+    rows: list[dict[str, Any]] = []
     counted: set[str] = set()
     total, left, unknown = 0.0, 0, 0
     for cell in cells:
+        done, wanted = (None, None) if cell.config is None else cell.state()
         estimate: float | str = ""
-        if cell.config is None:
+        if done is None or wanted is None:
             state = "not available"
         else:
-            done, wanted = cell.state()
             state = "finished" if done == wanted else f"{done} of {wanted} repetitions"
             if cell.key in counted:
                 state = f"{state}, the same runs as above"
             elif done < wanted:
                 left += 1
-                value = (seconds or {}).get(cell.key)
-                estimate = "not known" if value is None else value
-                total += value or 0.0
-                unknown += value is None
+                estimate = estimates.get(cell.key, "not known")
+                total += estimates.get(cell.key, 0.0)
+                unknown += cell.key not in estimates
             counted.add(cell.key)
-        row = [cell.paper.model, cell.paper.dataset, state]
-        lines.append([*row, estimate] if seconds is not None else row)
-    notes = [f"{left} of {len(counted)} experiments are left"]
-    if seconds is not None and unknown < left:
-        notes[0] += f", at most about {duration_text(total)} of training on one process"
-        notes[0] += f" beside {unknown} whose time is not known" if unknown else ""
-    notes += _grid_notes(cells)
-    notes += warnings_of(cells)
-    notes += list(dict.fromkeys(f"{c.paper.model}: {c.absent}" for c in cells if c.absent))
-    table = Table(f"{cells[0].paper.table} of the paper", columns, lines, notes)
-    return Report([table], _plan_rows(cells, seconds or {}))
-
-
-def _grid_notes(cells: Sequence[Cell]) -> list[str]:
-    grids = [c.config.protocol.grid for c in cells if c.config is not None]
-    counts = dict.fromkeys(len(cells_of(grid)) for grid in grids if grid is not None)
-    return [
-        f"grid: {count} trainings in each repetition, the best on validation is tested once"
-        for count in counts
-    ]
-
-
-def _plan_rows(cells: Sequence[Cell], seconds: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Return what is done and what is left, as plain types."""
-    rows = []
-    for cell in cells:
-        done, wanted = cell.state() if cell.config is not None else (None, None)
+        line = [cell.paper.model, cell.paper.dataset, state]
+        lines.append([*line, estimate] if seconds is not None else line)
         rows.append(
             {
                 "table": cell.paper.table,
@@ -283,10 +259,21 @@ def _plan_rows(cells: Sequence[Cell], seconds: Mapping[str, float]) -> list[dict
                 "dataset": cell.paper.dataset,
                 "finished": done,
                 "repetitions": wanted,
-                "seconds_at_most": seconds.get(cell.key),
+                "seconds_at_most": estimates.get(cell.key),
                 "config_hash": cell.key or None,
                 "run_dir": None if cell.config is None else str(RunFolder.of(cell.config).path),
                 "why": cell.absent or None,
             }
         )
-    return rows
+    notes = [f"{left} of {len(counted)} experiments are left"]
+    if seconds is not None and unknown < left:
+        notes[0] += f", at most about {duration_text(total)} of training on one process"
+        notes[0] += f" beside {unknown} whose time is not known" if unknown else ""
+    grids = [c.config.protocol.grid for c in cells if c.config is not None]
+    notes += [
+        f"grid: {count} trainings in each repetition, the best on validation is tested once"
+        for count in dict.fromkeys(len(cells_of(grid)) for grid in grids if grid is not None)
+    ]
+    notes += warnings_of(cells)
+    notes += list(dict.fromkeys(f"{c.paper.model}: {c.absent}" for c in cells if c.absent))
+    return Report([Table(f"{cells[0].paper.table} of the paper", columns, lines, notes)], rows)
