@@ -136,7 +136,7 @@ def test_subgraphs_come_with_the_batches(tiny: Maker) -> None:
 
 def test_subgraphs_are_part_of_the_hash_where_there_are_some(tiny: Maker) -> None:
     plain = compose_config(["model=gps"])
-    assert "subgraph" not in plain["model"]["encodings"]
+    assert "subgraph" not in plain.model.to_dict()["encodings"]
     hashes = {
         config_hash(tiny("model=nested_gin", f"model.encodings.subgraph={n}")) for n in (2, 3)
     }

@@ -137,7 +137,7 @@ def test_every_key_matters_and_the_default_changes_no_hash() -> None:
     base = compose_config([])
     assert base.optimizer.to_dict() == {"lr": 0.001, "weight_decay": 0.0}
     one = compose_config(["optimizer.schedule=plateau"])
-    assert (one["optimizer"]["factor"], one["optimizer"]["patience"]) == (0.5, 10)
+    assert (one.optimizer.factor, one.optimizer.patience) == (0.5, 10)
     given = ["optimizer.schedule=plateau", "optimizer.factor=0.5", "optimizer.patience=10"]
     assert config_hash(compose_config(given)) == config_hash(one)
     changed = [
