@@ -55,8 +55,9 @@ def test_a_data_class_that_refuses_its_arguments_is_a_wrong_request(
         "from unionsnn.data.sources.cycles import Cycles\nclass Mine(Cycles):\n    pass\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(RequestError, match="foo"):
+    with pytest.raises(RequestError, match="foo") as caught:
         build_data(tiny("data._target_=own_module.Mine", "+data.foo=1"))
+    assert caught.value.codes == ["config.unknown_key"]
 
 
 def test_a_tilde_is_the_user_s_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,12 +8,14 @@ from importlib import import_module
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 from torch import nn
 
 from unionsnn.base.errors import RequestError
 from unionsnn.coefficients import CoefficientSpec
 from unionsnn.config.pairs import PairConfig
 from unionsnn.config.schema import CoefficientChoices, Config
+from unionsnn.config.sections import sentences
 from unionsnn.data.datamodules import GraphDataModule, Progress
 from unionsnn.data.encodings.definitions import Encodings
 from unionsnn.data.nodes import NodeDataModule
@@ -61,7 +63,7 @@ def build_data(config: Config, progress: Progress | None = None) -> GraphDataMod
     """Make the data module, with all that gate, layers and model read; reads nothing yet.
 
     Raises:
-        RequestError: if the class cannot be had or refuses its arguments.
+        RequestError: if the class cannot be imported or refuses its arguments.
     """
     section, encodings = config.data, config.model.encodings
     arguments = section.model_extra or {}
@@ -81,6 +83,9 @@ def build_data(config: Config, progress: Progress | None = None) -> GraphDataMod
             encodings=None if encodings is None else Encodings(**encodings.to_dict()),
             progress=progress,
         )
+    except ValidationError as error:
+        faults = [fault for each in error.errors() for fault in sentences(each, "data")]
+        raise RequestError(*faults) from error
     except (TypeError, ValueError) as error:
         raise RequestError(f"data {section.name}: {error}") from error
     data.task = section.task
