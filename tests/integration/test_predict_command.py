@@ -97,7 +97,7 @@ def test_a_table_of_labels_stands_beside_the_predictions(run: Path, tmp_path: Pa
         (lambda run, own: [run, own / "a.g6", "--out", own / "x.docx"], 2, ["output.extension"]),
         (lambda run, own: [run, own / "a.g6", "--format", "odd"], 2, ["data.format"]),
         (lambda run, own: [run, own / "one_way.txt"], 1, ["data.one_way"]),
-        (lambda run, own: [own / "x.odd", own / "a.g6"], 1, ["data"]),
+        (lambda run, own: [own / "x.odd", own / "a.g6"], 1, ["checkpoint.damaged"]),
     ],
 )
 def test_what_is_wrong_is_said_with_its_status(
