@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-NO_PLACE = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS}
-"""Errors of the system for which another folder is the remedy."""
+UNUSABLE_FOLDER_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS}
+"""Errors of the system for which the remedy is free disk space or another folder."""
 
 
 def atomic_write(path: Path, write: Callable[[BinaryIO], object]) -> None:

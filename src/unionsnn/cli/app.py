@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import logging
 import signal
 import sys
@@ -12,7 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from unionsnn.base.errors import MemoryRanOutError, RequestError, UnionsnnError
-from unionsnn.base.files import NO_PLACE
+from unionsnn.base.files import UNUSABLE_FOLDER_ERRNOS
 from unionsnn.base.processes import torchrun_process
 from unionsnn.base.version import __version__
 from unionsnn.cli.coefficients import cache, case_study, coefficients, precompute
@@ -22,6 +21,7 @@ from unionsnn.cli.common import (
     composed,
     config_dir_option,
     dry_run_option,
+    echo_json,
     json_option,
 )
 from unionsnn.cli.compare import compare
@@ -100,7 +100,7 @@ def _known(error: Exception) -> UnionsnnError:
     """Return an error as one of this package's, with what to do if that is known."""
     if isinstance(error, UnionsnnError):
         return error
-    if isinstance(error, OSError) and error.errno in NO_PLACE:
+    if isinstance(error, OSError) and error.errno in UNUSABLE_FOLDER_ERRNOS:
         return UnionsnnError(
             f"{error.filename or 'A file'} cannot be used ({error.strerror}). Free disk space, "
             "or name another folder: paths.data=FOLDER, paths.output=FOLDER for runs.",
@@ -168,7 +168,7 @@ def train(
         # One of the processes that torchrun started, and not the first.
         return
     if as_json:
-        click.echo(json.dumps(record, indent=1))
+        echo_json(record)
     elif dry_run:
         results.print_dry_run(record)
     else:
@@ -187,7 +187,7 @@ def info(as_json: bool) -> None:
 
     content = information()
     if as_json:
-        click.echo(json.dumps(content, indent=1))
+        echo_json(content)
     else:
         print_info(content)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from unionsnn.cli.common import (
     Options,
     composed,
     config_dir_option,
+    echo_json,
     json_option,
     out_option,
 )
@@ -46,7 +46,7 @@ def precompute(
     with data_progress(config.trainer.progress) as progress:
         result = compute(config, progress)
     if as_json:
-        click.echo(json.dumps(result, indent=1))
+        echo_json(result)
     else:
         print_precomputed(result)
 
@@ -207,7 +207,7 @@ def cache_list(options: Options, overrides: tuple[str, ...], as_json: bool) -> N
 
     items = _survey(root)
     if as_json:
-        click.echo(json.dumps([report.as_plain(item) for item in items], indent=1))
+        echo_json([report.as_plain(item) for item in items])
     else:
         report.print_cache(items, root)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,3 +109,8 @@ def composed(overrides: Sequence[str], config_dir: str | None = None, *, quiet: 
 
     config = compose_config(overrides, config_dir)
     return config.replace({"trainer.progress": "none"}) if quiet else config
+
+
+def echo_json(content: object) -> None:
+    """Print what ``--json`` asks for."""
+    click.echo(json.dumps(content, indent=1))

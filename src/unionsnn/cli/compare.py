@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -13,6 +12,7 @@ from unionsnn.cli.common import (
     common_option,
     config_dir_option,
     dry_run_option,
+    echo_json,
     json_option,
     out_option,
 )
@@ -68,7 +68,7 @@ def compare(
             if out is not None:
                 comparison_report(result).write(out)
     if as_json:
-        click.echo(json.dumps(plans if dry_run else result, indent=1))
+        echo_json(plans if dry_run else result)
     elif dry_run:
         for plan in plans:
             print_dry_run(plan)

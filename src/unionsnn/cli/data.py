@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from unionsnn.cli.common import FILE, Completed, Options, json_option
+from unionsnn.cli.common import FILE, Completed, Options, echo_json, json_option
 
 _ROOT = "paths.data="
 
@@ -57,7 +56,7 @@ def datasets(options: Options, words: tuple[str, ...], plot: Path | None, as_jso
     disk = [on_disk(entry, root) for entry in entries]
     if as_json:
         plain = [report.as_plain(*pair) for pair in zip(entries, disk, strict=True)]
-        click.echo(json.dumps(plain[0] if names else plain, indent=1))
+        echo_json(plain[0] if names else plain)
     elif names:
         report.print_dataset(entries[0], disk[0])
     else:

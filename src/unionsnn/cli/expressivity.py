@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from unionsnn.cli.common import (
     Completed,
     Options,
     config_dir_option,
+    echo_json,
     json_option,
     out_option,
 )
@@ -137,7 +137,7 @@ def _show(
     if out is not None:
         report.write(out)
     if as_json:
-        click.echo(json.dumps(result, indent=1))
+        echo_json(result)
     else:
         print_tables(report.tables)
     if faults:

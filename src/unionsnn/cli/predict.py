@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from unionsnn.cli.common import Options, json_option, out_option
+from unionsnn.cli.common import Options, echo_json, json_option, out_option
 
 _THERE = click.Path(exists=True, path_type=Path)
 
@@ -47,7 +46,7 @@ def predict(
         if out is not None:
             predictions.write_predictions(found, out)
     if as_json:
-        click.echo(json.dumps(predictions.as_plain(found), indent=1))
+        echo_json(predictions.as_plain(found))
     else:
         predictions.print_predictions(found, f"Predictions of {run} for {file}", out)
 
@@ -69,7 +68,7 @@ def export(run: Path, out: Path, as_json: bool) -> None:
 
     found = export_checkpoint(run, out)
     if as_json:
-        click.echo(json.dumps(found, indent=1))
+        echo_json(found)
         return
     click.echo(f"written: {out}, of {found['checkpoint']}")
     click.echo("inputs: " + ", ".join(f"{k} {v}" for k, v in found["inputs"].items()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from unionsnn.cli.common import (
     common_option,
     config_dir_option,
     dry_run_option,
+    echo_json,
     json_option,
     out_option,
 )
@@ -113,7 +113,7 @@ def _show(report: Report, out: Path | None, *, as_json: bool) -> None:
     if out is not None:
         report.write(out)
     if as_json:
-        click.echo(json.dumps(report.rows, indent=1))
+        echo_json(report.rows)
     else:
         print_tables(report.tables)
 

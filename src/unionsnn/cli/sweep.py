@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
 import click
@@ -13,6 +12,7 @@ from unionsnn.cli.common import (
     Options,
     config_dir_option,
     dry_run_option,
+    echo_json,
     json_option,
 )
 
@@ -74,7 +74,7 @@ def sweep(
         with data_progress(kind) as progress:
             plan = describe_study(request, progress)
         if as_json:
-            click.echo(json.dumps(plan, indent=1))
+            echo_json(plan)
         else:
             print_plan(plan)
         return
@@ -90,7 +90,7 @@ def sweep(
     page = request.folder / "report.html"
     write_text(page, study_page(record, study_figures(request), plotly_script()))
     if as_json:
-        click.echo(json.dumps(record, indent=1))
+        echo_json(record)
         return
     print_study(record)
     click.echo(f"report: {page}")

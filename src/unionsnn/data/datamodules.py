@@ -16,7 +16,7 @@ from pytorch_lightning import LightningDataModule
 from torch import Tensor
 
 from unionsnn.base.errors import DamagedFileError, DataError
-from unionsnn.base.files import NO_PLACE
+from unionsnn.base.files import UNUSABLE_FOLDER_ERRNOS
 from unionsnn.coefficients import CoefficientSpec
 from unionsnn.coefficients.cache import CoefficientCache
 from unionsnn.data.arrays import PARTS, GraphArrays
@@ -342,7 +342,7 @@ class GraphDataModule(LightningDataModule):
             try:
                 arrays = self._made(path)
             except OSError as error:
-                if error.errno not in NO_PLACE:
+                if error.errno not in UNUSABLE_FOLDER_ERRNOS:
                     raise
                 raise DataError(
                     f"{error.filename or path} cannot be used ({error.strerror}): "

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from unionsnn.base.errors import RequestError
-from unionsnn.base.files import NO_PLACE
+from unionsnn.base.files import UNUSABLE_FOLDER_ERRNOS
 from unionsnn.config.schema import Config
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ def attempt(train: Callable[[], dict[str, Any]]) -> Outcome:
     except RequestError:
         raise
     except Exception as error:  # A user's own model may fail in any way.
-        if isinstance(error, OSError) and error.errno in NO_PLACE:
+        if isinstance(error, OSError) and error.errno in UNUSABLE_FOLDER_ERRNOS:
             raise
         logger.debug("a repetition failed", exc_info=True)
         _let_go(error)

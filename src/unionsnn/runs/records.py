@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 
 from unionsnn.base.environment import environment
 from unionsnn.base.errors import FolderInUseError, RequestError, RunFolderError
-from unionsnn.base.files import NO_PLACE, read_mapping, set_aside, write_json
+from unionsnn.base.files import UNUSABLE_FOLDER_ERRNOS, read_mapping, set_aside, write_json
 from unionsnn.config.identity import config_hash, differing_keys, run_folder
 from unionsnn.config.pairs import PairConfig
 from unionsnn.config.schema import Config
@@ -103,7 +103,7 @@ class RunFolder(Generic[_Config]):
                     "give run_dir=<another folder>."
                 ) from None
             except OSError as error:
-                if error.errno not in NO_PLACE:
+                if error.errno not in UNUSABLE_FOLDER_ERRNOS:
                     raise
                 raise RunFolderError(
                     f"{error.filename or self.path} cannot be written ({error.strerror}). Give "
