@@ -65,9 +65,9 @@ def test_all_sets_of_the_paper_are_known() -> None:
 def test_the_catalog_says_what_the_configuration_says(name: str) -> None:
     entry = CATALOG[name]
     data = compose_config([f"data={name}"]).data
-    assert data["name"] == name
-    assert (data["task"], data["metric"]) == (entry.task, entry.metric)
-    assert data["features"] == entry.feature_kind
+    assert data.name == name
+    assert (data.task, data.metric) == (entry.task, entry.metric)
+    assert data.features == entry.feature_kind
 
 
 @pytest.mark.parametrize("name", CATALOG)
