@@ -346,19 +346,19 @@ class Config(Section):
         features = self.gate.features
         if self.gate.preset is None:
             return self
+        from unionsnn.coefficients import space
+
         if not self.coefficient.spec().has_tree_value:
             if features is None and self.gate.preset == "default":
                 return self.replace({"gate.features": ["raw", "cyclomatic"]})
             if "excess" in (features or ()):
                 raise ValueError(
-                    "gate.features names 'excess', which is defined for substructure 'union', "
-                    "descriptor 'path', encoding 'singular_value_sum' and radius 1 only; type "
-                    "gate.features=[raw,cyclomatic]."
+                    f"gate.features names 'excess', which is defined for {space.paper_choices()} "
+                    "only; type gate.features=[raw,cyclomatic]."
                 )
         normalizes = features is None and self.gate.preset in ("paper", "authors-code")
-        if "curvature" in self.coefficient.descriptor and (
-            normalizes or "normalized" in (features or ())
-        ):
+        row = space.DESCRIPTORS[self.coefficient.descriptor]
+        if row.can_be_negative and (normalizes or "normalized" in (features or ())):
             raise ValueError(
                 f"The gate divides by the sum of a node's coefficients, which can be 0 or negative "
                 f"for coefficient.descriptor={self.coefficient.descriptor}; type "

@@ -71,20 +71,22 @@ def dispatcher(kernels: Sequence[Function], unknown: str) -> Function:
     return cast("Function", call)
 
 
-def _link(position: int, own: Function, others: Function | None, unknown: str) -> Any:
-    # Closures are not kept on disk on their own: they become part of what calls them.
+def _link(position: int, chosen: Function, others: Function | None, unknown: str) -> Any:
+    # Closures are not kept on disk on their own: they become part of what calls them. Without
+    # being inlined each would copy the descriptors of all arrays in its arguments.
+    compiled = numba.njit(**_OPTIONS, forceinline=True)
     if others is None:
 
         def last(which: int, *arguments: Any) -> Any:
             if which != position:
                 raise NotImplementedError(unknown)
-            return own(*arguments)
+            return chosen(*arguments)
 
-        return numba.njit(**_OPTIONS)(last)
+        return compiled(last)
 
     def one_of(which: int, *arguments: Any) -> Any:
         if which == position:
-            return own(*arguments)
+            return chosen(*arguments)
         return others(which, *arguments)
 
-    return numba.njit(**_OPTIONS)(one_of)
+    return compiled(one_of)
