@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,83 @@ def _words() -> Iterable[str]:
     return [*SETS, *completions("")]
 
 
+@dataclass(frozen=True)
+class Request:
+    """What was asked for; a field for each parameter of the command.
+
+    Args:
+        words: Sets, files and overrides, in any order.
+        trained: Whether a network is trained on each pair.
+        sample: Share of the pairs that are trained on; None for all.
+        config_dir: A folder of the user's own configuration.
+        choices: Names of colourings, with commas.
+        theorems: Whether the theorems are checked, and nothing else.
+        max_nodes: Most nodes of the graphs for the theorems.
+        seed: Seed of the relabelled copies.
+        threads: Threads of the engine.
+        mirror: Folder or address with the data.
+        offline: Whether to avoid http(s) addresses.
+        out: Table to write.
+        plot: Folder of pictures.
+        as_json: Whether JSON is printed.
+    """
+
+    words: tuple[str, ...]
+    trained: bool
+    sample: float | None
+    config_dir: str | None
+    choices: str | None
+    theorems: bool
+    max_nodes: int
+    seed: int | None
+    threads: int | None
+    mirror: str | None
+    offline: bool
+    out: Path | None
+    plot: Path | None
+    as_json: bool
+
+    @property
+    def sets(self) -> list[str]:
+        """Names of sets and files of pairs."""
+        return [word for word in self.words if "=" not in word or Path(word).exists()]
+
+    @property
+    def overrides(self) -> list[str]:
+        """The words that are no sets."""
+        sets = self.sets
+        return [word for word in self.words if word not in sets]
+
+    def check(self) -> None:
+        """Refuse options that have no effect beside each other.
+
+        Raises:
+            RequestError: with every fault.
+        """
+        faults = []
+        if self.theorems:
+            if self.words or self.choices or self.out or self.trained:
+                faults.append(
+                    "--theorems takes --max-nodes, --plot and --json only; leave out the rest."
+                )
+        elif self.trained:
+            for name in ("choices", "seed", "threads", "plot"):
+                if getattr(self, name) is not None:
+                    instead = _INSTEAD.get(name, "")
+                    faults.append(f"--{name} has no effect on --trained; leave it out{instead}.")
+            if len(self.sets) > 1:
+                faults.append(f"--trained takes one set, given were {', '.join(self.sets)}.")
+        elif self.overrides or self.sample is not None or self.config_dir is not None:
+            named = ", ".join(self.overrides) or "--sample or --config-dir"
+            faults.append(f"{named} belongs to --trained: add that option, or leave it out.")
+        if faults:
+            raise RequestError(*faults, code="expressivity.options")
+        if self.out is not None:
+            from unionsnn.reports.table import EXTENSIONS, check_output
+
+            check_output("--out", self.out, EXTENSIONS)
+
+
 @click.command()
 @click.argument(
     "words", nargs=-1, type=Completed("set", _words), metavar="[SET|FILE ...] [OVERRIDE ...]"
@@ -56,24 +134,7 @@ def _words() -> Iterable[str]:
 )
 @json_option("Print what was measured as JSON.")
 @click.pass_obj
-def expressivity(
-    options: Options,
-    /,
-    words: tuple[str, ...],
-    trained: bool,
-    sample: float | None,
-    config_dir: str | None,
-    choices: str | None,
-    theorems: bool,
-    max_nodes: int,
-    seed: int | None,
-    threads: int | None,
-    mirror: str | None,
-    offline: bool,
-    out: Path | None,
-    plot: Path | None,
-    as_json: bool,
-) -> None:
+def expressivity(options: Options, /, **parameters: Any) -> None:
     """Measure which graphs coefficients can tell apart.
 
     SET is golden, csl, sr25 or brec; FILE holds pairs of graphs in graph6, two lines a pair. Colour
@@ -84,59 +145,31 @@ def expressivity(
     it, by the protocol of BREC. OVERRIDES are written key=value, such as model=union_gin
     coefficient.control=constant; what is finished is not trained again.
     """
-    sets = [word for word in words if "=" not in word or Path(word).exists()]
-    overrides = [word for word in words if word not in sets]
-    if theorems and (words or choices or out or trained):
-        raise RequestError(
-            "--theorems takes --max-nodes, --plot and --json only; leave out the rest.",
-            code="expressivity.options",
-        )
-    if theorems:
-        from unionsnn.reports.views import theorems as theorem_report
+    request = Request(**parameters)
+    request.check()
+    if request.theorems:
+        from unionsnn.reports.views import theorems
 
-        theorem_report.run(max_nodes, plot, as_json=as_json)
-        return
-    if out is not None:
-        from unionsnn.reports.table import EXTENSIONS, check_output
+        theorems.run(request.max_nodes, request.plot, as_json=request.as_json)
+    elif request.trained:
+        from unionsnn.reports.views import trained_expressivity as trained
 
-        check_output("--out", out, EXTENSIONS)
-    where: dict[str, Any] = {"mirror": mirror, "offline": offline}
-    if trained:
-        _refuse_for_trained(sets, choices=choices, seed=seed, threads=threads, plot=plot)
-        name = sets[0] if sets else "brec"
-        record = _trained(options, name, overrides, config_dir, sample, where, quiet=as_json)
-        from unionsnn.reports.views import trained_expressivity as view
+        record = _trained(request, options.progress(as_json=request.as_json))
+        _show(request, record, trained.trained_report([record]), trained.faults(record))
+    else:
+        from unionsnn.reports.views import expressivity as untrained
 
-        _show(record, view.trained_report([record]), view.faults(record), out, as_json=as_json)
-        return
-    if overrides or sample is not None or config_dir is not None:
-        named = ", ".join(overrides) or "--sample or --config-dir"
-        raise RequestError(
-            f"{named} belongs to --trained: add that option, or leave it out.",
-            code="expressivity.options",
-        )
-    result = _measured(
-        options, sets, choices, where, seed=seed, threads=threads, plot=plot, quiet=as_json
-    )
-    from unionsnn.reports.views import expressivity as untrained
-
-    _show(result, untrained.bench_report(result), untrained.faults(result), out, as_json=as_json)
+        result = _measured(request, options.progress(as_json=request.as_json))
+        _show(request, result, untrained.bench_report(result), untrained.faults(result))
 
 
-def _show(
-    result: dict[str, Any],
-    report: Report,
-    faults: Sequence[str],
-    out: Path | None,
-    *,
-    as_json: bool,
-) -> None:
+def _show(request: Request, result: dict[str, Any], report: Report, faults: Sequence[str]) -> None:
     """Write and print what was measured; fail if it is at fault."""
     from unionsnn.reports.table import print_tables
 
-    if out is not None:
-        report.write(out)
-    if as_json:
+    if request.out is not None:
+        report.write(request.out)
+    if request.as_json:
         echo_json(result)
     else:
         print_tables(report.tables)
@@ -144,68 +177,37 @@ def _show(
         raise UnionsnnError(*faults, code="expressivity.at_fault")
 
 
-def _measured(
-    options: Options,
-    sets: Sequence[str],
-    choices: str | None,
-    where: dict[str, Any],
-    *,
-    seed: int | None,
-    threads: int | None,
-    plot: Path | None,
-    quiet: bool,
-) -> dict[str, Any]:
-    """Measure what choices tell apart in sets, without training; draw the golden pairs."""
+def _measured(request: Request, progress_kind: str) -> dict[str, Any]:
+    """Measure what colourings tell apart in sets, without training; draw the golden pairs."""
     from unionsnn.data.sources.download import data_root
+    from unionsnn.expressivity.edge_colorings import parse_colorings
     from unionsnn.reports.figures.expressivity import draw_golden_pairs, make_folder
     from unionsnn.reports.progress import data_progress
-    from unionsnn.reports.views import expressivity as report
+    from unionsnn.reports.views.expressivity import measure
 
-    chosen = report.parse_choices(choices)
-    if plot is not None:
+    colorings = parse_colorings(request.choices)
+    if request.plot is not None:
         try:
-            make_folder(plot)
+            make_folder(request.plot)
         except DataError as error:
             raise RequestError(*error.faults) from None
-    kind = "none" if options.quiet or quiet else "auto"
-    with data_progress(kind) as progress:
-        result = report.measure(
-            sets or _DEFAULT_SETS,
-            chosen,
+    with data_progress(progress_kind) as progress:
+        result = measure(
+            request.sets or _DEFAULT_SETS,
+            colorings,
             root=data_root(),
-            **where,
-            seed=seed or 0,
-            threads=threads,
+            mirror=request.mirror,
+            offline=request.offline,
+            seed=request.seed or 0,
+            threads=request.threads,
             progress=progress,
         )
-        if plot is not None:
-            draw_golden_pairs(plot)
+        if request.plot is not None:
+            draw_golden_pairs(request.plot)
     return result
 
 
-def _refuse_for_trained(sets: Sequence[str], **given: object) -> None:
-    """Refuse what has no effect on trained networks."""
-    faults = [
-        f"--{name} has no effect on --trained; leave it out{_INSTEAD.get(name, '')}."
-        for name, value in given.items()
-        if value is not None
-    ]
-    if len(sets) > 1:
-        faults.append(f"--trained takes one set, given were {', '.join(sets)}.")
-    if faults:
-        raise RequestError(*faults, code="expressivity.options")
-
-
-def _trained(
-    options: Options,
-    name: str,
-    overrides: Sequence[str],
-    config_dir: str | None,
-    sample: float | None,
-    where: dict[str, Any],
-    *,
-    quiet: bool,
-) -> dict[str, Any]:
+def _trained(request: Request, progress_kind: str) -> dict[str, Any]:
     """Train and test a network on each pair of a set; return the record."""
     from unionsnn.data.sources.download import data_root
     from unionsnn.expressivity.graph_sets import SETS, load_set
@@ -217,12 +219,13 @@ def _trained(
     )
     from unionsnn.reports.progress import data_progress
 
-    kind = "none" if options.quiet or quiet else "auto"
-    with data_progress(kind) as progress:
-        pairs = pairs_of(load_set(name, root=data_root(), **where))
+    name = request.sets[0] if request.sets else "brec"
+    with data_progress(progress_kind) as progress:
+        families = load_set(name, root=data_root(), mirror=request.mirror, offline=request.offline)
+        pairs = pairs_of(families)
         # A file of that name is not the set.
         stem = Path(name).stem
         title = Path(name).name if name != stem and stem in SETS else stem
-        config = trained_config(overrides, title, pairs, config_dir=config_dir)
-        wanted = None if sample is None else sample_of(pairs, sample)
+        config = trained_config(request.overrides, title, pairs, config_dir=request.config_dir)
+        wanted = None if request.sample is None else sample_of(pairs, request.sample)
         return compare_pairs(config, pairs, wanted, progress)

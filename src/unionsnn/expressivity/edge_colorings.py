@@ -126,3 +126,27 @@ def all_colorings(radii: tuple[int, ...] = (1, 2, 3)) -> list[EdgeColoring]:
     names += [f"{d}{mark}" for d in whole for mark in ("", "~")]
     names += [f"{form}@{r}" for form in ("cyclomatic", "spectrum", "rooted") for r in radii]
     return [EdgeColoring.parse(name) for name in ("1wl", "excess", *names)]
+
+
+def parse_colorings(text: str | None) -> list[EdgeColoring]:
+    """Read a list of names with commas; none is the default, ``all`` is every one.
+
+    Raises:
+        RequestError: Names every colouring that is not known.
+    """
+    if text == "all":
+        return all_colorings()
+    names = DEFAULT if text is None else tuple(t.strip() for t in text.split(",") if t.strip())
+    if not names:
+        raise RequestError(
+            "--choices is empty; name one, such as a@2, or all.", code="expressivity.choice"
+        )
+    colorings, faults = list[EdgeColoring](), list[str]()
+    for name in dict.fromkeys(names):
+        try:
+            colorings.append(EdgeColoring.parse(name))
+        except RequestError as error:
+            faults += error.faults
+    if faults:
+        raise RequestError(*faults)
+    return colorings

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from unionsnn.base.errors import RequestError
 from unionsnn.expressivity.bench import Bench, Outcome
-from unionsnn.expressivity.edge_colorings import DEFAULT, EdgeColoring, all_colorings
+from unionsnn.expressivity.edge_colorings import EdgeColoring
 from unionsnn.expressivity.graph_sets import Family, load_set
 from unionsnn.reports.formatting import duration_text
 from unionsnn.reports.progress import Callback
@@ -29,30 +28,6 @@ PUBLISHED: Mapping[str, tuple[int, str]] = {
     "N2": (298, BREC_PAPER),
 }
 """Pairs of BREC's 400 that others tell apart, and who printed the figure."""
-
-
-def parse_choices(text: str | None) -> list[EdgeColoring]:
-    """Read a list of choices with commas; none is the default, ``all`` is every one.
-
-    Raises:
-        RequestError: Names every choice that is not known.
-    """
-    if text == "all":
-        return all_colorings()
-    names = DEFAULT if text is None else tuple(t.strip() for t in text.split(",") if t.strip())
-    choices, faults = list[EdgeColoring](), list[str]()
-    for name in dict.fromkeys(names):
-        try:
-            choices.append(EdgeColoring.parse(name))
-        except RequestError as error:
-            faults += error.faults
-    if not names:
-        raise RequestError(
-            "--choices is empty; name one, such as a@2, or all.", code="expressivity.choice"
-        )
-    if faults:
-        raise RequestError(*faults)
-    return choices
 
 
 def measure(
