@@ -36,7 +36,7 @@ def timed_preprocessing(config: Config, progress: Progress | None = None) -> dic
         ``seconds``, and ``missing``, which is empty, as in a record.
 
     Raises:
-        DataError: The data set cannot be had or is not what it should be.
+        DataError: The data set could not be obtained or is not what it should be.
     """
     arrays = build_data(config, progress).arrays
     edges, spec = disjoint_union(arrays), replace(config.coefficient.spec(), radius=(1,))

@@ -49,7 +49,7 @@ def attempt(train: Callable[[], dict[str, Any]]) -> Outcome:
 
     Raises:
         RequestError: The request is wrong, for all repetitions alike.
-        OSError: There is no place left to write to, which is so for all of them as well.
+        OSError: No disk space is left, which holds for all of them as well.
     """
     try:
         return train()

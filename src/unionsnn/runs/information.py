@@ -33,10 +33,8 @@ def information() -> dict[str, Any]:
             "configuration": str(config_folder()),
             "output": str(Path("runs").absolute()),
         },
-        "bytes_on_disk": {name: folder_size(root / name) for name in KINDS},
+        "bytes_on_disk": {
+            name: sum(path.stat().st_size for path in (root / name).rglob("*") if path.is_file())
+            for name in KINDS
+        },
     }
-
-
-def folder_size(folder: Path) -> int:
-    """Bytes of all files below a folder; 0 if there is none."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

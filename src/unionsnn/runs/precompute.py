@@ -30,7 +30,7 @@ def precompute(config: Config, progress: Progress | None = None) -> dict[str, An
         encoding that the model reads, as plain types.
 
     Raises:
-        DataError: The data set cannot be had or is not what it should be.
+        DataError: The data set could not be obtained or is not what it should be.
     """
     data = build_data(config, progress)
     spec = data.spec or data.layer_spec or default_spec(config)
@@ -78,7 +78,7 @@ def simple_graph(config: Config, progress: Progress | None = None) -> SimpleGrap
     """Return the graphs of a data set as one graph.
 
     Raises:
-        DataError: The data set cannot be had or is not what it should be.
+        DataError: The data set could not be obtained or is not what it should be.
     """
     arrays = build_data(config, progress).arrays
     return SimpleGraph.from_edge_index(disjoint_union(arrays), arrays.num_nodes)

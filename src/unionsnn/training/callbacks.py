@@ -75,7 +75,7 @@ class Curves(Callback):
         return {"history": self.history}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Resume from a checkpoint."""
         self.history = state_dict["history"]
 
 
@@ -111,14 +111,14 @@ class BestWeights(Callback):
         return {"best_epoch": self.best_epoch, "best_value": self.best_value, "state": self._state}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Resume from a checkpoint."""
         self.best_epoch = state_dict["best_epoch"]
         self.best_value = state_dict["best_value"]
         self._state = state_dict["state"]
 
 
 class ResumePoint(Callback):
-    """Save a training every few seconds, so that one that is stopped or killed goes on from there.
+    """Save a training every few seconds, so that one that is stopped or killed resumes from there.
 
     The state of both generators is part of it: the epochs that follow are those of a run that was
     never stopped. Must be the last callback, so that it saves what the others did in the epoch.
@@ -146,7 +146,7 @@ class ResumePoint(Callback):
             torch.set_rng_state(self._global_state)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Save if it is time; training goes on where that is not possible."""
+        """Save if it is time; training continues where that is not possible."""
         begin = time.monotonic()
         # Processes that train together save together; the first one has the clock.
         if not agreed(begin >= self._next):
@@ -186,7 +186,7 @@ class ResumePoint(Callback):
         return state if world_size() == 1 else {**state, "processes": gathered(drawn)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a checkpoint; a process that it does not know keeps its own state."""
+        """Resume from a checkpoint; a process that it does not know keeps its own state."""
         states = state_dict.get("processes", [state_dict["global"]])
         self._global_state = states[rank()] if rank() < len(states) else None
         self.generator.set_state(state_dict["order"])
@@ -295,7 +295,7 @@ class EpochPredictions(Callback):
         return {"epochs": self._epochs, "target": self._target, "fits": self._fits}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Resume from a checkpoint."""
         self._epochs = state_dict["epochs"]
         self._target = state_dict["target"]
         self._fits = state_dict["fits"]

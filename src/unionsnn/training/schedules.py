@@ -1,4 +1,4 @@
-"""Schedules of the learning rate, as callbacks: a resumed training goes on as if never stopped."""
+"""Schedules of the learning rate, as callbacks: a resumed training is as if never stopped."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class PlateauSchedule(Callback):
         self.factor = factor
         self.patience = patience
         self._schedule: ReduceLROnPlateau | None = None
-        self._held: dict[str, Any] | None = None
+        self._resumed: dict[str, Any] | None = None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Take hold of the optimiser; go on where a checkpoint left off."""
         self._schedule = ReduceLROnPlateau(
             trainer.optimizers[0], factor=self.factor, patience=self.patience
         )
-        if self._held is not None:
-            self._schedule.load_state_dict(self._held)
+        if self._resumed is not None:
+            self._schedule.load_state_dict(self._resumed)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Look at the epoch's validation loss."""
@@ -47,8 +47,8 @@ class PlateauSchedule(Callback):
         return {} if self._schedule is None else self._schedule.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        self._held = state_dict
+        """Resume from a checkpoint."""
+        self._resumed = state_dict
 
 
 class CosineSchedule(Callback):

@@ -68,7 +68,7 @@ def repetitions_table(results: Mapping[str, Any]) -> Table:
 def describe_run(
     config: Config, folder: Path, kind: str, index: int | None = None, axis: str = "epoch"
 ) -> RunDescription:
-    """Name a run; no two have the same id, also where one goes on that was stopped."""
+    """Name a run; no two have the same id, also where one that was stopped is resumed."""
     key, data, model = config_hash(config), config.data.name, config.model.name
     part = "" if index is None else f"{index:02d}-"
     return RunDescription(
@@ -90,7 +90,7 @@ def describe_run(
 class GuardedRun:
     """A tracker's run whose errors are one warning, however many repetitions and workers there are.
 
-    After an error the experiment goes on without the tracker, until the next command.
+    After an error the experiment continues without the tracker, until the next command.
 
     Args:
         config: The configuration; the run is started here, if its tracker keeps runs.
@@ -171,7 +171,7 @@ class GuardedRun:
         except OSError:
             pass
         warnings.warn(
-            f"{self.tracker.title} failed ({reason}); training goes on without it, and the run "
+            f"{self.tracker.title} failed ({reason}); training continues without it, and the run "
             "folder's results.json will hold all results.",
             # The caller is Lightning, whose warnings are hidden.
             stacklevel=1,
