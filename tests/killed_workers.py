@@ -55,7 +55,7 @@ class Book:
             **__: Any,
         ) -> dict[str, Any]:  # fmt: skip
             section = config.optimizer
-            line = f"{section['lr']} {section['weight_decay']} {index}"
+            line = f"{section.lr} {section.weight_decay} {index}"
             self._write(self.begun, f"{line} {os.getpid()}")
             time.sleep(seconds)
             self._write(self.ended, line)
