@@ -62,7 +62,7 @@ def keys() -> list[Any]:
     return [
         pytest.param(name, key, id=f"{name}-{key}")
         for name in NAMES
-        for key in composed(name, own_gate(name)).model
+        for key in composed(name, own_gate(name)).model.to_dict()
         if key not in IDENTITY
     ]
 
@@ -82,7 +82,7 @@ def fingerprint(name: str, gate: str, **model: Any) -> tuple[dict[str, Any], tor
 def test_every_key_of_the_configuration_matters(name: str, key: str) -> None:
     assert key in CHANGES, f"model.{key} is new: give it another value in CHANGES"
     gate, value = own_gate(name), OTHER.get((name, key), CHANGES[key])
-    assert composed(name, gate).model[key] != value
+    assert composed(name, gate).model.to_dict()[key] != value
     beside = BESIDE.get(key, {})
     shapes, out = fingerprint(name, gate, **beside)
     again_shapes, again = fingerprint(name, gate, **beside)
@@ -100,7 +100,7 @@ TRANSFORMERS = [n for n in NAMES if isinstance(build(n, own_gate(n)), GraphTrans
 @pytest.mark.parametrize("encoding", ["random_walk", "laplacian", "distance"])
 def test_every_encoding_matters(name: str, encoding: str) -> None:
     """The network has parameters for it, and reads what the batch has."""
-    known = composed(name, "default").model.encodings
+    known = composed(name, "default").model.to_dict()["encodings"]
     assert list(known) == ["random_walk", "laplacian", "distance"]
     wanted = True if encoding == "distance" else 3
     network = build(name, "default", encodings={**known, encoding: wanted}).eval()
