@@ -13,9 +13,9 @@ SOURCE = Path(errors.__file__).parents[1]
 HEAD = (
     "# Errors\n\n"
     "Each fault is one line on stderr with its code at the end, such as `[data.unknown]`, by which "
-    "scripts and tests can tell it: the wording may change, the code does not. In Python, "
+    "scripts and tests recognise it: the wording may change, the code does not. In Python, "
     "`error.codes` lists the codes of an exception; all of them derive from "
-    "`unionsnn.base.errors.UnionsnnError`. The exit status is 2 if the request was wrong and 1 if "
+    "`unionsnn.base.errors.UnionsnnError`. The exit status is 2 for an invalid request and 1 if "
     "the work failed; with `unionsnn -v` a failure comes with a traceback.\n\n"
     "This table is made from the source by `tests/error_codes.py`. It shows the first message of "
     "each code; … stands for a value.\n\n"

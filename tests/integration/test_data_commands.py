@@ -62,7 +62,7 @@ def test_one_set_is_shown_with_its_citations(tmp_path: Path, command: Command) -
     ("arguments", "message"),
     [
         (["datasets", "crora"], "Did you mean 'cora'?"),
-        (["datasets", "cora", "photo"], "one NAME at a time"),
+        (["datasets", "cora", "photo"], "give one NAME"),
         (["datasets", "--plot", "x.png"], "--plot needs the NAME"),
         (
             ["clean", "everything"],
@@ -107,7 +107,7 @@ def test_clean_lists_asks_and_deletes_only_what_is_named(tmp_path: Path, command
     root = tmp_path / "data"
     declined = command("clean", answer="n\n")
     assert declined.status == 0
-    assert "Nothing is deleted." in declined.stdout
+    assert "Nothing was deleted." in declined.stdout
     assert [row[0] for row in lines(declined.stdout)] == ["raw", "processed", "coefficients"]
     assert re.search(r"Delete these [\d.]+ [kM]B\?", declined.stdout)
     unanswered = command("clean")
@@ -118,5 +118,5 @@ def test_clean_lists_asks_and_deletes_only_what_is_named(tmp_path: Path, command
     assert sorted(path.name for path in root.iterdir()) == ["coefficients", "raw"]
     assert command("clean", "--yes").status == 0
     assert list(root.iterdir()) == []
-    assert "There is nothing to delete" in command("clean").stdout
+    assert "Nothing to delete" in command("clean").stdout
     assert (tmp_path / "runs").is_dir()

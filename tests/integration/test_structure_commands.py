@@ -352,7 +352,7 @@ def test_an_empty_cache(tmp_path: Path, command: Command) -> None:
     assert "is empty" in command("cache", "list", other).stdout
     assert json.loads(command("cache", "list", "--json", other).stdout) == []
     assert command("cache", "verify", other).stdout.startswith("0 intact, 0 damaged")
-    assert "nothing to delete" in command("cache", "prune", other).stdout
+    assert "Nothing to delete" in command("cache", "prune", other).stdout
 
 
 def test_encodings_are_part_of_the_cache(tmp_path: Path, command: Command) -> None:
@@ -399,6 +399,6 @@ def test_prune_lists_asks_and_deletes(command: Command, entries: list[Path]) -> 
     assert "Deleted 1 files" in result.stdout
     assert not entries[0].exists()
     assert entries[1].exists()
-    assert "nothing to delete" in command("cache", "prune", "--yes").stdout
+    assert "Nothing to delete" in command("cache", "prune", "--yes").stdout
     assert "Deleted 1 files" in command("cache", "prune", "--all", "--yes").stdout
     assert list(entries[0].parent.iterdir()) == []

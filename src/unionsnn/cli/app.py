@@ -1,4 +1,4 @@
-"""The group of all commands: options before the command, signals, exit status."""
+"""The top-level command group: global options, signals, exit status."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ KEPT = "Finished work is kept; rerun the command without force=true to resume."
 
 
 def main() -> NoReturn:
-    """Run the command line; returns 0 done, 1 failed, 2 wrong request, 130 Ctrl-C, 143 SIGTERM."""
+    """Run the command line; exits 0 done, 1 failed, 2 invalid request, 130 Ctrl-C, 143 SIGTERM."""
     signal.signal(signal.SIGTERM, _terminate)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -61,13 +61,13 @@ def _say_what_to_type(error: click.NoSuchOption) -> None:
     option, context = error.option_name, error.ctx
     if option in ("-m", "--multirun"):
         click.echo(
-            "unionsnn runs one experiment per command; for several, type one command after "
-            "another, each with its own overrides.",
+            "unionsnn runs one experiment per command; to run several, type one command for "
+            "each, with its own overrides.",
             err=True,
         )
     elif context and context.parent and any(option in each.opts for each in command_line.params):
         click.echo(
-            f"{option} stands before the command: type unionsnn {option} {context.info_name} ...",
+            f"{option} goes before the command: type unionsnn {option} {context.info_name} ...",
             err=True,
         )
 
@@ -78,7 +78,7 @@ def _terminate(signum: int, frame: Any) -> NoReturn:
 
 
 class CommandLine(click.Group):
-    """The group of all commands: the one place where an error becomes lines and an exit status."""
+    """The top-level group, where an error becomes lines on stderr and an exit status."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; print each fault of an error with its code and end with its status."""
@@ -97,7 +97,7 @@ class CommandLine(click.Group):
 
 
 def _known(error: Exception) -> UnionsnnError:
-    """Return an error as one of this package's, with what to do if that is known."""
+    """Convert an error to one of this package's, with advice where there is some."""
     if isinstance(error, UnionsnnError):
         return error
     if isinstance(error, OSError) and error.errno in UNUSABLE_FOLDER_ERRNOS:
@@ -113,15 +113,15 @@ def _known(error: Exception) -> UnionsnnError:
 
 @click.group(cls=CommandLine, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="unionsnn")
-@click.option("-v", "--verbose", is_flag=True, help="Say more; errors come with a traceback.")
-@click.option("-q", "--quiet", is_flag=True, help="Only results and errors.")
+@click.option("-v", "--verbose", is_flag=True, help="Log more, and show tracebacks.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only results and errors.")
 @click.pass_context
 def command_line(ctx: click.Context, verbose: bool, quiet: bool) -> None:
     """Graph neural networks that see union subgraphs."""
     torchrun = torchrun_process()
     if torchrun and ctx.invoked_subcommand != "train":
         raise RequestError(
-            f"{ctx.invoked_subcommand} runs as one process, and torchrun started "
+            f"{ctx.invoked_subcommand} runs as one process, but torchrun started "
             f"{torchrun.world_size}: type unionsnn {ctx.invoked_subcommand} ... without torchrun.",
             code="torchrun.one_process",
         )
@@ -134,7 +134,7 @@ def command_line(ctx: click.Context, verbose: bool, quiet: bool) -> None:
 @command_line.command()
 @click.argument("overrides", nargs=-1, type=OVERRIDE)
 @config_dir_option
-@dry_run_option("Show what would be done, with an estimate of time.")
+@dry_run_option("Show what would be done, with a time estimate.")
 @json_option("Print the record as JSON.")
 @click.pass_obj
 def train(
@@ -146,8 +146,8 @@ def train(
 ) -> None:
     """Train one experiment under its protocol.
 
-    OVERRIDES are written key=value, such as data=mutag model=gin seed=1. Without any, UnionSNN is
-    trained on generated graphs, which needs no download.
+    OVERRIDES have the form key=value, such as data=mutag model=gin seed=1. The default is UnionSNN
+    on generated graphs, which needs no download.
     """
     config = composed(overrides, config_dir, quiet=options.quiet or as_json)
     from unionsnn.reports.progress import data_progress
@@ -165,7 +165,7 @@ def train(
     with data_progress(config.trainer.progress) as progress:
         record = describe(config, progress) if dry_run else run_experiment(config, progress)
     if not record:
-        # One of the processes that torchrun started, and not the first.
+        # A process started by torchrun, other than the first.
         return
     if as_json:
         echo_json(record)
@@ -181,7 +181,7 @@ def train(
 @command_line.command()
 @json_option()
 def info(as_json: bool) -> None:
-    """Versions, devices, folders and the size of the cache."""
+    """Print versions, devices, folders and the size of the cache."""
     from unionsnn.reports.views.results import print_info
     from unionsnn.runs.information import information
 
@@ -195,7 +195,7 @@ def info(as_json: bool) -> None:
 @command_line.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the completion script of a shell, to be sourced in its start-up file."""
+    """Print the completion script for a shell; source it in the shell's start-up file."""
     from click.shell_completion import get_completion_class
 
     maker = get_completion_class(shell)

@@ -1,4 +1,4 @@
-"""Commands about the coefficient itself: compute it, keep it, study it."""
+"""Commands that compute, cache and study coefficients."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def precompute(
     """Compute coefficients and encodings of a data set into the cache, without training.
 
     OVERRIDES are those of train, such as data=mutag gate=paper. Training with the same data,
-    coefficient, gate and model then finds them; for gate=none all columns are computed.
+    coefficient, gate and model then reads them from the cache; for gate=none all columns are
+    computed.
     """
     config = composed(overrides, config_dir, quiet=options.quiet or as_json)
     from unionsnn.reports.progress import data_progress
@@ -52,7 +53,7 @@ def precompute(
 
 
 def _listed(ctx: click.Context, parameter: click.Parameter, text: str | None) -> Any:
-    """Split an option at its commas, whole numbers as such."""
+    """Split an option at its commas, converting integers."""
     if text is None:
         return None
     parts = [part.strip() for part in text.split(",")]
@@ -60,7 +61,7 @@ def _listed(ctx: click.Context, parameter: click.Parameter, text: str | None) ->
 
 
 class _ChoiceOption(click.Option):
-    """An option whose help is made from the table of choices, which is read when it is shown."""
+    """An option whose help is made from the table of choices, imported only when it is shown."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         from unionsnn.coefficients import space
@@ -74,26 +75,28 @@ class _ChoiceOption(click.Option):
         if name in tables:
             self.help = f"{', '.join(tables[name])}."
         else:
-            self.help = f"Of {', '.join(d for d in space.DESCRIPTORS if space.uses(d, name))}."
+            self.help = f"For {', '.join(d for d in space.DESCRIPTORS if space.uses(d, name))}."
         return super().get_help_record(ctx)
 
 
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@out_option("Table to write, .csv or .parquet; else CSV on stdout.")
-@click.option("--format", "form", help="edgelist, graphml, graph6, npz or pt; else by the ending.")
+@out_option("Table to write: .csv or .parquet. Default: CSV on stdout.")
+@click.option(
+    "--format", "form", help="edgelist, graphml, graph6, npz or pt. Default: by extension."
+)
 @click.option("--substructure", cls=_ChoiceOption)
 @click.option("--descriptor", cls=_ChoiceOption)
 @click.option("--encoding", cls=_ChoiceOption)
-@click.option("--radius", callback=_listed, help="Radius, or several: 1,2.")
+@click.option("--radius", callback=_listed, help="One radius or several: 1,2.")
 @click.option("--quantities", callback=_listed, help="Columns: a,a_tree,nodes,edges.")
 @click.option("--alpha", type=float, cls=_ChoiceOption)
 @click.option("--exponent", type=float, cls=_ChoiceOption)
-@click.option("--symmetrize", is_flag=True, help="Take each edge of the file in both directions.")
-@click.option("--threads", type=click.IntRange(1), help="Threads; all cores unless given.")
-@click.option("--plot", type=FILE, help="Draw the graph, edges coloured: .png, .svg or .pdf.")
-@click.option("--plot-graph", type=click.IntRange(0), default=0, help="Which graph of the file.")
-@click.option("--no-cache", is_flag=True, help="Neither look values up on disk nor keep them.")
+@click.option("--symmetrize", is_flag=True, help="Add the reverse of each edge of the file.")
+@click.option("--threads", type=click.IntRange(1), help="Number of threads. Default: all cores.")
+@click.option("--plot", type=FILE, help="Draw the graph with coloured edges: .png, .svg or .pdf.")
+@click.option("--plot-graph", type=click.IntRange(0), default=0, help="Index of the graph to draw.")
+@click.option("--no-cache", is_flag=True, help="Do not read or write cached values.")
 @click.pass_obj
 def coefficients(
     options: Options,
@@ -110,9 +113,9 @@ def coefficients(
 ) -> None:
     """Compute the coefficients of your own graphs.
 
-    FILE is an edge list (.txt, .csv, .tsv: two node names a line), GraphML, graph6 or sparse6, an
-    npz file with edge_index or a scipy adjacency matrix, or PyG's .pt. The table has one row per
-    edge of the file: graph, source, target and the coefficients.
+    FILE is an edge list (.txt, .csv, .tsv: two node names per line), GraphML, graph6 or sparse6,
+    an npz file with edge_index or a scipy adjacency matrix, or PyG's .pt. The table has one row
+    per edge of the file: graph, source, target and the coefficients.
     """
     from unionsnn.reports.views.coefficients import coefficients_of_file
 
@@ -132,12 +135,14 @@ def coefficients(
 
 @click.command("case-study")
 @click.argument("overrides", nargs=-1, type=OVERRIDE)
-@click.option("--graphs", type=click.IntRange(1), default=3000, help="How many union subgraphs.")
-@click.option("--max-nodes", type=click.IntRange(4, 200), default=24, help="Nodes, at the most.")
-@click.option("--seed", type=click.IntRange(0), default=0, help="Seed of all draws.")
-@click.option("--at-ends", is_flag=True, help="Delete the edges at v or u too.")
-@click.option("--plot", type=FILE, help="Box plot of the changes: .png, .svg or .pdf.")
-@json_option("Print what was measured as JSON.")
+@click.option("--graphs", type=click.IntRange(1), default=3000, help="Number of union subgraphs.")
+@click.option(
+    "--max-nodes", type=click.IntRange(4, 200), default=24, help="Maximum number of nodes."
+)
+@click.option("--seed", type=click.IntRange(0), default=0, help="Random seed.")
+@click.option("--at-ends", is_flag=True, help="Also delete the edges at v or u.")
+@click.option("--plot", type=FILE, help="Box plot to draw: .png, .svg or .pdf.")
+@json_option("Print the measurements as JSON.")
 @click.pass_obj
 def case_study(
     options: Options,
@@ -149,11 +154,11 @@ def case_study(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """Measure what deleting edges and nodes does to the coefficient.
+    """Measure how deleting edges and nodes changes the coefficient.
 
     The paper claims that deleting an edge raises a, that deleting a node lowers it, and that the
-    effect grows over the four kinds of edges. Union subgraphs are drawn at random, or taken from a
-    data set if OVERRIDES name one: data=mutag.
+    effect grows over the four kinds of edges. Union subgraphs are random, or taken from a data set
+    if OVERRIDES name one: data=mutag.
     """
     from unionsnn.reports.figures.plots import check_plot
     from unionsnn.reports.views import case_study as report
@@ -172,9 +177,9 @@ def case_study(
 
 @click.group()
 def cache() -> None:
-    """See, check and clear the coefficients and encodings on disk.
+    """List, check and delete the coefficients and encodings on disk.
 
-    The folder is that of paths.data, which may be given as with train.
+    The folder is that of paths.data, which is given as for train.
     """
 
 
@@ -186,7 +191,7 @@ def _cache_root(overrides: Sequence[str], options: Options) -> Path:
 
 
 def _survey(root: Path, *, checksums: bool = False) -> list[CacheItem]:
-    """What lies in both caches of a data root."""
+    """List the items of both caches of a data root."""
     from unionsnn.coefficients.upkeep import survey
     from unionsnn.data.encodings.cache import ENCODING_VERSION, FOLDER
 
@@ -201,7 +206,7 @@ def _survey(root: Path, *, checksums: bool = False) -> list[CacheItem]:
 @json_option()
 @click.pass_obj
 def cache_list(options: Options, overrides: tuple[str, ...], as_json: bool) -> None:
-    """List the entries: data, choices, size, age and state."""
+    """List the entries with data, choices, size, age and state."""
     root = _cache_root(overrides, options)
     from unionsnn.reports.views import cache as report
 
@@ -216,7 +221,7 @@ def cache_list(options: Options, overrides: tuple[str, ...], as_json: bool) -> N
 @click.argument("overrides", nargs=-1, type=OVERRIDE)
 @click.pass_obj
 def cache_verify(options: Options, overrides: tuple[str, ...]) -> None:
-    """Read every entry and check its checksum; status 1 if one is damaged."""
+    """Check the checksum of every entry; exit status 1 if one is damaged."""
     root = _cache_root(overrides, options)
     from unionsnn.reports.views.cache import describe
 
@@ -228,7 +233,7 @@ def cache_verify(options: Options, overrides: tuple[str, ...]) -> None:
     click.echo(f"{intact} intact, {len(damaged)} damaged in {root}")
     if damaged:
         click.echo(
-            "A damaged entry is computed anew when it is next asked for; type unionsnn cache prune "
+            "A damaged entry is recomputed when it is next needed; type unionsnn cache prune "
             "to delete it now.",
             err=True,
         )
@@ -237,11 +242,11 @@ def cache_verify(options: Options, overrides: tuple[str, ...]) -> None:
 
 @cache.command("prune")
 @click.argument("overrides", nargs=-1, type=OVERRIDE)
-@click.option("--all", "everything", is_flag=True, help="Delete intact entries as well.")
+@click.option("--all", "everything", is_flag=True, help="Also delete intact entries.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
 def cache_prune(options: Options, overrides: tuple[str, ...], everything: bool, yes: bool) -> None:
-    """Delete entries that are damaged or of another engine version, and leftovers."""
+    """Delete damaged entries, those of another engine version, and leftovers."""
     root = _cache_root(overrides, options)
     from unionsnn.base.words import format_bytes
     from unionsnn.coefficients.upkeep import removable, remove
@@ -249,7 +254,7 @@ def cache_prune(options: Options, overrides: tuple[str, ...], everything: bool, 
 
     items = removable(_survey(root, checksums=True), everything=everything)
     if not items:
-        click.echo(f"There is nothing to delete in {root}.")
+        click.echo(f"Nothing to delete in {root}.")
         return
     for item in items:
         click.echo(describe(item))
@@ -267,4 +272,4 @@ def cache_prune(options: Options, overrides: tuple[str, ...], everything: bool, 
     freed = sum(item.num_bytes for item in items if item not in kept)
     click.echo(f"Deleted {len(items) - len(kept)} files, {format_bytes(freed)}.")
     for item in kept:
-        click.echo(f"Kept, a process is at work on it: {item.path.name}")
+        click.echo(f"Kept, in use by a process: {item.path.name}")

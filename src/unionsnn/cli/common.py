@@ -1,4 +1,4 @@
-"""What the commands share: the options before the command, overrides, and words after ``--``."""
+"""Shared by the commands: global options, overrides, and arguments after ``--``."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from unionsnn.config.schema import Config
 
 
 class Completed(click.types.StringParamType):
-    """Any text; a shell offers some words for it.
+    """A text argument with shell completion.
 
     Args:
-        name: What the text is.
-        words: Called for the words, so that what knows them is imported by a shell's question only.
+        name: Name of the argument.
+        words: Returns the completions; called only when a shell asks, so that imports stay lazy.
     """
 
     def __init__(self, name: str, words: Callable[[], Iterable[str]]) -> None:
@@ -29,7 +29,7 @@ class Completed(click.types.StringParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Offer the words that begin as what is typed."""
+        """Return the words that start with the typed text."""
         return [CompletionItem(word) for word in self.words() if word.startswith(incomplete)]
 
 
@@ -45,7 +45,7 @@ OVERRIDE = Completed("override", _override_words)
 FILE = click.Path(path_type=Path)
 
 config_dir_option = click.option(
-    "--config-dir", type=click.Path(), help="A folder of your own configuration."
+    "--config-dir", type=click.Path(), help="Folder with your own configuration files."
 )
 common_option = click.option(
     "--with", "common", multiple=True, metavar="KEY=VALUE", help="The same as KEY=VALUE after --."
@@ -53,32 +53,32 @@ common_option = click.option(
 
 
 def dry_run_option(text: str) -> Callable[[FC], FC]:
-    """Add ``--dry-run``, with what it shows."""
+    """Return the option ``--dry-run`` with a help text."""
     return click.option("--dry-run", is_flag=True, help=text)
 
 
 def json_option(text: str = "Print as JSON.") -> Callable[[FC], FC]:
-    """Add ``--json``, with what it prints."""
+    """Return the option ``--json`` with a help text."""
     return click.option("--json", "as_json", is_flag=True, help=text)
 
 
 def out_option(text: str, *, required: bool = False) -> Callable[[FC], FC]:
-    """Add ``--out``, with the file names that it takes."""
+    """Return the option ``--out`` with a help text."""
     return click.option("--out", type=FILE, required=required, help=text)
 
 
 class CommonAfterDashes(click.Command):
-    """A command that reads what follows ``--`` as values of ``--with``."""
+    """A command that reads the arguments after ``--`` as values of ``--with``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put ``--with`` before each word after ``--``; refuse an option there."""
+        """Insert ``--with`` before each argument after ``--``; refuse options there."""
         if "--" in args:
             at = args.index("--")
             known = {name for each in self.get_params(ctx) for name in each.opts}
             for word in args[at + 1 :]:
                 if word.partition("=")[0] in known:
                     raise click.UsageError(
-                        f"{word} stands after --, where only KEY=VALUE may be; type "
+                        f"{word} stands after --, where only KEY=VALUE is allowed; type "
                         f"unionsnn {ctx.info_name} {word} ...",
                         ctx,
                     )
@@ -88,23 +88,23 @@ class CommonAfterDashes(click.Command):
 
 @dataclass(frozen=True)
 class Options:
-    """The options before the command, which hold for every command.
+    """The global options, given before the command.
 
     Args:
-        verbose: Whether more is said, and failures come with a traceback.
-        quiet: Whether only results and errors are printed.
+        verbose: Whether to log more and show tracebacks.
+        quiet: Whether to print only results and errors.
     """
 
     verbose: bool
     quiet: bool
 
     def progress(self, *, as_json: bool) -> str:
-        """Kind of progress of a command that has no configuration to name one."""
+        """Return the kind of progress display of a command without a configuration."""
         return "none" if self.quiet or as_json else "auto"
 
 
 def composed(overrides: Sequence[str], config_dir: str | None = None, *, quiet: bool) -> Config:
-    """Compose a configuration; without progress if it is to be quiet."""
+    """Compose a configuration, without progress display if ``quiet``."""
     from unionsnn.config.compose import compose_config
 
     config = compose_config(overrides, config_dir)
@@ -112,5 +112,5 @@ def composed(overrides: Sequence[str], config_dir: str | None = None, *, quiet: 
 
 
 def echo_json(content: object) -> None:
-    """Print what ``--json`` asks for."""
+    """Print an object as JSON."""
     click.echo(json.dumps(content, indent=1))

@@ -22,7 +22,7 @@ from unionsnn.cli.common import (
 @click.argument("configurations", nargs=-1, metavar="A B ... [-- COMMON ...]")
 @common_option
 @config_dir_option
-@dry_run_option("Show what would be done, with an estimate of time.")
+@dry_run_option("Show what would be done, with a time estimate.")
 @json_option("Print the comparison as JSON.")
 @out_option("Table to write: .md, .csv or .tex.")
 @click.pass_obj
@@ -37,10 +37,10 @@ def compare(
 ) -> None:
     """Compare configurations on the same folds and seeds.
 
-    A, B, ... are overrides in quotes, such as "model=gin gate=paper", or folders of finished runs.
-    What follows -- holds for all of them: unionsnn compare model=gin model=union_gin -- data=mutag
-    protocol=cross_validation. Runs that are not finished are trained; then each is compared with
-    A, repetition by repetition.
+    A, B, ... are quoted overrides, such as "model=gin gate=paper", or folders of finished runs.
+    Overrides after -- apply to all: unionsnn compare model=gin model=union_gin -- data=mutag
+    protocol=cross_validation. Unfinished runs are trained; then each is compared with A,
+    repetition by repetition.
     """
     from unionsnn.config.compose import compose_config
     from unionsnn.reports.progress import data_progress

@@ -1,4 +1,4 @@
-"""Commands about data sets: what there is, and what may go."""
+"""Commands that list data sets and delete their files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _names() -> Iterable[str]:
 
 
 def _root(words: Sequence[str]) -> tuple[Path, list[str]]:
-    """Take paths.data=FOLDER out of the words of a command."""
+    """Split the words of a command into the data root from paths.data=FOLDER and the rest."""
     from unionsnn.data.sources.download import data_root
 
     given = [word.removeprefix(_ROOT) for word in words if word.startswith(_ROOT)]
@@ -31,15 +31,15 @@ def _root(words: Sequence[str]) -> tuple[Path, list[str]]:
 @click.argument(
     "words", nargs=-1, type=Completed("name", _names), metavar="[NAME] [paths.data=FOLDER]"
 )
-@click.option("--plot", type=FILE, help="Histograms: .png, .svg or .pdf.")
+@click.option("--plot", type=FILE, help="Histograms to draw: .png, .svg or .pdf.")
 @json_option()
 @click.pass_obj
 def datasets(options: Options, words: tuple[str, ...], plot: Path | None, as_json: bool) -> None:
     """List the data sets, or show one in detail.
 
-    Counts, metric, licence, what of it is on disk, and where a figure differs from the paper's.
-    With NAME also citations and split; --plot then draws its degrees and coefficients, which loads
-    the data and computes what is not cached.
+    Prints counts, metric, licence, what is on disk, and where a count differs from the paper's.
+    With NAME also citations and split; --plot then draws histograms of degrees and coefficients,
+    for which it loads the data and computes what is not cached.
     """
     from unionsnn.data.catalog import CATALOG, find
     from unionsnn.data.inventory import on_disk
@@ -47,7 +47,7 @@ def datasets(options: Options, words: tuple[str, ...], plot: Path | None, as_jso
 
     root, names = _root(words)
     if len(names) > 1:
-        raise click.UsageError(f"one NAME at a time, not {', '.join(names)}.")
+        raise click.UsageError(f"give one NAME, not {', '.join(names)}.")
     if plot is not None and not names:
         raise click.UsageError("--plot needs the NAME of a data set.")
     entries = [find(name) for name in names] or list(CATALOG.values())
@@ -96,8 +96,9 @@ def _plot(name: str, root: Path, plot: Path, progress: Any) -> None:
 def clean(words: tuple[str, ...], yes: bool) -> None:
     """Delete downloaded, processed or computed data.
 
-    Without words, all four kinds. What would go is listed first, and nothing is deleted without
-    an answer or --yes. Only the folders of these names in the data root are touched; runs are not.
+    Deletes the kinds given, by default all four. Lists them first, and deletes nothing without
+    confirmation or --yes. Only the folders of these names in the data root are touched; runs are
+    not.
     """
     from unionsnn.base.words import format_bytes
     from unionsnn.data.inventory import KINDS, removals, remove
@@ -109,12 +110,12 @@ def clean(words: tuple[str, ...], yes: bool) -> None:
         raise click.UsageError(f"{', '.join(wrong)} is unknown; allowed are {', '.join(KINDS)}.")
     found = removals(root, [kind for kind in KINDS if not kinds or kind in kinds])
     if not found:
-        click.echo(f"There is nothing to delete in {root}.")
+        click.echo(f"Nothing to delete in {root}.")
         return
     print_removals(found)
     total = format_bytes(sum(each.size for each in found))
     if not yes and not click.confirm(f"Delete these {total}?"):
-        click.echo("Nothing is deleted.")
+        click.echo("Nothing was deleted.")
         return
     remove(found)
     click.echo(f"{total} deleted.")

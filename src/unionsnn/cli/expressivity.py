@@ -1,4 +1,4 @@
-"""The command that measures what coefficients tell apart."""
+"""The command that measures which graphs coefficients tell apart."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from unionsnn.reports.table import Report
 
 _INSTEAD = {"seed": " and type seed=N", "threads": " and type trainer.threads=N"}
-_SAMPLE = "For --trained: a share of each category, such as 0.15; always the same pairs."
+_SAMPLE = "With --trained: share of each category, such as 0.15; always the same pairs."
 _DEFAULT_SETS = ("golden", "csl", "sr25")
 
 
@@ -37,23 +37,23 @@ def _words() -> Iterable[str]:
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for; a field for each parameter of the command.
+    """The parameters of the command.
 
     Args:
         words: Sets, files and overrides, in any order.
-        trained: Whether a network is trained on each pair.
-        sample: Share of the pairs that are trained on; None for all.
+        trained: Whether to train a network on each pair.
+        sample: Share of the pairs to train on; None for all.
         config_dir: A folder of the user's own configuration.
-        choices: Names of colourings, with commas.
-        theorems: Whether the theorems are checked, and nothing else.
-        max_nodes: Most nodes of the graphs for the theorems.
+        choices: Names of colourings, separated by commas.
+        theorems: Whether to check the theorems instead.
+        max_nodes: Maximum number of nodes of the graphs for the theorems.
         seed: Seed of the relabelled copies.
-        threads: Threads of the engine.
+        threads: Number of threads of the engine.
         mirror: Folder or address with the data.
-        offline: Whether to avoid http(s) addresses.
+        offline: Whether to never access http(s) addresses.
         out: Table to write.
-        plot: Folder of pictures.
-        as_json: Whether JSON is printed.
+        plot: Folder for pictures.
+        as_json: Whether to print JSON.
     """
 
     words: tuple[str, ...]
@@ -73,17 +73,17 @@ class Request:
 
     @property
     def sets(self) -> list[str]:
-        """Names of sets and files of pairs."""
+        """Names of sets, and files of pairs."""
         return [word for word in self.words if "=" not in word or Path(word).exists()]
 
     @property
     def overrides(self) -> list[str]:
-        """The words that are no sets."""
+        """The words that are not sets."""
         sets = self.sets
         return [word for word in self.words if word not in sets]
 
     def check(self) -> None:
-        """Refuse options that have no effect beside each other.
+        """Refuse options that have no effect together.
 
         Raises:
             RequestError: with every fault.
@@ -92,18 +92,18 @@ class Request:
         if self.theorems:
             if self.words or self.choices or self.out or self.trained:
                 faults.append(
-                    "--theorems takes --max-nodes, --plot and --json only; leave out the rest."
+                    "--theorems takes only --max-nodes, --plot and --json; leave out the rest."
                 )
         elif self.trained:
             for name in ("choices", "seed", "threads", "plot"):
                 if getattr(self, name) is not None:
                     instead = _INSTEAD.get(name, "")
-                    faults.append(f"--{name} has no effect on --trained; leave it out{instead}.")
+                    faults.append(f"--{name} has no effect with --trained; leave it out{instead}.")
             if len(self.sets) > 1:
-                faults.append(f"--trained takes one set, given were {', '.join(self.sets)}.")
+                faults.append(f"--trained takes one set, not {', '.join(self.sets)}.")
         elif self.overrides or self.sample is not None or self.config_dir is not None:
             named = ", ".join(self.overrides) or "--sample or --config-dir"
-            faults.append(f"{named} belongs to --trained: add that option, or leave it out.")
+            faults.append(f"{named} requires --trained: add that option, or leave it out.")
         if faults:
             raise RequestError(*faults, code="expressivity.options")
         if self.out is not None:
@@ -116,34 +116,36 @@ class Request:
 @click.argument(
     "words", nargs=-1, type=Completed("set", _words), metavar="[SET|FILE ...] [OVERRIDE ...]"
 )
-@click.option("--trained", is_flag=True, help="Train a network on each pair, as OVERRIDEs say.")
+@click.option("--trained", is_flag=True, help="Train a network on each pair, set by OVERRIDEs.")
 @click.option("--sample", type=click.FloatRange(0, 1, min_open=True), help=_SAMPLE)
 @config_dir_option
-@click.option("--choices", help="Such as 1wl,a,a~@2,overlap@1+2,rooted@5, or all.")
+@click.option("--choices", help="Choices such as 1wl,a,a~@2,overlap@1+2,rooted@5, or all.")
 @click.option("--theorems", is_flag=True, help="Check the paper's theorems on all small graphs.")
-@click.option("--max-nodes", type=click.IntRange(3, 8), default=7, help="For --theorems.")
-@click.option("--seed", type=click.IntRange(0), help="Seed of the relabelled copies; 0.")
-@click.option("--threads", type=click.IntRange(1), help="Threads; all cores unless given.")
-@click.option("--mirror", help="Folder or address with the data; else UNIONSNN_MIRROR.")
-@click.option("--offline", is_flag=True, help="Leave the network alone.")
-@out_option("Table to write, .md, .csv or .tex.")
+@click.option(
+    "--max-nodes", type=click.IntRange(3, 8), default=7, help="With --theorems: maximum size."
+)
+@click.option("--seed", type=click.IntRange(0), help="Seed of the relabelled copies. Default: 0.")
+@click.option("--threads", type=click.IntRange(1), help="Number of threads. Default: all cores.")
+@click.option("--mirror", help="Folder or URL with the data. Default: UNIONSNN_MIRROR.")
+@click.option("--offline", is_flag=True, help="Never access the network.")
+@out_option("Table to write: .md, .csv or .tex.")
 @click.option(
     "--plot",
     type=FILE,
     help="Folder for pictures of the golden pairs, or with --theorems of counterexamples.",
 )
-@json_option("Print what was measured as JSON.")
+@json_option("Print the measurements as JSON.")
 @click.pass_obj
 def expressivity(options: Options, /, **parameters: Any) -> None:
     """Measure which graphs coefficients can tell apart.
 
-    SET is golden, csl, sr25 or brec; FILE holds pairs of graphs in graph6, two lines a pair. Colour
-    refinement (1-WL) in which every edge carries the coefficient bounds what a message-passing
-    network can make of it; nothing is trained. Without a set: golden, csl and sr25.
+    SET is golden, csl, sr25 or brec (default: golden, csl and sr25); FILE holds pairs of graphs in
+    graph6, two lines per pair. Colour refinement (1-WL) in which every edge carries the
+    coefficient is an upper bound for message-passing networks; nothing is trained.
 
-    With --trained, a network is trained on each pair of one set (brec unless given) and tested on
-    it, by the protocol of BREC. OVERRIDES are written key=value, such as model=union_gin
-    coefficient.control=constant; what is finished is not trained again.
+    With --trained, a network is trained on each pair of one set (default: brec) and tested on it,
+    by BREC's protocol. OVERRIDES have the form key=value, such as model=union_gin
+    coefficient.control=constant; finished pairs are not trained again.
     """
     request = Request(**parameters)
     request.check()
@@ -164,7 +166,7 @@ def expressivity(options: Options, /, **parameters: Any) -> None:
 
 
 def _show(request: Request, result: dict[str, Any], report: Report, faults: Sequence[str]) -> None:
-    """Write and print what was measured; fail if it is at fault."""
+    """Write and print the measurements; fail if a choice is at fault."""
     from unionsnn.reports.table import print_tables
 
     if request.out is not None:
@@ -178,7 +180,7 @@ def _show(request: Request, result: dict[str, Any], report: Report, faults: Sequ
 
 
 def _measured(request: Request, progress_kind: str) -> dict[str, Any]:
-    """Measure what colourings tell apart in sets, without training; draw the golden pairs."""
+    """Measure what colourings tell apart, without training; draw the golden pairs."""
     from unionsnn.data.sources.download import data_root
     from unionsnn.expressivity.edge_colorings import parse_colorings
     from unionsnn.reports.figures.expressivity import draw_golden_pairs, make_folder
@@ -208,7 +210,7 @@ def _measured(request: Request, progress_kind: str) -> dict[str, Any]:
 
 
 def _trained(request: Request, progress_kind: str) -> dict[str, Any]:
-    """Train and test a network on each pair of a set; return the record."""
+    """Train and test a network on each pair of a set, and return the record."""
     from unionsnn.data.sources.download import data_root
     from unionsnn.expressivity.graph_sets import SETS, load_set
     from unionsnn.expressivity.trained_pairs import (
@@ -223,7 +225,7 @@ def _trained(request: Request, progress_kind: str) -> dict[str, Any]:
     with data_progress(progress_kind) as progress:
         families = load_set(name, root=data_root(), mirror=request.mirror, offline=request.offline)
         pairs = pairs_of(families)
-        # A file of that name is not the set.
+        # A file may have the same stem as a set, but is not that set.
         stem = Path(name).stem
         title = Path(name).name if name != stem and stem in SETS else stem
         config = trained_config(request.overrides, title, pairs, config_dir=request.config_dir)

@@ -1,4 +1,4 @@
-"""The commands that use what was trained: predict, and export."""
+"""The commands that use trained networks: predict and export."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ _THERE = click.Path(exists=True, path_type=Path)
 @click.argument("run", metavar="RUN", type=_THERE)
 @click.argument("file", metavar="FILE", type=_THERE)
 @out_option("Table to write: .csv, .parquet or .json.")
-@click.option("--format", "form", help="edgelist, graphml, graph6, npz or pt; else by the ending.")
-@click.option("--symmetrize", is_flag=True, help="Take each edge of a file in both directions.")
+@click.option(
+    "--format", "form", help="edgelist, graphml, graph6, npz or pt. Default: by extension."
+)
+@click.option("--symmetrize", is_flag=True, help="Add the reverse of each edge of a file.")
 @json_option("Print all rows as JSON.")
 @click.pass_obj
 def predict(
@@ -30,10 +32,10 @@ def predict(
 ) -> None:
     """Apply trained networks to your own graphs.
 
-    RUN is a run folder, all of whose repetitions are applied and averaged, or one .ckpt of its
-    folder checkpoints. FILE is a graph file (edge list, GraphML, graph6, npz, PyG's .pt), or a
-    folder of them, with or without labels.csv. Nodes get the features that the run was trained on:
-    labels and attributes of nodes come from npz files (node_labels, node_attributes).
+    RUN is a run folder, whose repetitions are all applied and averaged, or one .ckpt of its folder
+    checkpoints. FILE is a graph file (edge list, GraphML, graph6, npz, PyG's .pt), or a folder of
+    them, with or without labels.csv. Nodes get the features that the run was trained on; node
+    labels and attributes come from npz files (node_labels, node_attributes).
     """
     from unionsnn.reports.progress import data_progress
     from unionsnn.reports.views import predictions
@@ -54,12 +56,12 @@ def predict(
 @click.command()
 @click.argument("run", metavar="RUN", type=_THERE)
 @out_option("Program to write: .pt2.", required=True)
-@json_option("Print what was written as JSON.")
+@json_option("Print the summary as JSON.")
 def export(run: Path, out: Path, as_json: bool) -> None:
-    """Write a trained network as a program that runs without this package.
+    """Export a trained network to a program that runs without this package.
 
-    RUN is a checkpoint, or a run folder with one. The program of torch.export takes one graph of
-    any number of nodes and edges a call; it is checked on other graphs before it is written.
+    RUN is a checkpoint, or a run folder with one. Each call of the torch.export program takes one
+    graph with any number of nodes and edges. It is checked on other graphs before it is written.
     """
     from unionsnn.reports.table import check_output
 
@@ -70,7 +72,7 @@ def export(run: Path, out: Path, as_json: bool) -> None:
     if as_json:
         echo_json(found)
         return
-    click.echo(f"written: {out}, of {found['checkpoint']}")
+    click.echo(f"written: {out}, from {found['checkpoint']}")
     click.echo("inputs: " + ", ".join(f"{k} {v}" for k, v in found["inputs"].items()))
     click.echo(
         f"checked on {len(found['errors'])} other graphs: largest difference "

@@ -33,13 +33,13 @@ def _names(ctx: click.Context, param: click.Parameter, value: str | None) -> lis
 
 @click.command(cls=CommonAfterDashes)
 @click.argument("table", metavar="TABLE")
-@click.option("--datasets", callback=_names, help="Only these data sets: mutag,proteins")
-@click.option("--models", callback=_names, help="Only these rows: gin,union_gin,unionsnn")
+@click.option("--datasets", callback=_names, help="Only these data sets: mutag,proteins.")
+@click.option("--models", callback=_names, help="Only these rows: gin,union_gin,unionsnn.")
 @click.option("--grid", is_flag=True, help="Select from the paper's grid inside each repetition.")
-@click.option("--available-only", is_flag=True, help="Rows that cannot be run are not a failure.")
+@click.option("--available-only", is_flag=True, help="Ignore rows that cannot be run.")
 @common_option
 @config_dir_option
-@dry_run_option("Show what is done and left, with an estimate.")
+@dry_run_option("Show what is done and what is left, with a time estimate.")
 @json_option("Print the cells as JSON.")
 @out_option("Table to write: .md, .csv or .tex.")
 @click.pass_obj
@@ -56,12 +56,12 @@ def reproduce(
     as_json: bool,
     out: Path | None,
 ) -> None:
-    """Run what is behind a table of the paper, and print it beside the paper's.
+    """Train the runs behind a table of the paper, and print both side by side.
 
-    TABLE is table3 to table12. Each cell is an ordinary experiment in its ordinary run folder, in
-    the stated setting of its table (conf/experiment); what is finished is read, so the same command
-    goes on after any interruption. Tables 11 and 12 are costs, which are timed anew each time. What
-    follows -- holds for all cells:
+    TABLE is table3 to table12. Each cell is an ordinary experiment in its ordinary run folder, with
+    the setting of its table (conf/experiment). Finished cells are read; rerun the command to resume
+    after an interruption. Tables 11 and 12 are costs, which are timed again each time. Overrides
+    after -- apply to all cells:
     unionsnn reproduce table3 --datasets mutag -- protocol=cross_validation.
     """
     from unionsnn.reports.paper import paper_table
@@ -85,7 +85,7 @@ def reproduce(
         cells = [cell.silent() for cell in cells]
     kind = next((c.config.trainer.progress for c in cells if c.config), "none")
     cost = paper_table(table).cost
-    # A grid takes long: what it takes is said before it begins.
+    # A grid takes long, so its estimate is printed first.
     if dry_run or (grid and not quiet):
         with data_progress(kind) as progress:
             _plan(cells, progress, as_json=as_json)
@@ -107,7 +107,7 @@ def reproduce(
 
 
 def _show(report: Report, out: Path | None, *, as_json: bool) -> None:
-    """Write a report if it is asked for, and print it."""
+    """Print a report, and write it to ``out`` if given."""
     from unionsnn.reports.table import print_tables
 
     if out is not None:
@@ -119,14 +119,14 @@ def _show(report: Report, out: Path | None, *, as_json: bool) -> None:
 
 
 def _plan(cells: Sequence[Cell], progress: Progress | None, *, as_json: bool) -> None:
-    """Print what is done and what is left; a few steps of what is left are timed."""
+    """Print what is done and what is left, timing a few steps for the estimate."""
     from unionsnn.reports.paper import paper_table
     from unionsnn.reports.reproduction import estimates
     from unionsnn.reports.views.reproduction import plan_report
 
     trained = paper_table(cells[0].paper.table).experiment is not None
     if not trained and not as_json:
-        click.echo(f"{len(cells)} coefficients of whole data sets are timed; nothing is trained.")
+        click.echo(f"Times the coefficients of {len(cells)} whole data sets; trains nothing.")
         return
     seconds = estimates(cells, progress) if trained else {}
     _show(plan_report(cells, seconds), None, as_json=as_json)
@@ -134,7 +134,7 @@ def _plan(cells: Sequence[Cell], progress: Progress | None, *, as_json: bool) ->
 
 @click.command()
 @click.argument("folders", nargs=-1, metavar="DIR...", type=click.Path(path_type=Path))
-@click.option("--claims", is_flag=True, help="The paper's claims: holds, fails or not run.")
+@click.option("--claims", is_flag=True, help="Print whether the paper's claims hold.")
 @json_option("Print full numbers as JSON.")
 @out_option("File to write: .md, .csv, .tex, or .html for a page with figures.")
 def report(
@@ -143,10 +143,10 @@ def report(
     as_json: bool,
     out: Path | None,
 ) -> None:
-    """Collect the records below folders into a table for each data set.
+    """Collect the records in folders into a table for each data set.
 
-    With --claims the paper's claims stand in their place, judged by its own tables, and by the
-    records where folders are given.
+    With --claims, list the paper's claims instead as holds, fails or not run, judged by the paper's
+    own tables and, with folders, by the records in them.
     """
     from unionsnn.reports.claims import claims_report, from_records
     from unionsnn.reports.collection import collect
@@ -155,7 +155,7 @@ def report(
 
     if not folders and not claims:
         raise RequestError(
-            "report was given no folder; type unionsnn report runs, or --claims.",
+            "no folder given; type unionsnn report runs, or unionsnn report --claims.",
             code="report.no_folder",
         )
     wrong = [

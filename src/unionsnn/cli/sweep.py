@@ -1,4 +1,4 @@
-"""The command that runs studies of hyper-parameters."""
+"""The command that runs hyper-parameter studies."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def _names() -> Iterable[str]:
 @click.command()
 @click.argument("study", type=Completed("study", _names), metavar="NAME_OR_FILE")
 @click.argument("overrides", nargs=-1, type=OVERRIDE)
-@click.option("--workers", type=click.IntRange(1), default=1, help="Processes that run trials.")
+@click.option("--workers", type=click.IntRange(1), default=1, help="Number of processes.")
 @click.option("--storage", metavar="URL", help="sqlite:///FILE or postgresql+psycopg://...")
-@click.option("--name", help="Name of the study; else of file, data and model.")
-@click.option("--trials", type=click.IntRange(1), help="Number of trials, in place of the file's.")
-@click.option("--extend", is_flag=True, help="Go on although the study has changed.")
-@click.option("--nested", is_flag=True, help="Choose a point for each outer fold.")
-@click.option("--trials-only", is_flag=True, help="No final run: another command makes it.")
+@click.option("--name", help="Name of the study. Default: file, data and model.")
+@click.option("--trials", type=click.IntRange(1), help="Number of trials, instead of the file's.")
+@click.option("--extend", is_flag=True, help="Continue although the study has changed.")
+@click.option("--nested", is_flag=True, help="Select a point for each outer fold.")
+@click.option("--trials-only", is_flag=True, help="Skip the final run; another command makes it.")
 @config_dir_option
-@dry_run_option("Space, number of trials and an estimate of time.")
+@dry_run_option("Show the space, the number of trials and a time estimate.")
 @json_option("Print the study's record as JSON.")
 @click.pass_obj
 def sweep(
@@ -52,12 +52,12 @@ def sweep(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Search hyper-parameters: trials, then the best one trained and tested once.
+    """Search hyper-parameters, then train and test the best configuration once.
 
     NAME_OR_FILE is a shipped study, such as tu_tpe, or a YAML file. OVERRIDES are those of train;
-    one for a key of the space replaces its values. Trials are chosen by a validation metric and
-    never tested. The same command goes on with a study, here or on another machine with the same
-    storage.
+    an override of a key of the space replaces its values. Trials are selected by a validation
+    metric and never tested. Rerun the command to resume a study, here or on another machine with
+    the same storage.
     """
     from unionsnn.search.request import StudyOptions, make_study
 
