@@ -1,1 +1,1 @@
-"""What every other package stands on: errors, files, processes, memory. Imports none of them."""
+"""Foundations of all other packages: errors, files, processes, memory. Imports none of them."""

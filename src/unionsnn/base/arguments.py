@@ -1,4 +1,4 @@
-"""Checks of arguments that end in a message which can be acted on."""
+"""Checks of arguments, with messages that say what is allowed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from unionsnn.base.words import nearest
 
 
 def require_choice(name: str, given: str, allowed: Iterable[str]) -> None:
-    """Refuse a word that is not allowed, and name the nearest one that is.
+    """Refuse a word that is not allowed, suggesting the nearest one that is.
 
     Raises:
         RequestError: if it is not allowed.

@@ -1,4 +1,4 @@
-"""What a result was computed with: versions, platform, revision of the source."""
+"""The environment of a result: versions, platform, revision of the source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PACKAGES = ("torch", "pytorch-lightning", "torch-geometric", "numpy", "numba", "
 
 @cache
 def environment() -> dict[str, Any]:
-    """Versions and platform that a record carries."""
+    """Return the versions and platform that are stored in a record."""
     versions = {"python": platform.python_version(), "unionsnn": __version__}
     for package in PACKAGES:
         try:
@@ -27,7 +27,7 @@ def environment() -> dict[str, Any]:
 
 
 def git_revision() -> str | None:
-    """Revision of the source checkout, with ``-dirty`` after it if files differ; None elsewhere."""
+    """Return the git revision, with suffix ``-dirty`` if files differ; None outside a checkout."""
     folder = Path(__file__).parent
     try:
         done = subprocess.run(

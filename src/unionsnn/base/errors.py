@@ -1,8 +1,8 @@
-"""Errors that are told to the user: what was given, what is allowed, what to type next.
+"""Errors shown to the user: what was given, what is allowed, what to type next.
 
-Each fault has a short code, such as ``data.unknown``, by which tests, scripts and documentation
-refer to it; its wording is free to become better. The command line turns an error into a line for
-each fault and the error's exit status.
+Each fault has a short code, such as ``data.unknown``, which tests, scripts and documentation refer
+to; the wording may change. The command line prints a line for each fault and ends with the error's
+exit status.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ class Fault(str):
 
     Args:
         text: The sentence.
-        code: Its short name: the area, a dot, and what is wrong there.
+        code: Its short code: the area, a dot, and the fault.
     """
 
     code: str
 
     def __new__(cls, text: str, code: str) -> Fault:
-        """Make a string that carries its code."""
+        """Create a string with a code."""
         fault = super().__new__(cls, text)
         fault.code = code
         return fault
 
     def __reduce__(self) -> tuple[type[Fault], tuple[str, str]]:
-        """Come whole from another process."""
+        """Keep the codes when pickled."""
         return Fault, (str(self), self.code)
 
 
 class UnionsnnError(Exception):
-    """Base of all errors that are told to the user in full.
+    """Base class of all errors shown to the user.
 
     Args:
-        faults: A sentence for each thing that is wrong; a plain string gets `code`.
-        code: Code of the plain strings; that of the class unless given.
+        faults: A sentence for each fault; a plain string gets `code`.
+        code: Code of plain strings; by default that of the class.
 
     Attributes:
-        exit_status: What the command line ends with.
-        default_code: Code of a fault that has none of its own.
+        exit_status: Exit status of the command line.
+        default_code: Code of faults without one.
     """
 
     exit_status: ClassVar[int] = 1
@@ -55,16 +55,16 @@ class UnionsnnError(Exception):
 
     @property
     def codes(self) -> list[str]:
-        """Code of each fault."""
+        """Codes of the faults."""
         return [fault.code for fault in self.faults]
 
     def __reduce__(self) -> tuple[type[UnionsnnError], tuple[Any, ...]]:
-        """Come whole from another process."""
+        """Keep the codes when pickled."""
         return type(self), tuple(self.faults)
 
 
 class RequestError(UnionsnnError, ValueError):
-    """A request that cannot be carried out as it stands; lists every fault."""
+    """An invalid request; lists every fault."""
 
     exit_status = 2
     default_code = "request"
@@ -77,7 +77,7 @@ class DataError(UnionsnnError, RuntimeError):
 
 
 class MalformedDataError(DataError):
-    """A file or array that does not hold what its format says."""
+    """A file or array that does not follow its format."""
 
     default_code = "data.malformed"
 
@@ -89,13 +89,13 @@ class GraphFileError(DataError):
 
 
 class DamagedFileError(DataError):
-    """A file that this package wrote no longer holds what was written; it can be rebuilt."""
+    """A file written by this package whose content has changed; it can be rebuilt."""
 
     default_code = "file.damaged"
 
 
 class NotDeterministicError(UnionsnnError, RuntimeError):
-    """A network uses an operation that gives the same result twice by chance only."""
+    """A network uses an operation without a deterministic algorithm."""
 
     default_code = "training.not_deterministic"
 
@@ -125,43 +125,43 @@ class UndefinedMetricError(UnionsnnError, RuntimeError):
 
 
 class WorkersDiedError(UnionsnnError, RuntimeError):
-    """All workers of this command ended before the study did."""
+    """All workers of this command died before the study was finished."""
 
     default_code = "study.workers_died"
 
 
 class MissingObjectiveError(UnionsnnError, RuntimeError):
-    """A record without the metric that the study is about."""
+    """A record lacks the metric that a study optimises."""
 
     default_code = "study.objective_missing"
 
 
 class WidthError(DataError):
-    """Categorical node features that are not those that a network was made for."""
+    """Categorical node features do not match those that a network was made for."""
 
     default_code = "data.widths"
 
 
 class MaxPairsError(DataError):
-    """A bound of pairs that a single graph exceeds."""
+    """A single graph exceeds the limit of pairs."""
 
     default_code = "data.max_pairs"
 
 
 class DataUnavailableError(DataError):
-    """No place has the file; the user can name another one."""
+    """A file could not be obtained; the user can name another location."""
 
     default_code = "data.unavailable"
 
 
 class DamagedEntryError(UnionsnnError, ValueError):
-    """An entry of the cache is there but is not what was written."""
+    """A cache entry does not hold what was written."""
 
     default_code = "cache.damaged"
 
 
 class DamagedBlocksError(UnionsnnError, ValueError):
-    """A file of blocks whose beginning is not what was written."""
+    """A file of blocks does not start with what was written."""
 
     default_code = "cache.damaged"
 
@@ -173,30 +173,30 @@ class RunFolderError(UnionsnnError, RuntimeError):
 
 
 class FolderInUseError(RunFolderError):
-    """A run folder that another process holds."""
+    """A run folder is in use by another process."""
 
     default_code = "run.in_use"
 
 
 class ExportError(UnionsnnError, RuntimeError):
-    """A network that torch.export cannot make a program of."""
+    """A network cannot be exported by torch.export."""
 
     default_code = "export.failed"
 
 
 class RepetitionFailedError(UnionsnnError, RuntimeError):
-    """All repetitions that were begun failed, and none is finished."""
+    """All repetitions that were started failed, and none is finished."""
 
     default_code = "run.failed"
 
 
 class ComparisonFailedError(UnionsnnError, RuntimeError):
-    """Repetitions of runs that are to be compared failed; names each with its reason."""
+    """Repetitions of compared runs failed; names each with the reason."""
 
     default_code = "compare.failed"
 
 
 class RankDiedError(UnionsnnError, RuntimeError):
-    """One of the processes that train together ended before the others."""
+    """One of the processes that train together died."""
 
     default_code = "run.rank_died"

@@ -1,4 +1,4 @@
-"""Files that others see whole or not at all."""
+"""Files that are written atomically."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 UNUSABLE_FOLDER_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS}
-"""Errors of the system for which the remedy is free disk space or another folder."""
+"""System errors that free disk space or another folder would fix."""
 
 
 def atomic_write(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file so that others see either all of it or nothing.
+    """Write a file atomically: readers see either all of it or nothing.
 
     Args:
-        path: The final name; missing folders are made.
+        path: The final name; missing folders are created.
         write: Called once with the open temporary file.
 
     Raises:
@@ -35,7 +35,7 @@ def atomic_write(path: Path, write: Callable[[BinaryIO], object]) -> None:
         os.replace(temporary, path)
     except OSError as error:
         if error.errno is not None:
-            # A full disk is noticed at a descriptor, which has no name.
+                # A full disk is reported for a descriptor, which has no name.
             error.filename = str(path)
         raise
     finally:
@@ -43,13 +43,13 @@ def atomic_write(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write JSON so that others see either all of it or nothing."""
+    """Write JSON atomically."""
     text = json.dumps(content, indent=1, allow_nan=False).encode()
     atomic_write(path, lambda file: file.write(text) and None)
 
 
 def read_mapping(path: Path) -> dict[str, Any] | None:
-    """Read a JSON mapping; None if the file holds none. Only the absence of rights is an error."""
+    """Read a JSON mapping; None if the file is missing or holds none."""
     try:
         content = json.loads(path.read_bytes())
     except (FileNotFoundError, ValueError):
@@ -58,5 +58,5 @@ def read_mapping(path: Path) -> dict[str, Any] | None:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a damaged file so that it is out of the way and can be looked at."""
+    """Rename a damaged file, so that it is out of the way but can be inspected."""
     return path.replace(path.with_name(f"{path.name}.damaged"))

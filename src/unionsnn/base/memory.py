@@ -1,4 +1,4 @@
-"""Free memory, what a batch holds that takes it, and sizes in words."""
+"""Free memory, the extent of a batch, and formatting of sizes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import psutil
 
 _OWN_GROUPS = Path("/proc/self/cgroup")
 _GROUPS = Path("/sys/fs/cgroup")
-# Names of bound and use in version 2 of control groups, and in version 1.
+# Files with the limit and the usage, in version 2 of control groups and in version 1.
 _FILES = {
     "": ("memory.max", "memory.current"),
     "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes"),
@@ -19,14 +19,14 @@ _FILES = {
 
 @dataclass(frozen=True)
 class Extent:
-    """Upper bounds of what a batch holds.
+    """Upper bounds on the contents of a batch.
 
     Args:
-        num_graphs: Its graphs.
-        largest: Nodes of the largest one.
-        pairs: Pairs of nodes of the same graph, each node with itself included.
-        rows: Entries of each attribute in the whole batch: of ``x`` its nodes, of ``edge_index``
-            its edges.
+        num_graphs: Number of graphs.
+        largest: Number of nodes of the largest graph.
+        pairs: Pairs of nodes of the same graph, including each node with itself.
+        rows: Number of entries of each attribute in the whole batch: nodes for ``x``, edges for
+            ``edge_index``.
     """
 
     num_graphs: int
@@ -36,12 +36,12 @@ class Extent:
 
 
 def free_bytes() -> int:
-    """Free memory of this machine, no more than a container or batch system leaves the process."""
+    """Return the free memory, as limited by the machine and any container or batch system."""
     return min([int(psutil.virtual_memory().available), *_left_to_groups()])
 
 
 def _left_to_groups() -> Iterator[int]:
-    """Memory left to each control group around this process; psutil knows nothing of them."""
+    """Yield the memory left to each control group of this process, which psutil ignores."""
     try:
         lines = [line.split(":", 2) for line in _OWN_GROUPS.read_text().splitlines()]
     except OSError:
@@ -64,14 +64,14 @@ def _left(folder: Path, bound: str, use: str) -> int | None:
     try:
         limit, used = (int((folder / name).read_text()) for name in (bound, use))
         words = (folder / "memory.stat").read_text().split()
-        # Files that were read and can be read again are counted, but make way.
+        # Cached file pages are counted as used, but can be reclaimed.
         reclaimable = int(dict(zip(words[::2], words[1::2], strict=False))["inactive_file"])
-    except (OSError, ValueError, KeyError):  # "max" is no bound.
+    except (OSError, ValueError, KeyError):  # "max" means no limit.
         return None
     return max(limit - used + reclaimable, 0)
 
 
 def format_gigabytes(number: int) -> str:
-    """Write a size in GB, with the digits that count."""
+    """Format a size in GB with three significant digits."""
     gigabytes = number / 1e9
     return f"{gigabytes:,.0f} GB" if gigabytes >= 100 else f"{gigabytes:.3g} GB"

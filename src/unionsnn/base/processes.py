@@ -1,4 +1,4 @@
-"""Processes: how this one was started, and pools of others that work for it. Without torch."""
+"""How this process was started, and pools of worker processes. Does not import torch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class TorchrunProcess:
-    """This process among those that torchrun started, in its own terms.
+    """This process among those started by torchrun, in torchrun's terms.
 
     Args:
         rank: Number of this process.
@@ -36,7 +36,7 @@ class TorchrunProcess:
 
 
 def torchrun_process() -> TorchrunProcess | None:
-    """Return what torchrun's variables say; None unless it started several processes."""
+    """Read torchrun's environment variables; None unless it started several processes."""
     names = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
     if not all(os.environ.get(name, "").isdigit() for name in names):
         return None
@@ -46,10 +46,10 @@ def torchrun_process() -> TorchrunProcess | None:
 
 @dataclass(frozen=True)
 class Died:
-    """A worker process that ended in the middle of its task.
+    """A worker process died in the middle of its task.
 
     Args:
-        exit_code: Its exit status; minus the signal's number if a signal ended it.
+        exit_code: Its exit status; the negative signal number if a signal killed it.
     """
 
     exit_code: int
@@ -61,18 +61,18 @@ class Died:
 
 
 class ProcessPool(Generic[Task, Result]):
-    """Spawned processes, each of which works on one task at a time.
+    """A pool of spawned processes, each of which works on one task at a time.
 
-    The death of a process costs its own task only. All of them end when the pool is left, and when
-    the process that made it ends in any way. They ignore Ctrl-C, which reaches all processes of a
-    terminal: the parent alone decides what it means.
+    If a process dies, only its own task is lost. All processes stop when the context is left, and
+    when the parent ends for any reason. They ignore Ctrl-C, which reaches all processes of a
+    terminal, and leave it to the parent.
 
     Args:
-        work: What is done with a task. It is sent to each process once, and may keep there what
-            its tasks share.
-        size: Number of processes at most; each starts when there is a task for it.
-        patience: Seconds that a busy process has to end after SIGTERM when the pool is left, before
-            it is killed; with 0 it is killed at once.
+        work: Function applied to each task. It is sent to each process once, and may keep state
+            there that its tasks share.
+        size: Maximum number of processes; each starts when there is a task for it.
+        patience: Seconds that a busy process gets to end after SIGTERM when the context is left,
+            before it is killed; with 0 it is killed at once.
     """
 
     def __init__(self, work: Callable[[Task], Result], size: int, patience: float = 0.0) -> None:
@@ -83,11 +83,11 @@ class ProcessPool(Generic[Task, Result]):
         self._idle: list[tuple[Connection, BaseProcess]] = []
 
     def __enter__(self) -> Self:
-        """Return the pool; nothing is started yet."""
+        """Return the pool; no process is started yet."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End all processes: nobody waits for what they are still doing."""
+        """Stop all processes; unfinished tasks are abandoned."""
         limit = time.monotonic() + self._patience
         # A thread may be waiting in `ended`, which moves processes from busy to idle.
         busy, idle = list(self._busy.values()), list(self._idle)
@@ -102,13 +102,13 @@ class ProcessPool(Generic[Task, Result]):
 
     @property
     def running(self) -> list[Task]:
-        """Tasks that processes are working on."""
+        """Tasks being worked on."""
         return [task for _, task in self._busy.values()]
 
     def start(self, task: Task) -> None:
         """Give a task to an idle process, or to a new one."""
         connection, process = self._idle.pop() if self._idle else self._spawn()
-        # If the process is dead already, `ended` says so.
+        # If the process is already dead, `ended` reports it.
         with contextlib.suppress(OSError):
             connection.send(task)
         self._busy[connection] = process, task
@@ -117,10 +117,10 @@ class ProcessPool(Generic[Task, Result]):
         """Wait until some tasks have ended.
 
         Args:
-            timeout: Seconds to wait at most.
+            timeout: Maximum number of seconds to wait.
 
         Returns:
-            Each task that has ended, with its result or what it raised; empty after a timeout.
+            Each ended task with its result or the exception it raised; empty after a timeout.
         """
         outcomes = []
         for connection in wait(list(self._busy), timeout):
@@ -142,12 +142,12 @@ class ProcessPool(Generic[Task, Result]):
         look: Callable[[], object] = lambda: None,
         interval: float | None = None,
     ) -> Iterator[tuple[Task, Result | Died]]:
-        """Work on tasks; yield each with its result when it has ended.
+        """Work on tasks, and yield each with its result when it has ended.
 
         Args:
-            tasks: What is removed from it meanwhile is not begun.
-            look: Called after each wait, such as to show progress.
-            interval: Seconds to wait at most.
+            tasks: The queue of tasks; those removed from it meanwhile are not started.
+            look: Called after each wait, for instance to show progress.
+            interval: Maximum number of seconds to wait.
 
         Raises:
             Exception: whatever a task raised.
@@ -172,7 +172,7 @@ class ProcessPool(Generic[Task, Result]):
 
 
 def _serve(connection: Connection, work: Callable[[Task], Result], parent: int) -> None:
-    """Work on each task that comes, until the pool hangs up."""
+    """Work on tasks until the pool closes the connection."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     while True:
@@ -195,7 +195,7 @@ def _end_with(parent: int) -> None:
 
 
 def _sendable(error: Exception) -> Exception:
-    """Return an error that can be pickled: itself, or one that says the same."""
+    """Return an error that can be pickled: itself, or one with the same message."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:

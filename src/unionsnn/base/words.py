@@ -1,4 +1,4 @@
-"""Words of messages."""
+"""Formatting of messages."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable
 
 
 def nearest(word: str, allowed: Iterable[str]) -> str:
-    """Say which allowed word is closest, as the end of a message; empty if none is."""
+    """Return a suggestion of the closest allowed word, to end a message; empty if none is close."""
     near = difflib.get_close_matches(word, list(allowed), n=1, cutoff=0.5)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def format_bytes(number: int) -> str:
-    """Write a size in the unit that fits."""
+    """Format a size with a suitable unit."""
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if number >= size:
             return f"{number / size:,.1f} {unit}"
