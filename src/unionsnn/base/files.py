@@ -35,7 +35,7 @@ def atomic_write(path: Path, write: Callable[[BinaryIO], object]) -> None:
         os.replace(temporary, path)
     except OSError as error:
         if error.errno is not None:
-                # A full disk is reported for a descriptor, which has no name.
+            # A full disk is reported for a descriptor, which has no name.
             error.filename = str(path)
         raise
     finally:
