@@ -95,8 +95,8 @@ def measure(overrides: list[str], epochs: int) -> BareEpochs:
             [*DEFAULT, *overrides, *fixed, f"paths.output={folder}", "trainer.accelerator=cpu"]
         )
         torch.set_num_threads(config.trainer.threads)
-        protocol, data = config.protocol, build_data(config)
-        split = draw_splits(protocol, data, config.seed)[0]
+        data = build_data(config)
+        split = draw_splits(config.protocol, data, config.seed)[0]
         beside = BareEpochs(data)
         make = repetition.make_trainer
 
@@ -105,7 +105,7 @@ def measure(overrides: list[str], epochs: int) -> BareEpochs:
 
         repetition.make_trainer = with_bare_epochs
         try:
-            repetition.train_repetition(config, data, protocol, split, 0, Path(folder))
+            repetition.train_repetition(repetition.Training(config, split, 0, Path(folder)), data)
         finally:
             repetition.make_trainer = make
     return beside

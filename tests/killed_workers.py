@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 
 from small_studies import formula, made_record
-from unionsnn.config.schema import Config
 from unionsnn.runs.selection import best
 from unionsnn.search import trial_runner
 from unionsnn.search.queue import open_study, read_trials
 from unionsnn.search.study import Study
 from unionsnn.search.trial import Trial
 from unionsnn.search.workers import work
+from unionsnn.training.records import Repetition
+from unionsnn.training.repetition import Training
 
 GRID = {
     "space": {
@@ -50,10 +51,8 @@ class Book:
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch, seconds: float = 0.05) -> None:
         self.begun, self.ended = folder / "begun", folder / "ended"
 
-        def train(
-            config: Config, data: Any, protocol: Any, split: Any, index: int, *_: Any,
-            **__: Any,
-        ) -> dict[str, Any]:  # fmt: skip
+        def train(training: Training, data: Any, *_: Any, **__: Any) -> Repetition:
+            config, index = training.config, training.index
             section = config.optimizer
             line = f"{section.lr} {section.weight_decay} {index}"
             self._write(self.begun, f"{line} {os.getpid()}")

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from unionsnn.config.schema import Config
-from unionsnn.runs.records import PER_REPETITION, SHARED
+from unionsnn.training.records import Repetition
 
 TINY = [
     "data.num_train=48",
@@ -45,9 +45,9 @@ def formula(config: Config, index: int) -> float:
     return section.lr + section.weight_decay + 0.01 * index
 
 
-def made_record(index: int, metrics: Mapping[str, float], data: Any) -> dict[str, Any]:
-    content: dict[str, Any] = dict.fromkeys([*PER_REPETITION, *SHARED, "curves"])
-    return {**content, "index": index, "metrics": dict(metrics), "dataset": data.dataset_id}
+def made_record(index: int, metrics: Mapping[str, float], data: Any) -> Repetition:
+    content = {"index": index, "metrics": dict(metrics), "dataset": data.dataset_id}
+    return Repetition.from_json(content)
 
 
 def points(cells: Sequence[Any]) -> list[tuple[Any, ...]]:

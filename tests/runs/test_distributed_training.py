@@ -49,7 +49,7 @@ def files(config: Config) -> list[str]:
 
 def curves(config: Config) -> list[Any]:
     finished = RunFolder.of(config).finished()
-    return [(finished[i]["curves"], finished[i]["metrics"]) for i in sorted(finished)]
+    return [(finished[i].curves, finished[i].metrics) for i in sorted(finished)]
 
 
 def free_port() -> int:

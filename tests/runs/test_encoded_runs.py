@@ -37,7 +37,7 @@ def test_a_model_is_trained_on_the_encodings_that_it_asks_for(
     record = run_experiment(config)
     assert record["state"] == "finished"
     (row,) = record["repetitions"]
-    held = RunFolder.of(config).finished()[0]["encodings"]
+    held = RunFolder.of(config).finished()[0].encodings
     assert held == {"random_walk": 4, "laplacian": 3, "distance": 1}
     again = run_experiment(tiny(*MODEL, *bound, run_dir="again"))
     assert again["repetitions"][0]["metrics"] == row["metrics"]

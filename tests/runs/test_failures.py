@@ -24,6 +24,8 @@ from unionsnn.runs.comparison import Candidate, run_comparison
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.failures import Failure, SameAgain, attempt, failed_now
 from unionsnn.runs.records import RunFolder
+from unionsnn.training.records import Repetition
+from unionsnn.training.repetition import Training
 
 Maker = Callable[..., dict[str, Any]]
 FOLDS = ["protocol=cross_validation", "protocol.folds=4"]
@@ -38,12 +40,11 @@ class Failing:
         self.errors = errors
         self.begun: list[int] = []
 
-    def __call__(self, config: Any, data: Any, protocol: Any, split: Any, index: int, *rest: Any,
-                 **more: Any) -> dict[str, Any]:  # fmt: skip
-        self.begun.append(index)
-        if index in self.errors:
-            raise self.errors[index]
-        return original(config, data, protocol, split, index, *rest, **more)
+    def __call__(self, training: Training, *rest: Any, **more: Any) -> Repetition:
+        self.begun.append(training.index)
+        if training.index in self.errors:
+            raise self.errors[training.index]
+        return original(training, *rest, **more)
 
 
 @pytest.fixture
@@ -196,4 +197,4 @@ def test_the_rule_of_two() -> None:
     assert [rule.add(o) for o in (same, same, same)] == [False, True, False]
     assert not any(SameAgain(True).add(same) for _ in range(3))
     rule = SameAgain(False)
-    assert [rule.add(o) for o in ({}, same, same)] == [False, False, False]
+    assert [rule.add(o) for o in (Repetition.from_json({}), same, same)] == [False, False, False]

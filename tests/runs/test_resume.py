@@ -117,7 +117,7 @@ def test_a_long_repetition_goes_on_from_its_last_checkpoint_bit_for_bit(
     assert trained[0] == 3
     assert comparable(record) == comparable(expected)
     folders = [RunFolder.of(c) for c in (config, Config.from_dict(expected["config"]))]
-    curves = [folder.finished()[0]["curves"] for folder in folders]
+    curves = [folder.finished()[0].curves for folder in folders]
     assert curves[0] == curves[1]
     tables = [(folder.path / "logs" / "00" / "metrics.csv").read_text() for folder in folders]
     assert tables[0] == tables[1]

@@ -16,13 +16,14 @@ from unionsnn.base.errors import NonFiniteLossError, RequestError
 from unionsnn.config.compose import compose_config
 from unionsnn.config.grid import cells_of
 from unionsnn.config.identity import config_hash
-from unionsnn.config.schema import Config
 from unionsnn.reports.views.results import selected_lines, summary_line
 from unionsnn.runs import selection
 from unionsnn.runs.dry_run import describe
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.records import RunFolder
 from unionsnn.runs.selection import best, pareto_front
+from unionsnn.training.records import Repetition
+from unionsnn.training.repetition import Training
 
 Maker = Callable[..., dict[str, Any]]
 FOLDS = ["protocol=cross_validation", "protocol.folds=3", "protocol.select_on=val_accuracy"]
@@ -81,9 +82,9 @@ def test_a_kill_loses_no_finished_cell(tiny: Maker, monkeypatch: pytest.MonkeyPa
     trained: list[tuple[int, int | None]] = []
     original = selection.train_repetition
 
-    def note(*args: Any, **kwargs: Any) -> dict[str, Any]:
-        trained.append((args[4], kwargs["cell"]))
-        return original(*args, **kwargs)
+    def note(training: Training, *args: Any, **kwargs: Any) -> Repetition:
+        trained.append((training.index, training.cell))
+        return original(training, *args, **kwargs)
 
     monkeypatch.setattr(selection, "train_repetition", note)
     record = run_experiment(config)
@@ -98,10 +99,10 @@ def test_a_cell_that_diverges_loses_and_all_that_diverge_fail(
 ) -> None:
     original = selection.train_repetition
 
-    def diverge(config: Config, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        if config.optimizer.lr > limit:
+    def diverge(training: Training, *args: Any, **kwargs: Any) -> Repetition:
+        if training.config.optimizer.lr > limit:
             raise NonFiniteLossError("val_loss is nan in epoch 0.")
-        return original(config, *args, **kwargs)
+        return original(training, *args, **kwargs)
 
     monkeypatch.setattr(selection, "train_repetition", diverge)
     words = ["protocol.grid={optimizer.lr:[0.1,0.001]}"]

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from small_studies import CONTENT, formula, made_record, write
-from unionsnn.config.schema import Config
 from unionsnn.search import trial_runner
 from unionsnn.search.request import StudyOptions, make_study
 from unionsnn.search.study import Study
+from unionsnn.training.records import Repetition
+from unionsnn.training.repetition import Training
 
 
 @pytest.fixture
@@ -34,10 +35,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float, int]]:
     """Put the formula in the place of training; return what was trained, in order."""
     made: list[tuple[float, float, int]] = []
 
-    def train(
-        config: Config, data: Any, protocol: Any, split: Any, index: int, *rest: Any,
-        **options: Any,
-    ) -> dict[str, Any]:  # fmt: skip
+    def train(training: Training, data: Any, *_: Any, **options: Any) -> Repetition:
+        config, index = training.config, training.index
         assert options["test"] is False
         section = config.optimizer
         made.append((section.lr, section.weight_decay, index))

@@ -10,11 +10,11 @@ import optuna
 import pytest
 
 from small_studies import CONTENT
-from unionsnn.config.schema import Config
 from unionsnn.search import trial_runner
 from unionsnn.search.queue import open_study, read_trials
 from unionsnn.search.study import Study
 from unionsnn.search.workers import work
+from unionsnn.training.repetition import Training
 from wandb_files import Read, wandb_runs
 
 Make = Callable[..., Study]
@@ -66,8 +66,8 @@ def test_a_trial_of_one_training_has_a_row_for_each_epoch(make: Make) -> None:
 
 
 def test_pruned_and_failing_trials_say_so(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    def train(config: Config, *_: Any, **__: Any) -> Any:
-        if config.optimizer.lr == 0.1:
+    def train(training: Training, *_: Any, **__: Any) -> Any:
+        if training.config.optimizer.lr == 0.1:
             raise optuna.TrialPruned("after epoch 1")
         raise RuntimeError("no")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import optuna
@@ -11,7 +12,6 @@ import pytest
 
 from small_studies import TINY, formula, made_record, points
 from unionsnn.base.errors import MemoryRanOutError, MissingObjectiveError, RequestError
-from unionsnn.config.schema import Config
 from unionsnn.runs.selection import best, pareto_front
 from unionsnn.search import trial_runner
 from unionsnn.search.driver import RunOptions, run_study
@@ -22,6 +22,8 @@ from unionsnn.search.space import parse_space
 from unionsnn.search.study import Study
 from unionsnn.search.trial import Trial
 from unionsnn.search.workers import work
+from unionsnn.training.records import Repetition
+from unionsnn.training.repetition import Training
 
 Make = Callable[..., Study]
 Calls = list[tuple[float, float, int]]
@@ -125,12 +127,12 @@ def test_a_trial_that_fails_says_why_and_the_study_goes_on(
 ) -> None:
     train = trial_runner.train_repetition
 
-    def fail(config: Config, data: Any, *rest: Any, **options: Any) -> dict[str, Any]:
-        if config.optimizer.lr == 0.01 and rest[2] == 1:
+    def fail(training: Training, data: Any, *rest: Any, **options: Any) -> Repetition:
+        if training.config.optimizer.lr == 0.01 and training.index == 1:
             if error is not None:
                 raise error
-            return {"index": 1, "metrics": {"val_loss": math.nan}, "dataset": data.dataset_id}
-        return train(config, data, *rest, **options)
+            return made_record(1, {"val_loss": math.nan}, data)
+        return train(training, data, *rest, **options)
 
     monkeypatch.setattr(trial_runner, "train_repetition", fail)
     if error is None:
@@ -145,10 +147,8 @@ def test_a_trial_that_fails_says_why_and_the_study_goes_on(
 def test_a_record_without_the_metric_is_an_error(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def train(
-        config: Any, data: Any, protocol: Any, split: Any, index: int, *_: Any, **__: Any
-    ) -> Any:
-        return made_record(index, {"val_accuracy": 1.0}, data)
+    def train(training: Training, data: Any, *_: Any, **__: Any) -> Any:
+        return made_record(training.index, {"val_accuracy": 1.0}, data)
 
     monkeypatch.setattr(trial_runner, "train_repetition", train)
     with pytest.raises(MissingObjectiveError, match="has no val_loss"):
@@ -189,12 +189,11 @@ def test_the_other_pruners_compare_means_so_far(make: Make, calls: Calls) -> Non
 
 
 def test_two_objectives_give_a_front(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    def train(
-        config: Any, data: Any, protocol: Any, split: Any, index: int, *_: Any, **__: Any
-    ) -> Any:
+    def train(training: Training, data: Any, *_: Any, **__: Any) -> Any:
+        config, index = training.config, training.index
         width = config.model.hidden_channels
         record = made_record(index, {"val_loss": abs(16 - width) / 16}, data)
-        return {**record, "parameters": width**2}
+        return replace(record, parameters=width**2)
 
     monkeypatch.setattr(trial_runner, "train_repetition", train)
     study = make(
@@ -303,9 +302,8 @@ def test_values_that_would_mean_something_else_are_computed_anew(
 ) -> None:
     trained: list[int] = []
 
-    def train(
-        config: Any, data: Any, protocol: Any, split: Any, index: int, *_: Any, **__: Any
-    ) -> Any:
+    def train(training: Training, data: Any, *_: Any, **__: Any) -> Any:
+        config, index = training.config, training.index
         trained.append(index)
         loss = formula(config, index)
         return made_record(index, {"val_loss": loss, "val_accuracy": -loss}, data)
@@ -341,12 +339,11 @@ def test_values_that_would_mean_something_else_are_computed_anew(
 
 
 def test_the_second_objective_is_a_mean_too(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    def train(
-        config: Any, data: Any, protocol: Any, split: Any, index: int, *_: Any, **__: Any
-    ) -> Any:
+    def train(training: Training, data: Any, *_: Any, **__: Any) -> Any:
+        config, index = training.config, training.index
         loss = formula(config, index)
         record = made_record(index, {"val_loss": loss, "val_accuracy": loss**2}, data)
-        return {**record, "parameters": 7}
+        return replace(record, parameters=7)
 
     monkeypatch.setattr(trial_runner, "train_repetition", train)
     study = make(objective=["val_loss", "val_accuracy"])

@@ -31,7 +31,7 @@ def test_outputs_of_each_epoch_give_the_test_curve(tiny: Maker) -> None:
     config = tiny(*PAPER, "trainer.max_epochs=3")
     run_experiment(config)
     outputs, target = kept(config)
-    curves = RunFolder.of(config).finished()[0]["curves"]
+    curves = RunFolder.of(config).finished()[0].curves
     assert len(outputs) == len(curves) == 3
     accuracy = (outputs.argmax(axis=2) == target).mean(axis=1)
     np.testing.assert_allclose(accuracy, [epoch["test_accuracy"] for epoch in curves], atol=1e-6)
@@ -74,13 +74,13 @@ def test_a_record_holds_the_histogram_of_its_training_coefficients(tiny: Maker) 
     data = build_data(config)
     data.split = data.default_split(np.random.default_rng(0))
     rows = data.part_coefficient("train").numpy()
-    assert [*record["coefficient_histogram"]] == list(data.spec.columns)
-    for values, held in zip(rows.T, record["coefficient_histogram"].values(), strict=True):
+    assert [*record.coefficient_histogram] == list(data.spec.columns)
+    for values, held in zip(rows.T, record.coefficient_histogram.values(), strict=True):
         counts, ends = np.histogram(values, bins=HISTOGRAM_BINS)
         assert held["counts"] == counts.tolist()
         assert sum(held["counts"]) == len(values)
         assert (held["low"], held["high"]) == (ends[0], ends[-1])
-    json.dumps(record["coefficient_histogram"], allow_nan=False)
+    json.dumps(record.coefficient_histogram, allow_nan=False)
     plain = tiny("model=gin", run_dir="plain")
     run_experiment(plain)
-    assert RunFolder.of(plain).finished()[0]["coefficient_histogram"] is None
+    assert RunFolder.of(plain).finished()[0].coefficient_histogram is None

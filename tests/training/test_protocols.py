@@ -21,6 +21,7 @@ from unionsnn.runs.records import RunFolder
 from unionsnn.training import repetition
 from unionsnn.training.build import build_data
 from unionsnn.training.protocols import draw_splits, summarize
+from unionsnn.training.records import Repetition
 
 Maker = Callable[..., dict[str, Any]]
 FOLDS = ["protocol=cross_validation", "protocol.folds=4"]
@@ -109,7 +110,7 @@ def test_paper_protocol_runs_all_epochs_and_takes_the_best_of_the_mean_curve(tin
     record = run_experiment(config)
     curves = np.array(
         [
-            [epoch["test_accuracy"] for epoch in fold["curves"]]
+            [epoch["test_accuracy"] for epoch in fold.curves]
             for fold in RunFolder.of(config).finished().values()
         ]
     )
@@ -124,10 +125,14 @@ def summarized(curves: list[list[float]], **section: Any) -> Any:
     config = compose_config(["protocol=cross_validation_paper", "protocol.folds=3"])
     protocol = config.protocol.replace(section)
     rows = [
-        {
-            "curves": [{"test_accuracy": v, "val_accuracy": 1 - v, "val_loss": v} for v in curve],
-            "sizes": {"train": 8, "validation": 1, "test": 1},
-        }
+        Repetition.from_json(
+            {
+                "curves": [
+                    {"test_accuracy": v, "val_accuracy": 1 - v, "val_loss": v} for v in curve
+                ],
+                "sizes": {"train": 8, "validation": 1, "test": 1},
+            }
+        )
         for curve in curves
     ]
     return protocol, summarize(protocol, rows)
@@ -164,7 +169,7 @@ def test_the_metric_that_selects_is_an_explicit_key(tiny: Maker) -> None:
         "optimizer.lr=0.05",
     )
     record = run_experiment(config)
-    curve = [e["val_accuracy"] for e in RunFolder.of(config).finished()[0]["curves"]]
+    curve = [e["val_accuracy"] for e in RunFolder.of(config).finished()[0].curves]
     assert record["repetitions"][0]["best_epoch"] == curve.index(max(curve))
     assert record["result"]["mean"] == record["repetitions"][0]["metrics"]["test_loss"]
 

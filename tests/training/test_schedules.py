@@ -46,7 +46,7 @@ def rates(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def curves(config: Config) -> list[dict[str, float]]:
     """Each epoch's metrics of the one repetition of a finished run."""
-    epochs: list[dict[str, float]] = RunFolder.of(config).finished()[0]["curves"]
+    epochs: list[dict[str, float]] = RunFolder.of(config).finished()[0].curves
     return epochs
 
 

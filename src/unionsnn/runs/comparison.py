@@ -369,7 +369,7 @@ def _difference(baseline: Mapping[str, Any], other: Mapping[str, Any]) -> dict[s
     if baseline["config"]["protocol"]["folds"] is None:
         difference = compare_seeds(*values)
     else:
-        ratio = ratio_test_to_train(baseline["repetitions"])
+        ratio = ratio_test_to_train([row["sizes"] for row in baseline["repetitions"]])
         difference = compare_folds(*values, test_to_train=ratio)
     sign = 1 if metric_mode(baseline["protocol"]["report"]) == "max" else -1
     gains = [sign * value for value in difference.values]

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -26,24 +26,14 @@ from unionsnn.base.processes import Died, ProcessPool, torchrun_process
 from unionsnn.config.schema import Config
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.process_group import agreed, rank, world_size
-from unionsnn.data.splits import Split
 from unionsnn.training.build import build_data
-from unionsnn.training.repetition import train_repetition
+from unionsnn.training.repetition import assist
 
 TIMEOUT = timedelta(minutes=30)
 """How long a process waits for another one that lives but does not answer."""
 
 GRACE = 30.0
 """Seconds that rank 0 has to notice by itself that another one has died."""
-
-
-@dataclass(frozen=True)
-class Repetition:
-    """What the others are told to train."""
-
-    index: int
-    split: Split
-    folder: Path
 
 
 def num_processes(config: Config) -> int:
@@ -141,12 +131,11 @@ def follow(config: Config) -> None:
     """Train what rank 0 trains, until it has nothing left."""
     torch.set_num_threads(config.trainer.threads)
     config = config.replace({"trainer.progress": "none"})
-    protocol = config.protocol
     data: GraphDataModule | None = None
     while (told := agreed(None)) is not None:
         # Not before rank 0 has filled the caches.
         data = data or build_data(config)
-        train_repetition(config, data, protocol, told.split, told.index, told.folder)
+        assist(replace(told, config=config), data)
 
 
 @contextmanager

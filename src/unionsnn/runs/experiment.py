@@ -19,7 +19,6 @@ from unionsnn.data.datamodules import GraphDataModule, Progress
 from unionsnn.data.process_group import agreed, rank
 from unionsnn.data.splits import Split, load_splits, save_splits
 from unionsnn.runs.distributed import (
-    Repetition,
     follow,
     joined_by_torchrun,
     num_processes,
@@ -33,7 +32,8 @@ from unionsnn.runs.workers import train_in_workers
 from unionsnn.training.build import build_data, check_model
 from unionsnn.training.devices import check_accelerator
 from unionsnn.training.protocols import draw_splits
-from unionsnn.training.repetition import train_repetition
+from unionsnn.training.records import Repetition
+from unionsnn.training.repetition import Training, train_repetition
 from unionsnn.training.tracking import prepare_tracking, track_results
 
 logger = logging.getLogger(__name__)
@@ -135,18 +135,16 @@ def train_all(
             while waiting:
                 index = waiting.popleft()
                 announce(config, protocol, index)
-                agreed(Repetition(index, splits[index], folder))
+                training = agreed(Training(config, splits[index], index, folder))
                 # The others end with what fails here, and with them the command.
-                yield index, train_repetition(config, data, protocol, splits[index], index, folder)
+                yield index, train_repetition(training, data)
         return
-    repeat: Callable[..., dict[str, Any]] = train_repetition
-    if protocol.grid is not None:
-        repeat = select_in_fold
+    repeat: Callable[..., Repetition] = select_in_fold if protocol.grid else train_repetition
     while waiting:
         index = waiting.popleft()
         announce(config, protocol, index)
-        train = functools.partial(repeat, config, data, protocol, splits[index], index, folder)
-        yield index, attempt(train)
+        training = Training(config, splits[index], index, folder)
+        yield index, attempt(functools.partial(repeat, training, data))
 
 
 def announce(config: Config, protocol: ProtocolConfig, index: int) -> None:
@@ -156,17 +154,17 @@ def announce(config: Config, protocol: ProtocolConfig, index: int) -> None:
 
 
 def refuse_other_data(
-    folder: RunFolder[Config], finished: Mapping[int, Mapping[str, Any]], data: GraphDataModule
+    folder: RunFolder[Config], finished: Mapping[int, Repetition], data: GraphDataModule
 ) -> None:
     """Refuse to mix repetitions of two versions of a data set.
 
     Raises:
         RequestError: if a finished repetition was trained on other graphs.
     """
-    held = {record["dataset"] for record in finished.values()} - {data.dataset_id}
-    if held:
+    others = {repetition.dataset for repetition in finished.values()} - {data.dataset_id}
+    if others:
         raise RequestError(
-            f"{folder.path} holds repetitions of the data {', '.join(sorted(held))}, the data "
+            f"{folder.path} holds repetitions of the data {', '.join(sorted(others))}, the data "
             f"are now {data.dataset_id}; type force=true for a fresh folder."
         )
 

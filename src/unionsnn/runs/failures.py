@@ -11,6 +11,7 @@ from typing import Any
 from unionsnn.base.errors import RequestError
 from unionsnn.base.files import UNUSABLE_FOLDER_ERRNOS
 from unionsnn.config.schema import Config
+from unionsnn.training.records import Repetition
 
 logger = logging.getLogger(__name__)
 
@@ -40,11 +41,11 @@ class Failure:
         return replace(self, error=None)
 
 
-Outcome = dict[str, Any] | Failure
+Outcome = Repetition | Failure
 """What comes of a repetition: its record, or how it failed."""
 
 
-def attempt(train: Callable[[], dict[str, Any]]) -> Outcome:
+def attempt(train: Callable[[], Repetition]) -> Outcome:
     """Train a repetition; return its record, or the failure of this repetition alone.
 
     Raises:
@@ -82,13 +83,15 @@ class SameAgain:
     """
 
     def __init__(self, finished: bool) -> None:
-        self._outcomes: list[Outcome] = [{}] if finished else []
+        self._ended = int(finished)
+        self._first: Outcome | None = None
 
     def add(self, outcome: Outcome) -> bool:
         """Note an outcome; return whether the rest should not be begun."""
-        self._outcomes.append(outcome)
-        first = self._outcomes[0]
-        return len(self._outcomes) == 2 and isinstance(first, Failure) and first == outcome
+        self._ended += 1
+        if self._ended == 1:
+            self._first = outcome
+        return self._ended == 2 and isinstance(self._first, Failure) and self._first == outcome
 
 
 def failed_now(record: Mapping[str, Any], config: Config) -> list[dict[str, Any]]:

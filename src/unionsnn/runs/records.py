@@ -19,6 +19,7 @@ from unionsnn.base.files import UNUSABLE_FOLDER_ERRNOS, read_mapping, set_aside,
 from unionsnn.config.identity import config_hash, differing_keys, run_folder
 from unionsnn.config.pairs import PairConfig
 from unionsnn.config.schema import Config
+from unionsnn.training.records import Repetition
 
 # What a repetition contributes to the merged record as it is; what must be equal in all.
 PER_REPETITION = (
@@ -170,7 +171,7 @@ class RunFolder(Generic[_Config]):
     def _record_paths(self) -> list[Path]:
         return sorted((self.path / "repetitions").glob("[0-9]*.json"))
 
-    def _records(self) -> dict[Path, dict[str, Any] | None]:
+    def _records(self) -> dict[Path, Repetition | None]:
         """Content of each file of a repetition; None for a damaged one."""
         return {path: _read_repetition(path) for path in self._record_paths()}
 
@@ -188,13 +189,13 @@ class RunFolder(Generic[_Config]):
         """File of a repetition's record."""
         return self.path / "repetitions" / f"{index:02d}.json"
 
-    def finished(self) -> dict[int, dict[str, Any]]:
+    def finished(self) -> dict[int, Repetition]:
         """Records of the finished repetitions, by index; damaged ones do not count."""
         return {int(path.stem): r for path, r in self._records().items() if r is not None}
 
-    def save_repetition(self, index: int, record: Mapping[str, Any]) -> None:
+    def save_repetition(self, index: int, record: Repetition) -> None:
         """Write a finished repetition, once; what was kept of its way there goes."""
-        write_json(self.repetition_path(index), record)
+        write_json(self.repetition_path(index), record.to_json())
         self._failure_path(index).unlink(missing_ok=True)
         shutil.rmtree(self.path / "cells" / f"{index:02d}", ignore_errors=True)
 
@@ -225,7 +226,8 @@ def _pid(holder: Path) -> str:
     return str((read_mapping(holder) or {}).get("pid", "unknown"))
 
 
-def _read_repetition(path: Path) -> dict[str, Any] | None:
-    record = read_mapping(path)
-    whole = record is not None and {*PER_REPETITION, *NEEDED} <= record.keys()
-    return record if whole else None
+def _read_repetition(path: Path) -> Repetition | None:
+    content = read_mapping(path)
+    if content is None or not {*PER_REPETITION, *NEEDED} <= content.keys():
+        return None
+    return Repetition.from_json(content)

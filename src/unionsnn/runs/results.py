@@ -13,6 +13,7 @@ from unionsnn.config.schema import Config
 from unionsnn.data.splits import load_splits, split_hash
 from unionsnn.runs.records import OPTIONAL, PER_REPETITION, SHARED, RunFolder
 from unionsnn.training.protocols import summarize
+from unionsnn.training.records import Repetition
 
 
 def merge(folder: RunFolder[Config]) -> dict[str, Any]:
@@ -49,8 +50,8 @@ def merge(folder: RunFolder[Config]) -> dict[str, Any]:
             "split_hash": split_hash(load_splits(splits)) if splits.exists() else None,
         },
         "result": summarize(protocol, chosen).to_dict() if chosen else None,
-        "seconds": round(sum(r["seconds"] for r in chosen), 3),
-        **{key: _shared(chosen, key) for key in SHARED},
+        "seconds": round(sum(r.seconds for r in chosen), 3),
+        **{key: _shared([getattr(r, key) for r in chosen]) for key in SHARED},
         "repetitions": [_row(r) for r in chosen],
         # What is merged, not what the folder's first request asked for.
         "config": config.replace({"protocol.only": only}).to_dict(),
@@ -58,25 +59,23 @@ def merge(folder: RunFolder[Config]) -> dict[str, Any]:
     }
 
 
-def _row(record: dict[str, Any]) -> dict[str, Any]:
-    return {key: record[key] for key in (*PER_REPETITION, *OPTIONAL) if key in record}
+def _row(repetition: Repetition) -> dict[str, Any]:
+    content = repetition.to_json()
+    return {key: content[key] for key in (*PER_REPETITION, *OPTIONAL) if key in content}
 
 
-def _shared(records: list[dict[str, Any]], key: str) -> Any:
-    """Value of a key that all repetitions have in common; a list of all values otherwise."""
-    values: list[Any] = []
-    for record in records:
-        if record.get(key) not in values:
-            values.append(record.get(key))
-    return values[0] if len(values) == 1 else values or None
+def _shared(values: list[Any]) -> Any:
+    """Value that all repetitions have in common; a list of all values otherwise."""
+    different = [value for i, value in enumerate(values) if value not in values[:i]]
+    return different[0] if len(different) == 1 else different or None
 
 
-def warn_of_other_versions(folder: Path, finished: Mapping[int, Mapping[str, Any]]) -> None:
+def warn_of_other_versions(folder: Path, finished: Mapping[int, Repetition]) -> None:
     """Warn once if finished repetitions were trained with other package versions."""
     current = environment()["versions"]
-    for record in finished.values():
-        held = record["versions"]
-        changed = [f"{k} {held.get(k)} -> {v}" for k, v in current.items() if held.get(k) != v]
+    for repetition in finished.values():
+        before = repetition.versions
+        changed = [f"{k} {before.get(k)} -> {v}" for k, v in current.items() if before.get(k) != v]
         if changed:
             warnings.warn(
                 f"{folder} has repetitions of other versions ({', '.join(changed)}); both are "

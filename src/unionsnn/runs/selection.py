@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
 from unionsnn.base.errors import NonFiniteLossError
 from unionsnn.base.files import read_mapping, write_json
 from unionsnn.config.grid import Cell, cell_text, cells_of
-from unionsnn.config.schema import Config, ProtocolConfig, metric_mode
+from unionsnn.config.schema import Config, metric_mode
 from unionsnn.data.datamodules import GraphDataModule
-from unionsnn.data.splits import Split
 from unionsnn.runs.worker_view import StatusFile
 from unionsnn.training.build import build_data, coefficient_spec, layer_spec
-from unionsnn.training.repetition import cell_checkpoint, measure_selected, train_repetition
+from unionsnn.training.records import Repetition
+from unionsnn.training.repetition import Training, measure_selected, train_repetition
 
 logger = logging.getLogger(__name__)
 
@@ -75,14 +75,8 @@ def _costs(
 
 
 def select_in_fold(
-    config: Config,
-    data: GraphDataModule,
-    protocol: ProtocolConfig,
-    split: Split,
-    index: int,
-    folder: Path,
-    watch: StatusFile | None = None,
-) -> dict[str, Any]:
+    training: Training, data: GraphDataModule, watch: StatusFile | None = None
+) -> Repetition:
     """Train each cell of ``protocol.grid``, test the best on validation; return its record.
 
     All cells train on the same part with the same seeds. They are compared by
@@ -93,86 +87,93 @@ def select_in_fold(
     Raises:
         NonFiniteLossError: if all cells diverge; a cell that diverges beside others loses.
     """
-    assert protocol.grid is not None
-    key = protocol.select_on
+    config, key = training.config, training.config.protocol.select_on
+    assert config.protocol.grid is not None
     assert key is not None
-    cells = cells_of(protocol.grid)
+    cells = cells_of(config.protocol.grid)
+    trainings = [
+        replace(training, config=config.with_cell(cell), cell=number)
+        for number, cell in enumerate(cells)
+    ]
     data_of = CellData(config, data)
-    rows: list[dict[str, Any]] = []
+    outcomes: list[Repetition | FailedCell] = []
     chosen: int | None = None
-    for number, cell in enumerate(cells):
+    for number, (cell, each) in enumerate(zip(cells, trainings, strict=True)):
         if watch is not None:
             watch.part = f"cell {number + 1}/{len(cells)}"
         if config.trainer.progress != "none":
             logger.info("cell %d of %d: %s", number + 1, len(cells), cell_text(cell))
-        own = config.with_cell(cell)
-        rows.append(train_cell(own, data_of(own), protocol, split, index, folder, number, watch))
-        values = [[row["metrics"][key]] if key in row["metrics"] else None for row in rows]
-        chosen = best(range(len(rows)), values, [key])
+        outcomes.append(train_cell(each, data_of(each.config), watch))
+        values = [[o.metrics[key]] if key in o.metrics else None for o in outcomes]
+        chosen = best(range(len(outcomes)), values, [key])
         for other in range(number + 1):
             if other != chosen:
-                cell_checkpoint(folder, index, other).unlink(missing_ok=True)
+                trainings[other].checkpoint.unlink(missing_ok=True)
     if chosen is None:
-        raise NonFiniteLossError(f"All {len(cells)} cells of the grid failed: {rows[0]['failed']}")
-    own = config.with_cell(cells[chosen])
-    if not cell_checkpoint(folder, index, chosen).exists():
+        reason = outcomes[0].failed if isinstance(outcomes[0], FailedCell) else key
+        raise NonFiniteLossError(f"All {len(cells)} cells of the grid failed: {reason}")
+    selected = trainings[chosen]
+    if not selected.checkpoint.exists():
         # Its file was lost; it is trained once more.
-        rows[chosen] = train_cell(
-            own, data_of(own), protocol, split, index, folder, chosen, watch, again=True
-        )
-    metrics = measure_selected(own, data_of(own), split, index, folder, chosen)
-    return {
-        **rows[chosen],
-        "metrics": metrics,
-        "seconds": round(sum(row["seconds"] for row in rows), 3),
-        "grid": {
+        outcomes[chosen] = train_cell(selected, data_of(selected.config), watch, again=True)
+    record = outcomes[chosen]
+    assert isinstance(record, Repetition)
+    return replace(
+        record,
+        metrics=measure_selected(selected, data_of(selected.config)),
+        seconds=round(sum(each.seconds for each in outcomes), 3),
+        grid={
             "selected": cells[chosen],
             "on": key,
-            "cells": [_summary(c, r, key) for c, r in zip(cells, rows, strict=True)],
+            "cells": [_summary(c, o, key) for c, o in zip(cells, outcomes, strict=True)],
         },
-    }
+    )
+
+
+@dataclass(frozen=True)
+class FailedCell:
+    """A cell whose loss was not finite.
+
+    Args:
+        failed: The reason.
+    """
+
+    failed: str
+    metrics: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
 
 
 def train_cell(
-    config: Config,
+    training: Training,
     data: GraphDataModule,
-    protocol: ProtocolConfig,
-    split: Split,
-    index: int,
-    folder: Path,
-    number: int,
     watch: StatusFile | None = None,
     *,
     again: bool = False,
-) -> dict[str, Any]:
+) -> Repetition | FailedCell:
     """Train one cell and measure it on validation, never on test; a finished one is read.
 
     Args:
-        config: The configuration of the cell.
+        training: The cell; its files are ``cells/NN/CCC.json`` and ``.ckpt``.
         data: What it reads.
-        protocol: How its epoch is selected.
-        split: The repetition's split.
-        index: The repetition.
-        folder: The run folder; the cell's files are ``cells/NN/CCC.json`` and ``.ckpt``.
-        number: The cell.
         watch: Is told about its epochs.
         again: Whether to train it though it is finished.
 
     Returns:
-        The record of a repetition, with metrics of validation only; with ``failed``, the reason,
-        and no metrics if its loss was not finite.
+        The record of a repetition, with metrics of validation only, or why it failed.
     """
-    path = cell_checkpoint(folder, index, number).with_suffix(".json")
-    held = None if again else read_mapping(path)
-    if held is not None and {"metrics", "seconds"} <= held.keys():
-        return held
+    path = training.checkpoint.with_suffix(".json")
+    content = None if again else read_mapping(path)
+    if content is not None and {"metrics", "seconds"} <= content.keys():
+        if "failed" in content:
+            return FailedCell(content["failed"])
+        return Repetition.from_json(content)
     try:
-        record = train_repetition(
-            config, data, config.protocol, split, index, folder, watch, cell=number, test=False
-        )
+        record = train_repetition(training, data, watch, test=False)
     except NonFiniteLossError as error:
-        record = {"metrics": {}, "seconds": 0.0, "failed": str(error)}
-    write_json(path, record)
+        failed = FailedCell(str(error))
+        write_json(path, asdict(failed))
+        return failed
+    write_json(path, record.to_json())
     return record
 
 
@@ -203,7 +204,11 @@ def _read(config: Config) -> tuple[Any, ...]:
     return config.data, coefficient_spec(config), layer_spec(config), encodings
 
 
-def _summary(cell: Cell, row: Mapping[str, Any], key: str) -> dict[str, Any]:
-    failed = {"failed": row["failed"]} if "failed" in row else {}
-    kept = {name: row.get(name) for name in ("best_epoch", "epochs", "seconds")}
-    return {"cell": cell, key: row["metrics"].get(key), **kept, **failed}
+def _summary(cell: Cell, outcome: Repetition | FailedCell, key: str) -> dict[str, Any]:
+    summary = {"cell": cell, key: outcome.metrics.get(key)}
+    if isinstance(outcome, FailedCell):
+        ended = {"best_epoch": None, "epochs": None, "seconds": 0.0, "failed": outcome.failed}
+    else:
+        names = ("best_epoch", "epochs", "seconds")
+        ended = {name: getattr(outcome, name) for name in names}
+    return {**summary, **ended}

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -20,7 +19,8 @@ from unionsnn.runs.failures import Failure, Outcome, attempt
 from unionsnn.runs.selection import select_in_fold
 from unionsnn.runs.worker_view import StatusFile, WorkerView
 from unionsnn.training.build import build_data
-from unionsnn.training.repetition import train_repetition
+from unionsnn.training.records import Repetition
+from unionsnn.training.repetition import Training, train_repetition
 
 _DIED = Failure(
     "WorkerDied",
@@ -71,12 +71,9 @@ class _Worker:
         torch.set_num_threads(self.config.trainer.threads)
         protocol = self.config.protocol
         watch = StatusFile(self.status, index, protocol.select_on)
-        train: Callable[..., dict[str, Any]] = select_in_fold if protocol.grid else train_repetition
-        outcome = attempt(
-            lambda: train(
-                self.config, self._data, protocol, self.splits[index], index, self.folder, watch
-            )
-        )
+        train: Callable[..., Repetition] = select_in_fold if protocol.grid else train_repetition
+        training = Training(self.config, self.splits[index], index, self.folder)
+        outcome = attempt(lambda: train(training, self._data, watch))
         return outcome.without_error() if isinstance(outcome, Failure) else outcome
 
     @functools.cached_property

@@ -22,6 +22,7 @@ from unionsnn.runs.selection import best
 from unionsnn.search.study import Study
 from unionsnn.search.trial import Trial
 from unionsnn.training.protocols import summarize
+from unionsnn.training.records import Repetition
 
 SELECTIONS: Mapping[str, str] = {
     "cross_validation": "shared folds",
@@ -138,7 +139,7 @@ def train_nested(
 ) -> dict[str, Any]:
     """Train each outer fold with the point chosen for it, and test it once."""
     chosen = choose_by_fold(study, trials)
-    repetitions: dict[int, dict[str, Any]] = {}
+    repetitions: dict[int, Repetition] = {}
     for index in dict.fromkeys(trial.index for trial in chosen.values()):
         folds = [fold for fold, trial in chosen.items() if trial.index == index]
         config = study.final_config(chosen[folds[0]].parameters, "nested")
@@ -146,7 +147,8 @@ def train_nested(
         if progress is None:
             config = config.replace({"trainer.progress": "none"})
         record = run_experiment(config, progress)
-        repetitions |= {r["index"]: r for r in record["repetitions"] if r["index"] in folds}
+        rows = [Repetition.from_json(row) for row in record["repetitions"]]
+        repetitions |= {row.index: row for row in rows if row.index in folds}
     protocol = study.base.protocol
     trained = [repetitions[fold] for fold in sorted(repetitions)]
     return {
@@ -159,7 +161,7 @@ def train_nested(
                 "fold": fold,
                 "trial": trial.index,
                 "parameters": trial.parameters,
-                "metrics": repetitions[fold]["metrics"],
+                "metrics": repetitions[fold].metrics,
             }
             for fold, trial in chosen.items()
         ],

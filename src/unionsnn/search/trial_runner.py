@@ -6,7 +6,7 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import optuna
@@ -31,7 +31,8 @@ from unionsnn.search.study_file import PARAMETERS
 from unionsnn.tracking.csv import Csv
 from unionsnn.training.build import build_data, check_model
 from unionsnn.training.devices import check_accelerator
-from unionsnn.training.repetition import train_repetition
+from unionsnn.training.records import Repetition
+from unionsnn.training.repetition import Training, train_repetition
 from unionsnn.training.tracking import GuardedRun
 
 logger = logging.getLogger(__name__)
@@ -144,7 +145,7 @@ class TrialRunner:
                 trial.set_user_attr("repetitions", {str(i): v for i, v in values.items()})
                 mean = math.fsum(values.values()) / len(values)
                 if not alone:
-                    run.log({**record["metrics"], f"mean_{key}": mean}, index)
+                    run.log({**record.metrics, f"mean_{key}": mean}, index)
                 if pruner.every == "repetition" and not others:
                     # The signed-rank test pairs the repetitions; the others compare means so far.
                     paired = pruner.name == "wilcoxon"
@@ -158,7 +159,7 @@ class TrialRunner:
 
     def _records(
         self, config: Config, folder: RunFolder[Config], reports: EpochReports
-    ) -> Iterator[tuple[int, dict[str, Any]]]:
+    ) -> Iterator[tuple[int, Repetition]]:
         protocol = config.protocol
         data = self._data_of(config)
         finished = folder.finished()
@@ -171,16 +172,8 @@ class TrialRunner:
         for index in protocol.wanted:
             record = finished.get(index)
             if record is None:
-                record = train_repetition(
-                    untracked,
-                    data,
-                    protocol,
-                    splits[index],
-                    index,
-                    folder.path,
-                    reports,
-                    test=False,
-                )
+                training = Training(untracked, splits[index], index, folder.path)
+                record = train_repetition(training, data, reports, test=False)
                 folder.save_repetition(index, record)
             yield index, record
 
@@ -193,7 +186,7 @@ class TrialRunner:
         return self._data[1]
 
 
-def objective(record: Mapping[str, Any], key: str) -> float:
+def objective(record: Repetition, key: str) -> float:
     """What a repetition says of an objective: a metric, or the number of parameters.
 
     Raises:
@@ -201,16 +194,16 @@ def objective(record: Mapping[str, Any], key: str) -> float:
         NonFiniteLossError: if it is NaN or infinite.
     """
     if key == PARAMETERS:
-        return float(record[PARAMETERS])
-    metrics = record["metrics"]
+        return float(record.parameters)
+    metrics = record.metrics
     if key not in metrics:
         raise MissingObjectiveError(
-            f"The record of repetition {record['index']} has no {key}, which the study is about; "
+            f"The record of repetition {record.index} has no {key}, which the study is about; "
             f"it has {', '.join(sorted(metrics))}."
         )
     value = float(metrics[key])
     if not math.isfinite(value):
-        raise NonFiniteLossError(f"{key} of repetition {record['index']} is {value}.")
+        raise NonFiniteLossError(f"{key} of repetition {record.index} is {value}.")
     return value
 
 

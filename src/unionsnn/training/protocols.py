@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from unionsnn.base.errors import DataError, RequestError
 from unionsnn.config.schema import ProtocolConfig, metric_mode
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.splits import Split, read_index_files, stratified_k_fold
+from unionsnn.training.records import Repetition
 from unionsnn.training.statistics import (
     Summary,
     ratio_test_to_train,
@@ -61,7 +61,7 @@ def _cut(split: Split, size: int, seed: int) -> Split:
     return replace(split, train=np.sort(generator.choice(split.train, size, replace=False)))
 
 
-def summarize(protocol: ProtocolConfig, repetitions: Sequence[Mapping[str, Any]]) -> Summary:
+def summarize(protocol: ProtocolConfig, repetitions: Sequence[Repetition]) -> Summary:
     """Mean, spread and interval of the reported metric.
 
     Seeds are independent: Student's t; a single run is its value alone. Folds share training items:
@@ -69,12 +69,12 @@ def summarize(protocol: ProtocolConfig, repetitions: Sequence[Mapping[str, Any]]
     curve over the folds; ties go to the first.
     """
     if not protocol.is_cross_validation:
-        return summarize_seeds([r["metrics"][protocol.report] for r in repetitions])
-    ratio = ratio_test_to_train(repetitions)
+        return summarize_seeds([r.metrics[protocol.report] for r in repetitions])
+    ratio = ratio_test_to_train([r.sizes for r in repetitions])
     if not protocol.keeps_test_curve:
-        return summarize_folds([r["metrics"][protocol.report] for r in repetitions], ratio)
+        return summarize_folds([r.metrics[protocol.report] for r in repetitions], ratio)
     key = protocol.mean_curve
-    mean = np.array([[e[key] for e in r["curves"]] for r in repetitions]).mean(axis=0)
+    mean = np.array([[e[key] for e in r.curves] for r in repetitions]).mean(axis=0)
     best = int(mean.argmax() if metric_mode(key) == "max" else mean.argmin())
-    values = [r["curves"][best][protocol.report] for r in repetitions]
+    values = [r.curves[best][protocol.report] for r in repetitions]
     return summarize_folds(values, ratio, epoch=best)

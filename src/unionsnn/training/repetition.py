@@ -7,9 +7,10 @@ import time
 import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytorch_lightning as pl
@@ -42,6 +43,7 @@ from unionsnn.training.devices import (
 )
 from unionsnn.training.evaluation import other_evaluations, require_metric
 from unionsnn.training.memory import memory_errors, require_memory
+from unionsnn.training.records import Repetition
 from unionsnn.training.schedules import schedule_callbacks
 from unionsnn.training.tasks import Task
 from unionsnn.training.tracking import tracked
@@ -50,33 +52,59 @@ HISTOGRAM_BINS = 40
 """Bins of the coefficients' distribution in a record."""
 
 
-def train_repetition(
-    config: Config,
-    data: GraphDataModule,
-    protocol: ProtocolConfig,
-    split: Split,
-    index: int,
-    folder: Path,
-    watch: Callback | None = None,
-    cell: int | None = None,
-    *,
-    test: bool = True,
-) -> dict[str, Any]:
-    """Train, select and test once; return the repetition's record.
-
-    Repetition i draws from SeedSequence([seed, i]), whatever ran before it and in which process.
-    Of processes that train together, the first one writes and tests; the others return an empty
-    record.
+@dataclass(frozen=True)
+class Training:
+    """What is trained: a repetition of an experiment, or a cell of its grid in a repetition.
 
     Args:
-        config: A checked configuration.
-        data: Its data module.
-        protocol: How the epoch is selected.
+        config: Its configuration.
         split: The repetition's split.
         index: The repetition.
         folder: The run folder.
+        cell: Number of the cell, whose files have names of their own.
+    """
+
+    config: Config
+    split: Split
+    index: int
+    folder: Path
+    cell: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of its files."""
+        return f"{self.index:02d}" if self.cell is None else f"{self.index:02d}-{self.cell:03d}"
+
+    @property
+    def unfinished(self) -> Path:
+        """Where a training that was stopped is resumed."""
+        return self.folder / "unfinished" / f"{self.name}.ckpt"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Selected weights; those of a cell are kept until the repetition is finished."""
+        if self.cell is None:
+            return self.folder / "checkpoints" / f"{self.name}.ckpt"
+        return self.folder / "cells" / f"{self.index:02d}" / f"{self.cell:03d}.ckpt"
+
+    @property
+    def predictions(self) -> Path:
+        """Outputs on the test part."""
+        return self.folder / "predictions" / f"{self.index:02d}.npz"
+
+
+def train_repetition(
+    training: Training, data: GraphDataModule, watch: Callback | None = None, *, test: bool = True
+) -> Repetition:
+    """Train, select and test once; return the repetition's record.
+
+    Repetition i draws from SeedSequence([seed, i]), whatever ran before it and in which process.
+    Of processes that train together, the first one writes and tests; the others `assist`.
+
+    Args:
+        training: What is trained.
+        data: Its data module.
         watch: Is told about the epochs.
-        cell: Number of a cell of a grid, whose files have names of their own.
         test: Whether to test; a search that has not chosen yet must not.
 
     Raises:
@@ -86,91 +114,80 @@ def train_repetition(
         NotDeterministicError: if determinism was asked for and cannot be had.
         UndefinedMetricError: if the metric is undefined on a part of the split.
     """
-    with surroundings(config):
-        return _train(config, data, protocol, split, index, folder, watch, cell, test)
-
-
-def _train(
-    config: Config,
-    data: GraphDataModule,
-    protocol: ProtocolConfig,
-    split: Split,
-    index: int,
-    folder: Path,
-    watch: Callback | None,
-    cell: int | None,
-    test: bool,
-) -> dict[str, Any]:
+    config, split, protocol = training.config, training.split, training.config.protocol
     started = time.perf_counter()
-    name = f"{index:02d}" if cell is None else f"{index:02d}-{cell:03d}"
-    model_seed, order = prepare(config, data, split, index)
-    first = rank() == 0
-    unfinished = folder / "unfinished" / f"{name}.ckpt"
-    if first:
-        set_aside_if_damaged(unfinished)
-    resumes = agreed(unfinished.exists())
-    csv = folder / "logs" / name / "metrics.csv"
-    curves = Curves(csv if first and config.logger.keeps_csv else None)
-    tracker = tracked(config, index, folder, curves) if first else nullcontext()
-    with tracker as tracking:
+    csv = training.folder / "logs" / training.name / "metrics.csv"
+    curves = Curves(csv if config.logger.keeps_csv else None)
+    with surroundings(config), ExitStack() as stack:
+        model_seed, order = prepare(training, data)
+        set_aside_if_damaged(training.unfinished)
+        resumes = agreed(training.unfinished.exists())
+        tracking = stack.enter_context(tracked(config, training.index, training.folder, curves))
         torch.manual_seed(model_seed)
         task = build_task(config, data)
         fit_gates(task.model, data)
-        if not first:
-            # Weights are the same everywhere, what dropout hides is not.
-            torch.manual_seed(model_seed + rank())
         best = BestWeights(protocol.select_on) if protocol.select_on else None
-        resume = ResumePoint(unfinished, order)
-        callbacks = [StopOnNonFinite(), curves, *(c for c in (tracking, best, watch) if c)]
+        callbacks = [StopOnNonFinite(), curves, tracking, *(c for c in (best, watch) if c)]
         callbacks += [*stop_callbacks(protocol), *schedule_callbacks(config)]
-        file = folder / "predictions" / f"{index:02d}.npz"
         predictions: list[Callback] = []
         if best and test:
-            predictions = [TestPredictions(file)]
+            predictions = [TestPredictions(training.predictions)]
         alone = world_size() == 1
         callbacks += predictions if alone else [EqualBuffers()]
-        if protocol.keeps_test_curve and first:
-            callbacks.append(EpochPredictions(file, config.trainer.max_epochs))
-        strategy: str | Strategy = "auto"
-        if not alone:
-            strategy = ddp_strategy(config, all_used=uses_all_parameters(task, data))
-        trainer = make_trainer(config, index, [*callbacks, resume], strategy)
-        data.device = trainer.strategy.root_device
-        require_memory(task.model, data, data.device)
-        fit(trainer, task, data, protocol, unfinished if resumes else None)
-        if not first:
-            return {}
+        if protocol.keeps_test_curve:
+            callbacks.append(EpochPredictions(training.predictions, config.trainer.max_epochs))
+        callbacks.append(ResumePoint(training.unfinished, order))
+        trainer = fit(training, task, data, callbacks, resumes=resumes)
         with memory_errors(task.model, data):
             metrics, others = dict(curves.history[-1]), []
             if best:
-                tester = trainer if alone else make_trainer(config, index, predictions)
+                tester = trainer if alone else make_trainer(config, training.index, predictions)
                 # First, so that the predictions kept are those of the metrics.
                 others = other_evaluations(tester, task, data) if test else []
                 metrics = evaluate(tester, task, data, test=test)
-        if tracking:
-            tracking.complete(metrics, best.best_epoch if best else None)
-        if cell is not None:
-            save_checkpoint(cell_checkpoint(folder, index, cell), task.cpu(), config, data)
-        elif config.trainer.keep_checkpoints:
-            save_checkpoint(folder / "checkpoints" / f"{name}.ckpt", task.cpu(), config, data)
-    unfinished.unlink(missing_ok=True)
-    return {
-        "index": index,
-        "seed": [config.seed, index],
-        "split_hash": split_hash([split]),
-        "sizes": {name: len(part) for name, part in split.parts().items()},
-        "metrics": metrics,
-        **({"other_evaluations": others} if others else {}),
-        "best_epoch": best.best_epoch if best else None,
-        "epochs": len(curves.history),
-        "curves": curves.history,
-        **described(data),
-        "parameters": count_parameters(task.model),
-        "hidden_channels": task.model.hidden_channels,
-        "device": device_name(trainer),
-        "seconds": round(time.perf_counter() - started, 3),
+        tracking.complete(metrics, best.best_epoch if best else None)
+        if training.cell is not None or config.trainer.keep_checkpoints:
+            save_checkpoint(training.checkpoint, task.cpu(), config, data)
+    training.unfinished.unlink(missing_ok=True)
+    return Repetition(
+        index=training.index,
+        seed=[config.seed, training.index],
+        split_hash=split_hash([split]),
+        sizes={name: len(part) for name, part in split.parts().items()},
+        metrics=metrics,
+        other_evaluations=others or None,
+        best_epoch=best.best_epoch if best else None,
+        epochs=len(curves.history),
+        curves=curves.history,
+        dataset=data.dataset_id,
+        coefficient=None if data.spec is None else data.spec.to_dict(),
+        coefficient_histogram=coefficient_histogram(data),
+        encodings=data.encodings.wanted(),
+        layer_coefficient=None if data.layer_spec is None else data.layer_spec.to_dict(),
+        parameters=count_parameters(task.model),
+        hidden_channels=cast(int, task.model.hidden_channels),
+        device=device_name(trainer),
+        seconds=round(time.perf_counter() - started, 3),
         **environment(),
-    }
+    )
+
+
+def assist(training: Training, data: GraphDataModule) -> None:
+    """Take this process's share of a training that rank 0 records."""
+    config, protocol = training.config, training.config.protocol
+    with surroundings(config):
+        model_seed, order = prepare(training, data)
+        resumes = agreed(training.unfinished.exists())
+        torch.manual_seed(model_seed)
+        task = build_task(config, data)
+        fit_gates(task.model, data)
+        # Weights are the same everywhere, what dropout hides is not.
+        torch.manual_seed(model_seed + rank())
+        best = [BestWeights(protocol.select_on)] if protocol.select_on else []
+        callbacks = [StopOnNonFinite(), Curves(None), *best, *stop_callbacks(protocol)]
+        callbacks += [*schedule_callbacks(config), EqualBuffers()]
+        callbacks.append(ResumePoint(training.unfinished, order))
+        fit(training, task, data, callbacks, resumes=resumes)
 
 
 def stop_callbacks(protocol: ProtocolConfig) -> list[Callback]:
@@ -179,17 +196,6 @@ def stop_callbacks(protocol: ProtocolConfig) -> list[Callback]:
         return []
     mode = metric_mode(protocol.stop_on)
     return [EarlyStopping(protocol.stop_on, mode=mode, patience=protocol.patience)]
-
-
-def described(data: GraphDataModule) -> dict[str, Any]:
-    """What a repetition was trained on, as its record says it."""
-    return {
-        "dataset": data.dataset_id,
-        "coefficient": None if data.spec is None else data.spec.to_dict(),
-        "coefficient_histogram": coefficient_histogram(data),
-        "encodings": data.encodings.wanted(),
-        "layer_coefficient": None if data.layer_spec is None else data.layer_spec.to_dict(),
-    }
 
 
 def coefficient_histogram(data: GraphDataModule) -> dict[str, Any] | None:
@@ -214,21 +220,31 @@ def coefficient_histogram(data: GraphDataModule) -> dict[str, Any] | None:
 
 
 def fit(
-    trainer: pl.Trainer,
+    training: Training,
     task: Task,
     data: GraphDataModule,
-    protocol: ProtocolConfig,
-    checkpoint: Path | None,
-) -> None:
-    """Train, from a checkpoint if there is one; the validation is the protocol's.
+    callbacks: Sequence[Callback],
+    *,
+    resumes: bool,
+) -> pl.Trainer:
+    """Train, from where it was stopped if it resumes; the validation is the protocol's.
 
     Raises:
+        RequestError: if the largest batch does not fit into memory.
         KeyboardInterrupt: on Ctrl-C.
         MemoryRanOutError: if memory runs out.
     """
+    config = training.config
+    strategy: str | Strategy = "auto"
+    if world_size() > 1:
+        strategy = ddp_strategy(config, all_used=uses_all_parameters(task, data))
+    trainer = make_trainer(config, training.index, callbacks, strategy)
+    data.device = trainer.strategy.root_device
+    require_memory(task.model, data, data.device)
     validation: Any = data.val_dataloader()
-    if protocol.keeps_test_curve:
+    if config.protocol.keeps_test_curve:
         validation = [validation, data.test_dataloader()]
+    checkpoint = training.unfinished if resumes else None
     try:
         with memory_errors(task.model, data):
             trainer.fit(task, data.train_dataloader(), validation, ckpt_path=checkpoint)
@@ -238,6 +254,7 @@ def fit(
         if isinstance(error.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from error
         raise
+    return trainer
 
 
 @contextmanager
@@ -248,9 +265,7 @@ def surroundings(config: Config) -> Iterator[None]:
         yield
 
 
-def prepare(
-    config: Config, data: GraphDataModule, split: Split, index: int
-) -> tuple[int, torch.Generator]:
+def prepare(training: Training, data: GraphDataModule) -> tuple[int, torch.Generator]:
     """Give the data a repetition's split, control and order.
 
     Returns:
@@ -259,7 +274,8 @@ def prepare(
     Raises:
         UndefinedMetricError: if the metric is undefined on a part of the split.
     """
-    seeds = np.random.SeedSequence([config.seed, index]).generate_state(3)
+    config, split = training.config, training.split
+    seeds = np.random.SeedSequence([config.seed, training.index]).generate_state(3)
     model_seed, order_seed, control_seed = seeds
     data.split = split
     require_metric(data, split)
@@ -268,41 +284,25 @@ def prepare(
     return int(model_seed), data.generator
 
 
-def cell_checkpoint(folder: Path, index: int, cell: int) -> Path:
-    """Selected weights of a cell of a grid, until the repetition is finished."""
-    return folder / "cells" / f"{index:02d}" / f"{cell:03d}.ckpt"
-
-
-def measure_selected(
-    config: Config,
-    data: GraphDataModule,
-    split: Split,
-    index: int,
-    folder: Path,
-    cell: int,
-) -> dict[str, float]:
-    """Metrics of the selected cell on validation and, once, on test; its files become the fold's.
+def measure_selected(training: Training, data: GraphDataModule) -> dict[str, float]:
+    """Metrics of a selected cell on validation and, once, on test; its files become the fold's.
 
     Args:
-        config: The configuration of the cell.
+        training: The cell.
         data: What it reads.
-        split: The repetition's split.
-        index: The repetition.
-        folder: The run folder.
-        cell: Its number.
     """
-    prepare(config, data, split, index)
-    content = torch.load(cell_checkpoint(folder, index, cell), weights_only=True)
+    config = training.config
+    prepare(training, data)
+    content = torch.load(training.checkpoint, weights_only=True)
     with surroundings(config):
         task = build_task(config, data)
         task.model.load_state_dict(content["state_dict"])
-        predictions = TestPredictions(folder / "predictions" / f"{index:02d}.npz")
-        trainer = make_trainer(config, index, [predictions])
+        trainer = make_trainer(config, training.index, [TestPredictions(training.predictions)])
         data.device = trainer.strategy.root_device
         with memory_errors(task.model, data):
             metrics = evaluate(trainer, task, data)
         if config.trainer.keep_checkpoints:
-            save_checkpoint(folder / "checkpoints" / f"{index:02d}.ckpt", task.cpu(), config, data)
+            save_checkpoint(replace(training, cell=None).checkpoint, task.cpu(), config, data)
     return metrics
 
 

@@ -61,9 +61,9 @@ def summarize_folds(
     return _summary(values, share, "corrected resampled t over folds", epoch)
 
 
-def ratio_test_to_train(repetitions: Sequence[Mapping[str, Any]]) -> float:
+def ratio_test_to_train(sizes: Sequence[Mapping[str, int]]) -> float:
     """Mean ratio of test to training items over repetitions, for the corrected resampled t."""
-    return float(np.mean([r["sizes"]["test"] / r["sizes"]["train"] for r in repetitions]))
+    return float(np.mean([parts["test"] / parts["train"] for parts in sizes]))
 
 
 def _summary(
