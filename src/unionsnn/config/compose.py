@@ -18,7 +18,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from unionsnn.base.errors import RequestError
+from unionsnn.base.errors import Fault, RequestError
 from unionsnn.base.words import nearest
 from unionsnn.config.grid import flatten, grid_faults
 from unionsnn.config.schema import Config
@@ -42,7 +42,9 @@ def compose_config(overrides: Sequence[str], config_dir: str | Path | None = Non
         RequestError: with every fault.
     """
     if config_dir is not None and not Path(config_dir).is_dir():
-        raise RequestError(f"--config-dir is {str(config_dir)!r}; there is no such folder.")
+        raise RequestError(
+            f"--config-dir is {str(config_dir)!r}; there is no such folder.", code="config.folder"
+        )
     search = _search_path(config_dir)
     with initialize_config_dir(str(config_folder()), version_base="1.3"):
         loader = GlobalHydra.instance().config_loader()
@@ -60,13 +62,14 @@ def compose_config(overrides: Sequence[str], config_dir: str | Path | None = Non
 
 
 def _search_path(config_dir: str | Path | None) -> list[str]:
-    """Override that adds a folder of the user's; whatever signs its path has."""
+    """Override that adds a folder of the user's, whatever characters its path has."""
     if config_dir is None:
         return []
     path = str(Path(config_dir).resolve())
     if "${" in path:
         raise RequestError(
-            f"--config-dir is {path!r}; Hydra reads ${{ as a reference: rename the folder."
+            f"--config-dir is {path!r}; Hydra reads ${{ as a reference: rename the folder.",
+            code="config.folder",
         )
     quoted = QuotedString(f"file://{path}", Quote.double).with_quotes()
     return [f"hydra.searchpath=[{quoted}]"]
@@ -108,9 +111,10 @@ def _parse(overrides: Sequence[str]) -> list[Override]:
             continue
         parsed.append(override)
         if not override.key_or_group:
-            faults.append(f"{words} names no key. {_SYNTAX}")
+            faults.append(Fault(f"{words} names no key. {_SYNTAX}", "config.syntax"))
         elif override.is_sweep_override():
-            faults.append(f"{words}: several values at once belong to a sweep.")
+            fault = f"{words}: several values at once belong to a sweep."
+            faults.append(Fault(fault, "config.sweep"))
     if faults:
         raise RequestError(*faults)
     return parsed
@@ -119,8 +123,8 @@ def _parse(overrides: Sequence[str]) -> list[Override]:
 _SYNTAX = "Overrides are written key=value, such as model=gin or optimizer.lr=0.01."
 
 
-def _syntax_fault(words: str, parser: OverridesParser) -> str:
-    """Say what is wrong with words that are no override; often a value wants quotes only."""
+def _syntax_fault(words: str, parser: OverridesParser) -> Fault:
+    """Say what is wrong with words that are not an override; often a value just lacks quotes."""
     key, equals, value = words.partition("=")
     escaped = value.replace('"', '\\"')
     quoted = f'{key}="{escaped}"'
@@ -129,9 +133,11 @@ def _syntax_fault(words: str, parser: OverridesParser) -> str:
     except HydraException:
         equals = ""
     if not (key and equals):
-        return f"{words} is not an override. {_SYNTAX}"
-    return (
-        f"{words}: a value with such signs must be in quotes of its own; type {shlex.quote(quoted)}"
+        return Fault(f"{words} is not an override. {_SYNTAX}", "config.syntax")
+    return Fault(
+        f"{words}: a value with such characters must be in quotes of its own; type "
+        f"{shlex.quote(quoted)}",
+        "config.syntax",
     )
 
 
@@ -149,27 +155,30 @@ def _options(group: str, loader: ConfigLoader) -> list[str]:
 
 def _group_fault(
     override: Override, loader: ConfigLoader, config_dir: str | Path | None
-) -> str | None:
+) -> Fault | None:
     group = override.key_or_group
     options = set(_options(group, loader))
     if config_dir is not None:
-        own = Path(config_dir) / group
-        options |= {p.relative_to(own).with_suffix("").as_posix() for p in own.rglob("*.yaml")}
+        folder = Path(config_dir) / group
+        files_there = folder.rglob("*.yaml")
+        options |= {p.relative_to(folder).with_suffix("").as_posix() for p in files_there}
     if override.is_delete() and group != "experiment":
-        return (
+        return Fault(
             f"{override.input_line}: an experiment needs its {group}; type {group}=..., one of "
-            f"{', '.join(sorted(options))}."
+            f"{', '.join(sorted(options))}.",
+            "config.missing",
         )
     value = override.value()
     if value is None or value in options or override.is_delete():
         return None
-    return (
+    return Fault(
         f"{group}={value} is unknown; allowed are {', '.join(sorted(options))}."
-        f"{nearest(str(value), options)}"
+        f"{nearest(str(value), options)}",
+        "config.unknown_option",
     )
 
 
-def _value_fault(override: Override, base: DictConfig, loader: ConfigLoader) -> str | None:
+def _value_fault(override: Override, base: DictConfig, loader: ConfigLoader) -> Fault | None:
     key = override.key_or_group
     if override.is_add() or override.is_force_add() or override.is_delete():
         return None
@@ -184,24 +193,19 @@ def _value_fault(override: Override, base: DictConfig, loader: ConfigLoader) -> 
         near = nearest(key, known)
         inside = sorted(k for k in leaves if k.startswith(f"{parent}.")) if parent else []
         allowed = f" Keys there: {', '.join(inside)}." if inside and not near else ""
-        return f"The key {key!r} does not exist.{near}{allowed}"
+        return Fault(f"The key {key!r} does not exist.{near}{allowed}", "config.unknown_key")
     return _type_fault(key, override.value(), leaves.get(key))
 
 
-def _type_fault(key: str, value: Any, default: Any) -> str | None:
+def _type_fault(key: str, value: Any, default: Any) -> Fault | None:
     """Compare with the shipped value's type; other types and null are the schema's business."""
     if value is None or not isinstance(default, bool | int | float) or "$" in str(value):
         return None
     wanted = (int, float) if isinstance(default, float) else (type(default),)
     if isinstance(value, wanted) and isinstance(value, bool) == isinstance(default, bool):
         return None
-    return f"{key} is {value!r}; it must be {_kind(default)}, such as {default}."
-
-
-def _kind(value: bool | int | float) -> str:
-    if isinstance(value, bool):
-        return "true or false"
-    return "a whole number" if isinstance(value, int) else "a number"
+    kind = {bool: "true or false", int: "a whole number", float: "a number"}[type(default)]
+    return Fault(f"{key} is {value!r}; it must be {kind}, such as {default}.", "config.type")
 
 
 def _compose(overrides: Sequence[str]) -> DictConfig:
@@ -209,7 +213,7 @@ def _compose(overrides: Sequence[str]) -> DictConfig:
         return compose("train", overrides=list(overrides))
     except (HydraException, OmegaConfBaseException) as error:
         cause = error.__cause__ or error
-        raise RequestError(" ".join(str(cause).split())) from None
+        raise RequestError(" ".join(str(cause).split()), code="config.compose") from None
 
 
 def _validated(config: DictConfig, given: set[str]) -> Config:

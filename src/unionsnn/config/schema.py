@@ -100,17 +100,20 @@ class DataConfig(_OpenSection):
     def _names(self) -> Self:
         metric = TASK_METRICS[self.task]
         if self.metric != metric:
-            raise ValueError(
-                f"data.metric is {self.metric!r}; data.task={self.task} has data.metric={metric}."
+            raise RequestError(
+                f"data.metric is {self.metric!r}; data.task={self.task} has data.metric={metric}.",
+                code="config.metric",
             )
         if self.features not in FEATURES:
-            raise ValueError(
-                f"data.features is {self.features!r}; allowed are {', '.join(FEATURES)}."
+            raise RequestError(
+                f"data.features is {self.features!r}; allowed are {', '.join(FEATURES)}.",
+                code="config.features",
             )
         if self.max_pairs is not None and self.task.startswith("node"):
-            raise ValueError(
+            raise RequestError(
                 f"data.max_pairs is {self.max_pairs}, but the nodes of {self.name} are those of "
-                "one graph, which is not divided into batches: leave data.max_pairs out."
+                "one graph, which is not divided into batches: leave data.max_pairs out.",
+                code="config.max_pairs",
             )
         return self
 
@@ -175,9 +178,10 @@ class LayerCoefficientConfig(CoefficientChoices):
     @model_validator(mode="after")
     def _one_radius(self) -> Self:
         if len(self.radius or ()) > 1:
-            raise ValueError(
+            raise RequestError(
                 f"model.coefficient.radius is {self.radius}; the layers read one number for each "
-                "edge, so give one radius."
+                "edge, so give one radius.",
+                code="coefficient.radius",
             )
         return self._settled({"radius": [1]})
 
@@ -234,12 +238,13 @@ class ProtocolConfig(Section):
     @model_validator(mode="after")
     def _repeats(self) -> Self:
         """Refuse a count that another protocol has: an experiment may bring it along."""
-        own = {"folds": self.is_cross_validation, "seeds": self.name == "repeated_seeds"}
-        for key, belongs in own.items():
+        counts = {"folds": self.is_cross_validation, "seeds": self.name == "repeated_seeds"}
+        for key, belongs in counts.items():
             if getattr(self, key) is not None and not belongs:
-                raise ValueError(
+                raise RequestError(
                     f"protocol.{key} is {getattr(self, key)}, but protocol={self.name} has no "
-                    f"{key}; type ~protocol.{key} to leave it out."
+                    f"{key}; type ~protocol.{key} to leave it out.",
+                    code="config.no_effect",
                 )
         return self
 
@@ -352,27 +357,30 @@ class Config(Section):
             if features is None and self.gate.preset == "default":
                 return self.replace({"gate.features": ["raw", "cyclomatic"]})
             if "excess" in (features or ()):
-                raise ValueError(
+                raise RequestError(
                     f"gate.features names 'excess', which is defined for {space.paper_choices()} "
-                    "only; type gate.features=[raw,cyclomatic]."
+                    "only; type gate.features=[raw,cyclomatic].",
+                    code="config.gate",
                 )
         normalizes = features is None and self.gate.preset in ("paper", "authors-code")
         row = space.DESCRIPTORS[self.coefficient.descriptor]
         if row.can_be_negative and (normalizes or "normalized" in (features or ())):
-            raise ValueError(
+            raise RequestError(
                 f"The gate divides by the sum of a node's coefficients, which can be 0 or negative "
                 f"for coefficient.descriptor={self.coefficient.descriptor}; type "
-                "gate.features=[raw]."
+                "gate.features=[raw].",
+                code="config.gate",
             )
         return self
 
     @model_validator(mode="after")
     def _control(self) -> Self:
         if self.gate.preset is None and self.coefficient.control != "none":
-            raise ValueError(
+            raise RequestError(
                 f"coefficient.control is {self.coefficient.control!r}, but the plain model "
                 f"{self.model.name} reads no coefficient: choose a gate, such as gate=default, or "
-                "leave the control out."
+                "leave the control out.",
+                code="config.control",
             )
         return self
 
@@ -380,9 +388,10 @@ class Config(Section):
     def _union_has_a_gate(self) -> Self:
         plain = plain_model(self.model.name)
         if plain != self.model.name and self.gate.preset is None:
-            raise ValueError(
+            raise RequestError(
                 f"model.name is {self.model.name!r}, but gate=none leaves out what the name "
-                f"promises; type model={plain} for the plain model."
+                f"promises; type model={plain} for the plain model.",
+                code="config.gate",
             )
         return self
 
@@ -398,41 +407,48 @@ class Config(Section):
                 continue
             if given not in validation:
                 why = "the test set must not choose; " if given in test else ""
-                raise ValueError(
-                    f"protocol.{key} is {given!r}; {why}allowed are {', '.join(validation)}."
+                raise RequestError(
+                    f"protocol.{key} is {given!r}; {why}allowed are {', '.join(validation)}.",
+                    code="config.metric",
                 )
         if protocol.report not in test:
-            raise ValueError(
-                f"protocol.report is {protocol.report!r}; allowed are {', '.join(test)}."
+            raise RequestError(
+                f"protocol.report is {protocol.report!r}; allowed are {', '.join(test)}.",
+                code="config.metric",
             )
         if protocol.curve is not None and protocol.curve not in validation + test:
-            raise ValueError(
-                f"protocol.curve is {protocol.curve!r}; allowed are {', '.join(validation + test)}."
+            raise RequestError(
+                f"protocol.curve is {protocol.curve!r}; allowed are "
+                f"{', '.join(validation + test)}.",
+                code="config.metric",
             )
         return self
 
     @model_validator(mode="after")
     def _workers(self) -> Self:
         if self.protocol.workers > 1 and self.trainer.several:
-            raise ValueError(
+            raise RequestError(
                 "protocol.workers and trainer.devices are both larger than 1: each worker would "
-                "take all devices. Set one of them to 1."
+                "take all devices. Set one of them to 1.",
+                code="config.workers",
             )
         if self.protocol.grid is not None and self.trainer.several:
-            raise ValueError(
+            raise RequestError(
                 "protocol.grid is given and trainer.devices is larger than 1: the cells of a grid "
                 "are trained by one process each. Type trainer=default, and protocol.workers=N to "
-                "train N repetitions at a time."
+                "train N repetitions at a time.",
+                code="config.workers",
             )
         return self
 
     @model_validator(mode="after")
     def _devices(self) -> Self:
         if self.trainer.several and self.data.task.startswith("node"):
-            raise ValueError(
+            raise RequestError(
                 f"trainer.devices is {self.trainer.devices} and trainer.num_nodes "
                 f"{self.trainer.num_nodes}, but the nodes of {self.data.name} are those of one "
-                "graph, which is not shared out: type trainer=default."
+                "graph, which is not shared out: type trainer=default.",
+                code="config.devices",
             )
         return self
 
@@ -440,9 +456,10 @@ class Config(Section):
     def _warmup(self) -> Self:
         warmup, epochs = self.optimizer.warmup, self.trainer.max_epochs
         if warmup and warmup >= epochs:
-            raise ValueError(
+            raise RequestError(
                 f"optimizer.warmup is {warmup}, but training ends after trainer.max_epochs="
-                f"{epochs} epochs; choose a smaller one."
+                f"{epochs} epochs; choose a smaller one.",
+                code="config.warmup",
             )
         return self
 
@@ -451,5 +468,8 @@ class Config(Section):
         count = self.protocol.num_repetitions
         beyond = [i for i in self.protocol.only or [] if i >= count]
         if beyond:
-            raise ValueError(f"protocol.only names {beyond}; the repetitions are 0 to {count - 1}.")
+            raise RequestError(
+                f"protocol.only names {beyond}; the repetitions are 0 to {count - 1}.",
+                code="config.only",
+            )
         return self

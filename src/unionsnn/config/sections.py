@@ -105,9 +105,10 @@ class EncodingsConfig(Section):
         """Name the nearest key beside one that does not exist."""
         known = cls.model_fields
         if not isinstance(given, Mapping):
-            raise ValueError(
+            raise RequestError(
                 f"model.encodings is {given!r}; it must be a section with the keys "
-                f"{', '.join(known)}."
+                f"{', '.join(known)}.",
+                code="config.type",
             )
         faults = [
             f"The key 'model.encodings.{key}' does not exist.{nearest(str(key), known)} "
@@ -169,8 +170,9 @@ class TrainerConfig(Section):
     @model_validator(mode="after")
     def _sync_batchnorm(self) -> Self:
         if self.sync_batchnorm and not self.several:
-            raise ValueError(
+            raise RequestError(
                 "trainer.sync_batchnorm is true, but there is one device; type trainer=ddp, or "
-                "leave it out."
+                "leave it out.",
+                code="config.no_effect",
             )
         return self
