@@ -19,8 +19,8 @@ from data_files import (
 )
 from tu_files import write_tu
 from unionsnn.config.targets import current_target
+from unionsnn.data.catalog import CatalogEntry
 from unionsnn.data.sources import zinc
-from unionsnn.data.sources.facts import CatalogEntry
 
 ZINC_SIZES = {"train": 24, "val": 8, "test": 8}
 

@@ -14,11 +14,11 @@ from tu_files import write_tu
 from unionsnn.base.errors import DataError
 from unionsnn.coefficients import CoefficientSpec
 from unionsnn.data.arrays import GraphArrays
+from unionsnn.data.catalog import CatalogEntry
 from unionsnn.data.controls import CONTROLS, TRAINING, controlled_rows, permutation_within
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.datasets import disjoint_union
 from unionsnn.data.nodes import NodeDataModule
-from unionsnn.data.sources.facts import CatalogEntry
 from unionsnn.data.sources.planetoid import Planetoid
 from unionsnn.data.sources.tu import TU
 from unionsnn.data.splits import Split

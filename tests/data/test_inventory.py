@@ -14,11 +14,10 @@ from tu_files import write_tu
 from unionsnn.base.errors import DataError
 from unionsnn.coefficients import CoefficientSpec
 from unionsnn.data import inventory
-from unionsnn.data.catalog import CATALOG
+from unionsnn.data.catalog import CATALOG, CatalogEntry
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.encodings.definitions import Encodings
 from unionsnn.data.inventory import KINDS, on_disk, removals, remove
-from unionsnn.data.sources.facts import CatalogEntry
 from unionsnn.data.sources.tu import TU
 
 SPEC = CoefficientSpec(quantities=("a", "nodes"))

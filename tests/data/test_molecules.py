@@ -22,9 +22,9 @@ from data_files import (
 )
 from unionsnn.base.errors import DataError
 from unionsnn.data.arrays import GraphArrays
+from unionsnn.data.catalog import CatalogEntry
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.sources import zinc
-from unionsnn.data.sources.facts import CatalogEntry
 from unionsnn.data.sources.ogb import ATOM_CATEGORIES, OGB, read_ogb_molecules
 from unionsnn.data.sources.pickles import ZINC_NAMES, read_pickle
 

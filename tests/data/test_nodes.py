@@ -19,10 +19,10 @@ from data_files import planetoid_objects, write_amazon, write_planetoid
 from unionsnn.base.errors import DataError
 from unionsnn.coefficients import CoefficientSpec
 from unionsnn.data.arrays import GraphArrays
+from unionsnn.data.catalog import CatalogEntry
 from unionsnn.data.nodes import NodeDataModule
 from unionsnn.data.sources.amazon import Amazon as AmazonSource
 from unionsnn.data.sources.amazon import largest_component, read_amazon
-from unionsnn.data.sources.facts import CatalogEntry
 from unionsnn.data.sources.planetoid import FILES, read_planetoid
 from unionsnn.data.sources.planetoid import Planetoid as PlanetoidSource
 from unionsnn.data.splits import check_split

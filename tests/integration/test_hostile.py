@@ -22,7 +22,7 @@ from data_files import write_ogb
 from unionsnn.base.errors import UndefinedMetricError
 from unionsnn.cli import app as cli
 from unionsnn.config.compose import compose_config
-from unionsnn.data.sources.facts import CatalogEntry
+from unionsnn.data.catalog import CatalogEntry
 from unionsnn.data.splits import Split
 from unionsnn.runs import experiment
 from unionsnn.runs.experiment import run_experiment

@@ -13,7 +13,7 @@ from data_files import write_planetoid
 from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import compose_config
 from unionsnn.config.identity import config_hash
-from unionsnn.data.sources.facts import CatalogEntry
+from unionsnn.data.catalog import CatalogEntry
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.precompute import precompute
 from unionsnn.runs.records import RunFolder

@@ -17,7 +17,7 @@ from unionsnn.base.errors import MemoryRanOutError, RequestError
 from unionsnn.base.memory import Extent, free_bytes
 from unionsnn.cli.app import command_line
 from unionsnn.config.schema import Config
-from unionsnn.data.sources.facts import CatalogEntry
+from unionsnn.data.catalog import CatalogEntry
 from unionsnn.runs.dry_run import describe
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.training import memory

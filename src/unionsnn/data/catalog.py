@@ -1,15 +1,160 @@
-"""The known data sets of all formats."""
+"""The known data sets: counts to check them by, citations, files; read from catalog.yaml."""
 
 from __future__ import annotations
 
-from unionsnn.base.errors import RequestError
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import TypeAdapter
+
+from unionsnn.base.errors import DataError, RequestError
 from unionsnn.base.words import nearest
-from unionsnn.data.sources import amazon, cycles, ogb, planetoid, tu, zinc
-from unionsnn.data.sources.facts import CatalogEntry
+from unionsnn.data.arrays import GraphArrays
 
-_FORMATS = (tu.KNOWN, ogb.KNOWN, zinc.KNOWN, cycles.KNOWN, planetoid.KNOWN, amazon.KNOWN)
 
-CATALOG = {entry.name: entry for known in _FORMATS for entry in known.values()}
+@dataclass(frozen=True)
+class Citation:
+    """A work to cite.
+
+    Args:
+        authors: Family names, as they are printed.
+        title: Its title.
+        year: The year of its publication.
+    """
+
+    authors: str
+    title: str
+    year: int
+
+    def __str__(self) -> str:
+        return f"{self.authors}: {self.title} ({self.year})"
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """A figure that is not the paper's.
+
+    Args:
+        what: What is counted.
+        ours: The figure of the set as it is loaded.
+        paper: The figure that the paper prints.
+        reason: Why, in one line.
+    """
+
+    what: str
+    ours: float
+    paper: float
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogEntry:
+    """A known data set.
+
+    Args:
+        name: The name of its configuration: data=NAME.
+        format: Class name of the source that reads it.
+        arguments: Fields of that source, by which the set is known.
+        source_name: Its name where it comes from.
+        task: What is predicted.
+        metric: What predictions are judged by.
+        graphs: How many graphs.
+        nodes: How many nodes in all; None where it is not known to us.
+        edges: How many undirected edges in all, loops and repeats left out; None likewise.
+        classes: How many classes; 0 for regression.
+        features: Width of the node features, or how many categories a node has.
+        feature_kind: Which of the choices for ``data.features`` the configuration takes.
+        citations: Works to cite.
+        licence: Of the source that offers it; most sets state none of their own.
+        files: Raw files by their path in a mirror and in the data root; alternatives after one
+            another, none where the set is generated.
+        split: Sizes of the parts that its own split has; None where the protocol draws it.
+        paper: The figures that the UnionSNN paper prints, by what they count.
+        reasons: Why a figure of ours differs from the paper's, by what it counts.
+    """
+
+    name: str
+    format: str
+    arguments: Mapping[str, str | int]
+    source_name: str
+    task: str
+    metric: str
+    graphs: int
+    nodes: int | None = None
+    edges: int | None = None
+    classes: int
+    features: int
+    feature_kind: str
+    citations: tuple[Citation, ...]
+    licence: str
+    files: tuple[tuple[str, ...], ...]
+    split: tuple[int, int, int] | None = None
+    paper: Mapping[str, int | float] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+    def figures(self) -> dict[str, float | None]:
+        """What the set counts, by the names that the paper's figures have."""
+        return {
+            "graphs": self.graphs,
+            "nodes": self.nodes,
+            "edges": self.edges,
+            "classes": self.classes,
+            "features": self.features,
+            "training nodes": self.split and self.split[0],
+            "nodes per graph": self.nodes and self.nodes / self.graphs,
+            "edges per graph": self.edges and self.edges / self.graphs,
+            "directed edges per graph": self.edges and 2 * self.edges / self.graphs,
+        }
+
+    def deviations(self) -> list[Deviation]:
+        """Figures that differ from the paper's; averages as far as it prints them."""
+        ours = self.figures()
+        return [
+            Deviation(what, value, printed, self.reasons.get(what, ""))
+            for what, printed in self.paper.items()
+            if (value := ours[what]) is not None and round(value, 2) != printed
+        ]
+
+    def check(self, arrays: GraphArrays) -> None:
+        """Check that a set as read has the known numbers of graphs, nodes, edges and classes.
+
+        Raises:
+            DataError: Names every count that is wrong.
+        """
+        counts: dict[str, tuple[Any, Any]] = {
+            "graphs": (arrays.num_graphs, self.graphs),
+            "nodes": (arrays.num_nodes, self.nodes),
+            "undirected edges": (arrays.num_edges // 2, self.edges),
+            "classes": (arrays.num_classes, self.classes),
+        }
+        wrong = [
+            f"{actual} {what} instead of {expected}"
+            for what, (actual, expected) in counts.items()
+            if expected is not None and actual != expected
+        ]
+        if wrong:
+            advice = (
+                "The file may be a cut or a de-duplicated copy: get it from its source, or from "
+                "another mirror with data.mirror=..."
+                if self.files
+                else "The generator has changed: this is a bug in the package, please report it"
+            )
+            raise DataError(
+                f"{self.source_name} is not the known set: {', '.join(wrong)}. {advice}",
+                code="data.counts",
+            )
+
+
+def _read_catalog() -> dict[str, CatalogEntry]:
+    content = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+    named = {name: {"name": name, **fields} for name, fields in content["sets"].items()}
+    return TypeAdapter(dict[str, CatalogEntry]).validate_python(named)
+
+
+CATALOG = _read_catalog()
 """Known sets by the name of their configuration."""
 
 

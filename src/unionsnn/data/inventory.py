@@ -13,8 +13,8 @@ from filelock import FileLock, Timeout
 
 from unionsnn.base.errors import DataError
 from unionsnn.base.files import atomic_write
+from unionsnn.data.catalog import CatalogEntry
 from unionsnn.data.sources.download import remove_parts
-from unionsnn.data.sources.facts import CatalogEntry
 
 if TYPE_CHECKING:
     from unionsnn.coefficients import CoefficientSpec

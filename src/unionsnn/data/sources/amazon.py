@@ -15,7 +15,6 @@ from unionsnn.base.errors import MalformedDataError
 from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.edges import both_ways, simple_edges
 from unionsnn.data.sources.download import files_hash
-from unionsnn.data.sources.facts import CatalogEntry, Citation, node_set
 from unionsnn.data.sources.pickles import dense_rows
 from unionsnn.data.sources.source import NodeSource, RawFiles
 from unionsnn.data.splits import Split, stratified_shares
@@ -43,14 +42,9 @@ class Amazon(NodeSource):
     train_share: _Share = 0.1
     validation_share: _Share = 0.1
 
-    @property
-    def known(self) -> CatalogEntry | None:
-        """Counts of both graphs."""
-        return KNOWN.get(self.amazon_name)
-
     def _file(self, raw: RawFiles) -> Path:
-        path = relative_path(self.amazon_name)
-        return raw.fetch(path, f"{URL}/{Path(path).name}")
+        name = f"amazon_electronics_{self.amazon_name}.npz"
+        return raw.fetch(f"amazon/{name}", f"{URL}/{name}")
 
     def processed_key(self, raw: RawFiles) -> str:
         """Hash of the raw file."""
@@ -64,15 +58,6 @@ class Amazon(NodeSource):
         """Draw training nodes stratified by class, validation nodes, and test on the rest."""
         shares = self.train_share, self.validation_share
         return stratified_shares(arrays.y, *shares, generator=generator)
-
-
-def relative_path(name: str) -> str:
-    """Tell where the file of a graph is in a mirror and in the data root.
-
-    Args:
-        name: computers or photo.
-    """
-    return f"amazon/amazon_electronics_{name}.npz"
 
 
 def read_amazon(path: Path) -> GraphArrays:
@@ -131,35 +116,3 @@ def largest_component(edge_index: IntArray, num_nodes: int) -> NDArray[np.bool_]
     _, component = connected_components(adjacency, directed=False)
     largest: NDArray[np.bool_] = component == np.bincount(component).argmax()
     return largest
-
-
-# -- the sets of the paper ---------------------------------------------------------------
-
-_SHCHUR = Citation(
-    "Shchur, Mumme, Bojchevski, Günnemann", "Pitfalls of graph neural network evaluation", 2018
-)
-_SELF_LOOPS = "the paper adds one self loop for each node"
-
-KNOWN = {
-    "computers": node_set(
-        "computers",
-        "Amazon Computers",
-        (13381, 245778, 10, 767),
-        (1338, 1338, 10705),
-        (259159, 7667, 1338),
-        (_SHCHUR,),
-        (relative_path("computers"),),
-        {"edges": _SELF_LOOPS, "features": "a slip of the paper's print: one 6 too many"},
-    ),
-    "photo": node_set(
-        "photo",
-        "Amazon Photo",
-        (7487, 119043, 8, 745),
-        (749, 749, 5989),
-        (126530, 745, 749),
-        (_SHCHUR,),
-        (relative_path("photo"),),
-        {"edges": _SELF_LOOPS},
-    ),
-}
-"""Both graphs by their names."""

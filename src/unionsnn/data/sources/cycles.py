@@ -23,7 +23,6 @@ from pydantic import Field
 
 from unionsnn.base.errors import DataError
 from unionsnn.data.arrays import GraphArrays, IntArray
-from unionsnn.data.sources.facts import CatalogEntry, Citation, figures_per_graph
 from unionsnn.data.sources.source import RawFiles, Source
 from unionsnn.data.splits import Split
 
@@ -81,12 +80,6 @@ class Cycles(Source):
     def num_graphs(self) -> int:
         """Number of graphs in all parts."""
         return sum(len(part) for part in self.split.parts().values())
-
-    @property
-    def known(self) -> CatalogEntry | None:
-        """Counts of the sets of the paper's size."""
-        usual = (self.variant, self.num_graphs, self.generator_seed) == ("matched", 20000, 0)
-        return KNOWN[self.length] if usual else None
 
     def processed_key(self, raw: RawFiles) -> str:
         """All arguments of the generator."""
@@ -199,41 +192,3 @@ def generate_cycles(
         y=y,
         class_names=("no cycle", "cycle"),
     )
-
-
-# -- the sets of the paper ---------------------------------------------------------------
-
-_VIGNAC = Citation(
-    "Vignac, Loukas, Frossard",
-    "Building powerful and equivariant graph neural networks with structural message-passing",
-    2020,
-)
-_GENERATED = "generated anew: the paper's own graphs are not published"
-
-
-def _cycles_entry(name: str, nodes: int, edges: int, averages: tuple[float, float]) -> CatalogEntry:
-    return CatalogEntry(
-        name=name,
-        source_name=f"{name}, variant matched",
-        task="graph_classification",
-        metric="accuracy",
-        graphs=20_000,
-        nodes=nodes,
-        edges=edges,
-        classes=2,
-        features=1,
-        feature_kind="constant",
-        citations=(_VIGNAC,),
-        licence="MIT",
-        files=(),
-        split=SPLIT_SIZES,
-        paper=figures_per_graph(20_000, 2, *averages),
-        reasons={"edges per graph": _GENERATED},
-    )
-
-
-KNOWN = {
-    4: _cycles_entry("4cycles", 720_000, 1_233_646, (36.00, 61.71)),
-    6: _cycles_entry("6cycles", 1_120_000, 1_755_688, (56.00, 87.84)),
-}
-"""The sets of the paper by the length of their cycles."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,7 +13,6 @@ from unionsnn.base.errors import DataError, MalformedDataError
 from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.edges import both_ways, cut_by_graph, simple_edges, slices
 from unionsnn.data.sources.download import files_hash, open_zip, read_members
-from unionsnn.data.sources.facts import CatalogEntry, Citation, figures_per_graph
 from unionsnn.data.sources.source import RawFiles, Source, Task
 from unionsnn.data.sources.text_tables import Values, parse_table
 from unionsnn.data.splits import Split, check_split
@@ -41,11 +39,6 @@ class OGB(Source):
     folder: str
 
     categories: ClassVar[tuple[int, ...]] = ATOM_CATEGORIES
-
-    @property
-    def known(self) -> CatalogEntry | None:
-        """Counts of the sets of the paper."""
-        return KNOWN.get(self.folder)
 
     def _archive(self, raw: RawFiles) -> Path:
         return raw.fetch(f"ogb/{self.folder}.zip", f"{URL}/{self.folder}.zip")
@@ -177,58 +170,3 @@ class _Files:
         for place, chosen in enumerate(rows.values()):
             part[chosen] = place
         return part
-
-
-# -- the sets of the paper ---------------------------------------------------------------
-
-_OGB = Citation(
-    "Hu, Fey, Zitnik, Dong, Ren, Liu, Catasta, Leskovec",
-    "Open Graph Benchmark: datasets for machine learning on graphs",
-    2020,
-)
-_ROUNDING = "the paper repeats OGB's averages, rounded to one decimal"
-
-
-def _ogb_entry(
-    name: str,
-    folder: str,
-    counts: tuple[int, int, int],
-    split: tuple[int, int, int],
-    averages: tuple[float, float],
-    reasons: Mapping[str, str],
-) -> CatalogEntry:
-    graphs, nodes, edges = counts
-    return CatalogEntry(
-        name=name,
-        source_name=f"ogbg-{name}",
-        task="graph_binary_classification",
-        metric="rocauc",
-        graphs=graphs,
-        nodes=nodes,
-        edges=edges,
-        classes=2,
-        features=9,
-        feature_kind="categorical",
-        citations=(_OGB,),
-        licence="MIT",
-        files=((f"ogb/{folder}.zip",),),
-        split=split,
-        paper=figures_per_graph(graphs, 2, *averages),
-        reasons=reasons,
-    )
-
-
-KNOWN = {
-    "hiv": _ogb_entry(
-        "molhiv",
-        "hiv",
-        (41127, 1049163, 1129688),
-        (32901, 4113, 4113),
-        (25.50, 27.50),
-        {"nodes per graph": _ROUNDING, "edges per graph": _ROUNDING},
-    ),
-    "bbbp": _ogb_entry(
-        "molbbbp", "bbbp", (2039, 49068, 52921), (1631, 204, 204), (24.06, 25.95), {}
-    ),
-}
-"""The sets of the paper by their downloads."""

@@ -13,7 +13,6 @@ from unionsnn.base.errors import MalformedDataError
 from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.edges import one_way_edges, simple_edges
 from unionsnn.data.sources.download import files_hash
-from unionsnn.data.sources.facts import CatalogEntry, Citation, node_set
 from unionsnn.data.sources.pickles import PLANETOID_NAMES, SparseRows, read_pickle
 from unionsnn.data.sources.source import NodeSource, RawFiles
 from unionsnn.data.sources.text_tables import parse_table
@@ -36,14 +35,9 @@ class Planetoid(NodeSource):
 
     planetoid_name: str
 
-    @property
-    def known(self) -> CatalogEntry | None:
-        """Counts of the three graphs."""
-        return KNOWN.get(self.planetoid_name)
-
     def _files(self, raw: RawFiles) -> dict[str, Path]:
-        paths = relative_paths(self.planetoid_name)
-        return {part: raw.fetch(p, f"{URL}/{Path(p).name}") for part, p in paths.items()}
+        names = {part: f"ind.{self.planetoid_name}.{part}" for part in FILES}
+        return {p: raw.fetch(f"planetoid/{name}", f"{URL}/{name}") for p, name in names.items()}
 
     def processed_key(self, raw: RawFiles) -> str:
         """Hash of the raw files."""
@@ -52,15 +46,6 @@ class Planetoid(NodeSource):
     def read(self, raw: RawFiles) -> GraphArrays:
         """Read the raw files."""
         return read_planetoid(self._files(raw))
-
-
-def relative_paths(name: str) -> dict[str, str]:
-    """Tell where the files of a citation graph are in a mirror and in the data root.
-
-    Args:
-        name: cora, citeseer or pubmed.
-    """
-    return {part: f"planetoid/ind.{name}.{part}" for part in FILES}
 
 
 def read_planetoid(paths: Mapping[str, Path]) -> GraphArrays:
@@ -173,57 +158,3 @@ def _edges(path: Path, content: Any, num_nodes: int) -> IntArray:
         raise MalformedDataError(f"{path}: edge {edges[:, lonely[0]].tolist()} has no edge back")
     # Sorted by receiver, as PyG sorts them.
     return np.ascontiguousarray(edges[::-1])
-
-
-# -- the sets of the paper ---------------------------------------------------------------
-
-_SEN = Citation(
-    "Sen, Namata, Bilgic, Getoor, Gallagher, Eliassi-Rad",
-    "Collective classification in network data",
-    2008,
-)
-_NAMATA = Citation(
-    "Namata, London, Getoor, Huang",
-    "Query-driven active surveying for collective classification",
-    2012,
-)
-_YANG = Citation(
-    "Yang, Cohen, Salakhutdinov",
-    "Revisiting semi-supervised learning with graph embeddings",
-    2016,
-)
-_RAW_LISTS = "the paper counts the raw lists, in which loops and repeats stand"
-
-KNOWN = {
-    "cora": node_set(
-        "cora",
-        "Cora",
-        (2708, 5278, 7, 1433),
-        (140, 500, 1000),
-        (5429, 1433, 140),
-        (_SEN, _YANG),
-        tuple(relative_paths("cora").values()),
-        {"edges": _RAW_LISTS},
-    ),
-    "citeseer": node_set(
-        "citeseer",
-        "Citeseer",
-        (3327, 4552, 6, 3703),
-        (120, 500, 1000),
-        (4732, 3703, 120),
-        (_SEN, _YANG),
-        tuple(relative_paths("citeseer").values()),
-        {"edges": _RAW_LISTS},
-    ),
-    "pubmed": node_set(
-        "pubmed",
-        "PubMed",
-        (19717, 44324, 3, 500),
-        (60, 500, 1000),
-        (44338, 500, 60),
-        (_NAMATA, _YANG),
-        tuple(relative_paths("pubmed").values()),
-        {"edges": _RAW_LISTS},
-    ),
-}
-"""The three graphs by their names."""

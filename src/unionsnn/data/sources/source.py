@@ -16,8 +16,8 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from unionsnn.data.arrays import GraphArrays
+from unionsnn.data.catalog import CATALOG, CatalogEntry
 from unionsnn.data.sources.download import fetch
-from unionsnn.data.sources.facts import CatalogEntry
 from unionsnn.data.splits import Split, random_holdout, stratified_holdout
 
 Task = Literal[
@@ -112,6 +112,12 @@ class Source(BaseModel, ABC):
     @property
     def known(self) -> CatalogEntry | None:
         """What is known about the set that the arguments name; it is checked on each reading."""
+        formats = {kind.__name__ for kind in type(self).__mro__}
+        for entry in CATALOG.values():
+            if entry.format in formats and all(
+                getattr(self, name) == value for name, value in entry.arguments.items()
+            ):
+                return entry
         return None
 
     @property

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from unionsnn.base.errors import DataError, MalformedDataError
 from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.sources.download import files_hash, open_zip, read_members
-from unionsnn.data.sources.facts import CatalogEntry, Citation, figures_per_graph
 from unionsnn.data.sources.source import RawFiles, Source
 from unionsnn.data.sources.text_tables import Values, parse_table
 
@@ -43,18 +42,13 @@ class TU(Source):
     tu_name: str
 
     @property
-    def known(self) -> CatalogEntry | None:
-        """Counts of the sets of the paper."""
-        return KNOWN.get(self.tu_name)
-
-    @property
     def split_name(self) -> str:
         """The collection's own name."""
         return self.tu_name
 
     def _archive(self, raw: RawFiles) -> Path:
-        path, upstream = relative_path(self.tu_name), f"{URL}/{self.tu_name}.zip"
-        return raw.fetch(path, upstream, self.tu_name)
+        name = self.tu_name
+        return raw.fetch(f"TUDataset/{name}.zip", f"{URL}/{name}.zip", name)
 
     def processed_key(self, raw: RawFiles) -> str:
         """Hash of the raw archive."""
@@ -63,15 +57,6 @@ class TU(Source):
     def read(self, raw: RawFiles) -> GraphArrays:
         """Read the raw archive."""
         return read_tu(self._archive(raw), self.tu_name)
-
-
-def relative_path(name: str) -> str:
-    """Tell where a set's zip file is in a mirror and in the data root.
-
-    Args:
-        name: The set's name in the collection.
-    """
-    return f"TUDataset/{name}.zip"
 
 
 def read_tu(
@@ -303,99 +288,3 @@ def _simple_edges(
         order = np.argsort(unique)
         unique, original = unique[order], original[order]
     return np.stack([unique // max(num_nodes, 1), unique % max(num_nodes, 1)], axis=1), original
-
-
-# -- the sets of the paper ---------------------------------------------------------------
-
-_BORGWARDT = Citation(
-    "Borgwardt, Ong, Schönauer, Vishwanathan, Smola, Kriegel",
-    "Protein function prediction via graph kernels",
-    2005,
-)
-_DOBSON = Citation(
-    "Dobson, Doig", "Distinguishing enzyme structures from non-enzymes without alignments", 2003
-)
-_WALE = Citation(
-    "Wale, Watson, Karypis",
-    "Comparison of descriptor spaces for chemical compound retrieval and classification",
-    2008,
-)
-_TU = Citation(
-    "Morris, Kriege, Bause, Kersting, Mutzel, Neumann",
-    "TUDataset: a collection of benchmark datasets for learning with graphs",
-    2020,
-)
-
-
-def _tu_entry(
-    name: str,
-    source_name: str,
-    counts: tuple[int, int | None, int | None, int],
-    features: int,
-    averages: tuple[float, float],
-    *citations: Citation,
-    feature_kind: str = "labels",
-) -> CatalogEntry:
-    graphs, nodes, edges, classes = counts
-    return CatalogEntry(
-        name=name,
-        source_name=source_name,
-        task="graph_classification",
-        metric="accuracy",
-        graphs=graphs,
-        nodes=nodes,
-        edges=edges,
-        classes=classes,
-        features=features,
-        feature_kind=feature_kind,
-        citations=(*citations, _TU),
-        licence="not stated",
-        files=((relative_path(source_name),),),
-        paper=figures_per_graph(graphs, classes, *averages),
-    )
-
-
-_ENTRIES = (
-    _tu_entry(
-        "mutag",
-        "MUTAG",
-        (188, 3371, 3721, 2),
-        7,
-        (17.93, 19.79),
-        Citation(
-            "Debnath, Lopez de Compadre, Debnath, Shusterman, Hansch",
-            "Structure-activity relationship of mutagenic aromatic and heteroaromatic nitro "
-            "compounds",
-            1991,
-        ),
-    ),
-    _tu_entry(
-        "proteins", "PROTEINS", (1113, 43471, 81044, 2), 3, (39.06, 72.82), _DOBSON, _BORGWARDT
-    ),
-    _tu_entry("enzymes", "ENZYMES", (600, 19580, 37282, 6), 3, (32.63, 62.14), _BORGWARDT),
-    _tu_entry("dd", "DD", (1178, 334925, 843046, 2), 89, (284.32, 715.66), _DOBSON),
-    _tu_entry(
-        "frankenstein",
-        "FRANKENSTEIN",
-        (4337, None, None, 2),
-        780,
-        (16.90, 17.88),
-        Citation("Orsini, Frasconi, De Raedt", "Graph invariant kernels", 2015),
-        feature_kind="attributes",
-    ),
-    _tu_entry(
-        "tox21",
-        "Tox21_AhR_training",
-        (8169, 147779, 151100, 2),
-        50,
-        (18.09, 18.50),
-        Citation(
-            "National Center for Advancing Translational Sciences", "Tox21 data challenge", 2014
-        ),
-    ),
-    _tu_entry("nci1", "NCI1", (4110, 122747, 132753, 2), 37, (29.87, 32.30), _WALE),
-    _tu_entry("nci109", "NCI109", (4127, None, None, 2), 38, (29.68, 32.13), _WALE),
-)
-
-KNOWN = {entry.source_name: entry for entry in _ENTRIES}
-"""The sets of the paper by their names in the collection."""

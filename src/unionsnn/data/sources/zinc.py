@@ -15,7 +15,6 @@ from unionsnn.base.errors import DataUnavailableError, MalformedDataError
 from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.edges import cut_by_graph, one_way_edges, simple_edges, slices, united
 from unionsnn.data.sources.download import files_hash, open_zip, read_members
-from unionsnn.data.sources.facts import CatalogEntry, Citation
 from unionsnn.data.sources.pickles import ZINC_NAMES, read_pickle
 from unionsnn.data.sources.source import RawFiles, Source, Task
 from unionsnn.data.sources.text_tables import parse_table
@@ -49,11 +48,6 @@ class Zinc(Source):
     size: Literal["subset", "full"]
 
     categories: ClassVar[tuple[int, ...]] = (ATOM_TYPES,)
-
-    @property
-    def known(self) -> CatalogEntry:
-        """Counts of both sets."""
-        return KNOWN[self.size]
 
     def _compact(self, raw: RawFiles) -> dict[str, Path] | None:
         """Files of the compact form; None for the subset, and where they are not available."""
@@ -276,68 +270,3 @@ def zinc_graphs(
         node_labels=types[:, None],
         part=np.repeat(np.arange(3), sizes),
     )
-
-
-# -- the sets of the paper ---------------------------------------------------------------
-
-_ZINC = (
-    Citation(
-        "Irwin, Sterling, Mysinger, Bolstad, Coleman",
-        "ZINC: a free tool to discover chemistry for biology",
-        2012,
-    ),
-    Citation(
-        "Dwivedi, Joshi, Luu, Laurent, Bengio, Bresson", "Benchmarking graph neural networks", 2023
-    ),
-)
-_ROW = "the paper repeats the averages of ZINC10k"
-
-
-def _zinc_entry(
-    name: str,
-    source_name: str,
-    counts: tuple[int, int, int],
-    split: tuple[int, int, int],
-    files: tuple[tuple[str, ...], ...],
-    reasons: Mapping[str, str],
-) -> CatalogEntry:
-    graphs, nodes, edges = counts
-    return CatalogEntry(
-        name=name,
-        source_name=source_name,
-        task="graph_regression",
-        metric="mae",
-        graphs=graphs,
-        nodes=nodes,
-        edges=edges,
-        classes=0,
-        features=1,
-        feature_kind="categorical",
-        citations=_ZINC,
-        licence="MIT",
-        files=files,
-        split=split,
-        paper={"graphs": graphs, "nodes per graph": 23.16, "directed edges per graph": 49.83},
-        reasons=reasons,
-    )
-
-
-KNOWN = {
-    "subset": _zinc_entry(
-        "zinc10k",
-        "ZINC-12k",
-        (12000, 277864, 298985),
-        SUBSET,
-        (("zinc/molecules.zip", *(f"zinc/{part}.index" for part in PARTS)),),
-        {},
-    ),
-    "full": _zinc_entry(
-        "zinc_full",
-        "ZINC",
-        (249456, 5775257, 6212023),
-        FULL,
-        (tuple(f"zinc-full/{part}.npz" for part in PARTS), ("zinc-full/molecules.zip",)),
-        {"nodes per graph": _ROW, "directed edges per graph": _ROW},
-    ),
-}
-"""Both sets by their sizes."""

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from unionsnn.base.words import format_bytes
+from unionsnn.data.catalog import CatalogEntry
 from unionsnn.data.inventory import OnDisk, Removal
-from unionsnn.data.sources.facts import CatalogEntry
 from unionsnn.reports.table import Table, numbers, print_tables, words
 
 if TYPE_CHECKING:
