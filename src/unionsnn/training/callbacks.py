@@ -154,7 +154,11 @@ class ResumePoint(Callback):
         part = self.path.with_suffix(".part")
         try:
             self._save(trainer, part)
-        except (OSError, RuntimeError) as error:  # torch has no error of its own for a full disk.
+        except (OSError, RuntimeError) as error:
+            # torch has no error type of its own for a full disk; any other one is a failure of the
+            # training, such as a process that died while the states of all were collected.
+            if not isinstance(error, OSError) and "PytorchStreamWriter" not in str(error):
+                raise
             self._next = math.inf
             warnings.warn(
                 f"{self.path} cannot be written ({error}); if this repetition is stopped, it will "
