@@ -131,7 +131,7 @@ def test_every_choice_gives_another_function(key: str, values: list[Any]) -> Non
 def test_a_union_model_is_the_plain_one_and_a_gate(name: str) -> None:
     """Its configuration is that of the plain model and the default gate, but for the name."""
     plain = plain_model(name)
-    gated = composed(plain, "default")
+    gated = compose_config([f"model={plain}", "gate=default"])
     assert compose_config([f"model={name}"]).replace({"model.name": plain}) == gated
     union = build_model(gated, 3, 2).state_dict()
     unwrapped = {
