@@ -38,9 +38,9 @@ class Kernel:
     """A compiled function that computes the coefficient of an edge (v, u).
 
     Attributes:
-        function: Takes (graph, v, u, numbers, work), (subgraph, numbers, work) or (quotient,
-            matrix), as `reads` says; the types are those of `kernels.arguments`.
-        reads: The whole graph, the substructure, or the substructure with its twins folded.
+        function: Takes what it reads, the numbers and the memory of a thread.
+        reads: The whole graph, as (graph, v, u), the substructure, or its quotient by twins; the
+            types are those of `kernels.arguments`.
         needs_lists: Whether the lists of a substructure are read where there are bit rows too.
         for_any_alpha: What computes curvature where α is not a fraction with a small denominator.
     """

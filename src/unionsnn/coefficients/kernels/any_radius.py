@@ -82,13 +82,19 @@ class Choice(NamedTuple):
 
 
 _value_of_edge = dispatcher(
-    space.functions("graph"), "no kernel computes this descriptor in the whole graph"
+    space.functions("graph"),
+    "graph, v, u, numbers, work",
+    "no kernel computes this descriptor in the whole graph",
 )
 _value_of_subgraph = dispatcher(
-    space.functions("substructure"), "no kernel computes this descriptor of a substructure"
+    space.functions("substructure"),
+    "subgraph, numbers, work",
+    "no kernel computes this descriptor of a substructure",
 )
 _value_of_quotient = dispatcher(
-    space.functions("quotient"), "no kernel computes this encoding of the matrix"
+    space.functions("quotient"),
+    "quotient, numbers, work",
+    "no kernel computes this encoding of the matrix",
 )
 
 
@@ -189,7 +195,7 @@ def compute_chunk(
                 else:
                     subgraph = Subgraph(starts, neighbors, size, ends, at_v, at_u, radii[r])
                     if choice.of_quotient:
-                        a = _quotient_value(subgraph, choice.place, work)
+                        a = _quotient_value(subgraph, choice.place, choice.numbers, work)
                     else:
                         a = _value_of_subgraph(choice.place, subgraph, choice.numbers, work)
                     values[i, at + place_a] = a
@@ -315,7 +321,7 @@ def _write_rows(starts: IntArray, neighbors: NodeArray, rows: IntArray) -> None:
 
 
 @kernel
-def _quotient_value(subgraph: Subgraph, place: int, work: Workspace) -> float:
+def _quotient_value(subgraph: Subgraph, place: int, numbers: Numbers, work: Workspace) -> float:
     """Encode a matrix of a substructure; of up to 64 nodes it is looked up by its full key."""
     scratch, size = work.scratch, subgraph.size
     slot = np.int64(-1)
@@ -341,7 +347,7 @@ def _quotient_value(subgraph: Subgraph, place: int, work: Workspace) -> float:
     else:
         members, sizes, kinds, rows = twin_classes_of_lists(subgraph.starts, subgraph.neighbors)
         classes = members.shape[0]
-    value = _value_of_quotient(place, Quotient(rows, sizes, kinds, classes), work.matrix)
+    value = _value_of_quotient(place, Quotient(rows, sizes, kinds, classes), numbers, work)
     if slot >= 0:
         work.known[slot] = value
         for k in range(KEY_WORDS):

@@ -24,12 +24,11 @@ def edge_betweenness(subgraph: Subgraph, numbers: Numbers, work: Workspace) -> f
     v, u = subgraph.v, subgraph.u
     if subgraph.radius > 1 or subgraph.size > WORD:
         return _betweenness_of_lists(subgraph.starts, subgraph.neighbors, v, u)
-    rows = work.scratch[ROWS]
     if subgraph.ends == 2 * subgraph.size - 2:
         # In a tree every shortest path between the two sides uses the edge.
-        of_v, of_u = popcount(rows[v]), popcount(rows[u])
+        of_v, of_u = popcount(work.scratch[ROWS, v]), popcount(work.scratch[ROWS, u])
         return float(of_v * of_u)
-    return _betweenness_of_rows(rows, v, u)
+    return _betweenness_of_rows(work.scratch[ROWS], v, u)
 
 
 @kernel

@@ -52,7 +52,7 @@ def kernel(function: Function) -> Function:
     return compiled
 
 
-def dispatcher(kernels: Sequence[Function], unknown: str) -> Function:
+def dispatcher(kernels: Sequence[Function], arguments: str, unknown: str) -> Function:
     """Compile a function that calls the kernel at a position in a sequence.
 
     Its first argument is the position, the others are those of the kernels, which take and return
@@ -60,33 +60,18 @@ def dispatcher(kernels: Sequence[Function], unknown: str) -> Function:
 
     Args:
         kernels: Compiled functions.
+        arguments: Names of their arguments.
         unknown: What the error says about any other position.
 
     Raises:
         NotImplementedError: Raised by the function at a position without a kernel.
     """
-    call = None
-    for position in reversed(range(len(kernels))):
-        call = _link(position, kernels[position], call, unknown)
-    return cast("Function", call)
-
-
-def _link(position: int, chosen: Function, others: Function | None, unknown: str) -> Any:
-    # Closures are not kept on disk on their own: they become part of what calls them. Without
-    # being inlined each would copy the descriptors of all arrays in its arguments.
-    compiled = numba.njit(**_OPTIONS, forceinline=True)
-    if others is None:
-
-        def last(which: int, *arguments: Any) -> Any:
-            if which != position:
-                raise NotImplementedError(unknown)
-            return chosen(*arguments)
-
-        return compiled(last)
-
-    def one_of(which: int, *arguments: Any) -> Any:
-        if which == position:
-            return chosen(*arguments)
-        return others(which, *arguments)
-
-    return compiled(one_of)
+    # Written out: in a chain of closures each link would count references to all arrays. What is
+    # made here is not kept on disk by itself, but as a part of the kernels that call it.
+    names: dict[str, Any] = {f"kernel_{k}": function for k, function in enumerate(kernels)}
+    names["unknown"] = unknown
+    lines = [f"def call(position, {arguments}):"]
+    for k in range(len(kernels)):
+        lines += [f"    if position == {k}:", f"        return kernel_{k}({arguments})"]
+    exec("\n".join([*lines, "    raise NotImplementedError(unknown)"]), names)
+    return cast("Function", numba.njit(**_OPTIONS)(names["call"]))

@@ -29,16 +29,13 @@ _ROUNDS = 3
 
 
 @kernel
-def path_singular_value_sum(quotient: Quotient, matrix: FloatArray) -> float:
+def path_singular_value_sum(quotient: Quotient, numbers: Numbers, work: Workspace) -> float:
     """Sum of the singular values of P, or NaN where the eigenvalue iteration did not converge.
 
     The trace of P is 0: the negative eigenvalues weigh as much as the positive ones.
-
-    Shapes:
-        matrix [>= L + 2, >= L] (work space), L the limit of the own solver.
     """
     total = 0.0
-    for eigenvalue in _path_eigenvalues(quotient, matrix):
+    for eigenvalue in _path_eigenvalues(quotient, work.matrix):
         if np.isnan(eigenvalue):
             return np.nan
         total += max(eigenvalue, 0.0)
@@ -46,18 +43,18 @@ def path_singular_value_sum(quotient: Quotient, matrix: FloatArray) -> float:
 
 
 @kernel
-def path_largest_eigenvalue(quotient: Quotient, matrix: FloatArray) -> float:
-    """Largest eigenvalue of P, or NaN; shapes as in `path_singular_value_sum`.
+def path_largest_eigenvalue(quotient: Quotient, numbers: Numbers, work: Workspace) -> float:
+    """Largest eigenvalue of P, or NaN.
 
     Those that stand for twins are negative.
     """
-    return _largest(_path_eigenvalues(quotient, matrix), 0.0)
+    return _largest(_path_eigenvalues(quotient, work.matrix), 0.0)
 
 
 @kernel
-def path_entry_sum(quotient: Quotient, matrix: FloatArray) -> float:
-    """Sum of the entries of P; shapes as in `path_singular_value_sum`."""
-    lengths = path_lengths(quotient, matrix)
+def path_entry_sum(quotient: Quotient, numbers: Numbers, work: Workspace) -> float:
+    """Sum of the entries of P."""
+    lengths = path_lengths(quotient, work.matrix)
     sizes, total = quotient.sizes, 0.0
     for k in range(quotient.classes):
         within = 1.0 if quotient.kinds[k] == TRUE_TWINS else 2.0
@@ -68,9 +65,9 @@ def path_entry_sum(quotient: Quotient, matrix: FloatArray) -> float:
 
 
 @kernel
-def laplacian_largest_eigenvalue(quotient: Quotient, matrix: FloatArray) -> float:
-    """Largest eigenvalue of L, or NaN; shapes as in `path_singular_value_sum`."""
-    matrix = _large_enough(matrix, quotient.classes)
+def laplacian_largest_eigenvalue(quotient: Quotient, numbers: Numbers, work: Workspace) -> float:
+    """Largest eigenvalue of L, or NaN."""
+    matrix = _large_enough(work.matrix, quotient.classes)
     of_twins = _fill_laplacian_quotient(quotient, matrix)
     return _largest(_eigenvalues(matrix, quotient.classes), of_twins)
 
