@@ -244,8 +244,8 @@ def test_folds_that_cannot_be_drawn_say_why(
     # The next, correct call in the same place works.
     write_tu(tmp_path / "fresh", "TOY", 12)
     good = tu(tmp_path / "fresh", tiny, "protocol=cross_validation", "protocol.folds=3")
-    good["paths"]["data"] = str(tmp_path / "other")
-    assert run_experiment(good)["state"] == "finished"
+    elsewhere = good.replace({"paths.data": str(tmp_path / "other")})
+    assert run_experiment(elsewhere)["state"] == "finished"
 
 
 def test_altered_splits_of_a_run_folder_are_refused(tiny: Maker) -> None:
