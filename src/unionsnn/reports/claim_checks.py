@@ -1,4 +1,4 @@
-"""Claims of the paper about graphs, measured on the spot: nothing is trained, all take seconds."""
+"""Claims of the paper about graphs, measured on the spot in seconds, without training."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from unionsnn.reports.views.theorems import appendix_verdicts
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a claim holds, and the numbers that say so."""
+    """Whether a claim holds, and the evidence."""
 
     state: Literal["holds", "fails", "not run"]
     evidence: str
@@ -32,7 +32,7 @@ _MOST_NODES = 14
 
 
 def theorem_one_on_its_counterexample() -> Verdict:
-    """Theorem 1 as worded, on one graph of 6 nodes."""
+    """Check theorem 1 as worded, on one graph of 6 nodes."""
     census = Census([complement_of_path_and_triangle()])
     unrooted = theorem_one(census, rooted=False)
     rooted = theorem_one(census, rooted=True)
@@ -48,7 +48,7 @@ def theorem_one_on_its_counterexample() -> Verdict:
 
 
 def complement_of_path_and_triangle() -> NDArray[np.bool_]:
-    """Adjacency of the complement of P3 and K3 side by side."""
+    """Return the adjacency of the complement of P3 ∪ K3."""
     adjacency = np.zeros((6, 6), dtype=bool)
     for v, u in ((0, 1), (1, 2), (3, 4), (4, 5), (3, 5)):
         adjacency[v, u] = adjacency[u, v] = True
@@ -56,7 +56,7 @@ def complement_of_path_and_triangle() -> NDArray[np.bool_]:
 
 
 def path_matrix_is_the_graph() -> Verdict:
-    """Whether the ones of the path matrix are the edges, on all connected graphs of 5 nodes."""
+    """Check that the ones of the path matrix are the edges, on all connected graphs of 5 nodes."""
     graphs = connected_graphs(5)
     same = 0
     for adjacency in graphs:
@@ -76,7 +76,7 @@ def _told(name: str, choice: str) -> bool:
 
 
 def beyond_one_wl() -> Verdict:
-    """Whether the coefficient tells two triangles from a 6-cycle, which 1-WL does not."""
+    """Check that the coefficient tells two triangles from a 6-cycle, which 1-WL does not."""
     plain, ours = (_told("C6 / 2 C3", choice) for choice in ("1wl", "a"))
     return _verdict(
         ours and not plain,
@@ -85,7 +85,7 @@ def beyond_one_wl() -> Verdict:
 
 
 def rook_and_shrikhande() -> Verdict:
-    """Whether the coefficient, and what the paper's layer reads of it, tells the pair apart."""
+    """Check whether the coefficient, raw and normalised as in the paper, tells the pair apart."""
     plain, normalized = (_told("Rook / Shrikhande", choice) for choice in ("a", "a~"))
     return _verdict(
         normalized,
@@ -94,7 +94,7 @@ def rook_and_shrikhande() -> Verdict:
 
 
 def size_aware() -> Verdict:
-    """Whether graphs of different size have different coefficients."""
+    """Check whether graphs of different size have different coefficients."""
     (family,) = (each for each in golden_pairs() if each.name == "C4 / K5")
     ring, whole = (float(structural_coefficients(e, n)[0]) for e, n in family.graphs)
     return _verdict(
@@ -103,7 +103,7 @@ def size_aware() -> Verdict:
 
 
 def others_miss_edges_of_kind_four() -> Verdict:
-    """Whether betweenness and curvature stay the same when an E4 edge is added."""
+    """Check whether betweenness and curvature stay the same when an E4 edge is added."""
     base = [(0, 1), (0, 2), (0, 3), (1, 4), (3, 4)]
     texts, missed = [], True
     for descriptor in ("edge_betweenness", "curvature"):
@@ -115,11 +115,11 @@ def others_miss_edges_of_kind_four() -> Verdict:
             values.append(float(rows[0]))
         texts.append(f"{descriptor.replace('_', ' ')} {values[0]:.3f} and {values[1]:.3f}")
         missed = missed and abs(values[0] - values[1]) < 1e-9
-    return _verdict(missed, f"without and with an E4 edge beside an E3 edge: {', '.join(texts)}")
+    return _verdict(missed, f"without and with an E4 edge next to an E3 edge: {', '.join(texts)}")
 
 
 def only_union_separates() -> Verdict:
-    """Whether a pair is told apart by union subgraphs, and by nothing else that is compared."""
+    """Check whether a pair is told apart by union subgraphs and by nothing else compared."""
     told = [kind for kind, apart in appendix_verdicts().items() if apart]
     return _verdict(
         told == ["union"], f"a pair of 8 nodes with 2 and 0 cycles of length 4: {', '.join(told)}"
@@ -132,12 +132,12 @@ def _case_study() -> CaseStudy:
 
 
 def deleting_an_edge() -> Verdict:
-    """Whether deleting an edge always raises a."""
+    """Check whether deleting an edge always raises a."""
     return _always(_case_study().edge, "raised")
 
 
 def deleting_a_node() -> Verdict:
-    """Whether deleting a node always lowers a."""
+    """Check whether deleting a node always lowers a."""
     return _always(_case_study().node, "lowered")
 
 
@@ -148,12 +148,12 @@ def _always(shares: Shares, what: Literal["raised", "lowered"]) -> Verdict:
 
 
 def order_of_kinds() -> Verdict:
-    """Whether mean changes rise from E1 to E4 in every union subgraph."""
+    """Check whether mean changes rise from E1 to E4 in every union subgraph."""
     cases = _case_study()
     return _verdict(
         cases.ordered == cases.with_all_kinds,
-        f"so in {cases.ordered} of {cases.with_all_kinds} union subgraphs with all four kinds; "
-        f"over all edges together it {'holds' if cases.ordered_overall else 'fails'}",
+        f"true in {cases.ordered} of {cases.with_all_kinds} union subgraphs with all four kinds; "
+        f"over all edges it {'holds' if cases.ordered_overall else 'fails'}",
     )
 
 

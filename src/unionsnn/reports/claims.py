@@ -1,4 +1,4 @@
-"""Claims of the paper: what its own tables say of them, and what our records say."""
+"""The paper's claims, judged by its own tables and by our records."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Claim:
 
     Args:
         text: The claim.
-        tables: Tables whose values decide it; empty where none do.
-        command: What runs it.
-        judge: Decides it from values; None where no table does.
-        check: Measures it on graphs, in seconds; None where that does not decide it.
+        tables: Tables whose values decide it; empty if none do.
+        command: The command that measures it.
+        judge: Decides it from values; None if no table does.
+        check: Measures it on graphs within seconds; None if that does not decide it.
     """
 
     text: str
@@ -44,7 +44,7 @@ def from_paper() -> Values:
 
 
 def from_records(records: Sequence[StoredRecord]) -> Values:
-    """Return our values of the main tables; of several runs of a cell, the finished ones' last."""
+    """Return our values of the main tables; of several finished runs of a cell, the last."""
     values: dict[tuple[str, str, str], tuple[float, float | None]] = {}
     for each in records:
         paper = paper_value(each.record)
@@ -56,9 +56,9 @@ def from_records(records: Sequence[StoredRecord]) -> Values:
 
 
 def wins(values: Values, tables: Sequence[str], row: str, wanted: int) -> Verdict | None:
-    """Whether a row is best on so many sets, among rows that are not union variants.
+    """Judge whether a row is best on `wanted` sets, among rows that are not union variants.
 
-    None where the row, or all that it is compared with, are missing on some set.
+    Returns None if the row, or everything it is compared with, is missing on some set.
     """
     lost, sets, rivals = [], 0, set[str]()
     for table in map(paper_table, tables):
@@ -88,7 +88,7 @@ def wins(values: Values, tables: Sequence[str], row: str, wanted: int) -> Verdic
 
 
 def plug_in_gain(values: Values) -> Verdict | None:
-    """The largest relative gain of a union variant over its plain model in table 3."""
+    """Judge the largest relative gain of a union variant over its plain model in table 3."""
     gains = {}
     for (table, model, dataset), (mean, _) in values.items():
         plain = values.get((table, model.removeprefix("Union"), dataset))
@@ -107,7 +107,7 @@ def plug_in_gain(values: Values) -> Verdict | None:
 
 
 def steadier(values: Values) -> Verdict | None:
-    """Whether the plug-in lowers the spread of GCN on Cora."""
+    """Judge whether the plug-in lowers the spread of GCN on Cora."""
     try:
         before, after = (values["table7", m, "Cora"][1] for m in ("GCN", "UnionGCN"))
     except KeyError:
@@ -127,7 +127,7 @@ def steadier(values: Values) -> Verdict | None:
 
 
 def faster(values: Values) -> Verdict | None:
-    """How many times longer 3WL-GNN trains than UnionSNN, at the least."""
+    """Judge how many times longer 3WL-GNN trains than UnionSNN, at least."""
     ratios = {}
     for dataset in dict.fromkeys(value.dataset for value in paper_table("table12").values):
         try:
@@ -157,7 +157,7 @@ CLAIMS = (
           check=checks.beyond_one_wl),
     Claim("UnionSNN tells the 4×4 Rook's graph from the Shrikhande graph", (), _EXPRESSIVITY,
           check=checks.rook_and_shrikhande),
-    Claim("The descriptor is aware of size: other |V| or |E|, other value", (),
+    Claim("The descriptor is aware of size: different |V| or |E|, different value", (),
           _EXPRESSIVITY, check=checks.size_aware),
     Claim("Betweenness and curvature miss E4 edges", (), "unionsnn coefficients FILE",
           check=checks.others_miss_edges_of_kind_four),
@@ -167,7 +167,7 @@ CLAIMS = (
     Claim("Deleting a node lowers a", (), "unionsnn case-study", check=checks.deleting_a_node),
     Claim("The effect of deleting an edge grows: E1 < E2 < E3 < E4", (), "unionsnn case-study",
           check=checks.order_of_kinds),
-    Claim("Power at most 4-WL, cycles longer than 6 out of reach", (), "no command runs it"),
+    Claim("Power at most 4-WL, cycles longer than 6 out of reach", (), "no command measures it"),
     Claim("UnionSNN wins 7 of 10 graph classification sets", ("table3", "table4"),
           "unionsnn reproduce table3 and table4",
           _best(["table3", "table4"], "UnionSNN", 7)),
@@ -188,12 +188,12 @@ CLAIMS = (
           "unionsnn reproduce table12", faster),
     Claim("Preprocessing costs O(n³M) for M edges, O((m+n)nM) for betweenness", (),
           "unionsnn reproduce table11 times it; no table decides it"),
-    Claim("Training costs O(kmfd) time and O(m) memory", (), "no command runs it"),
+    Claim("Training costs O(kmfd) time and O(m) memory", (), "no command measures it"),
 )  # fmt: skip
 
 
 def judged(ours: Values | None = None) -> list[tuple[Claim, Verdict, Verdict]]:
-    """Return each claim with the verdict of the paper's own tables and that of our values."""
+    """Return each claim with the verdicts of the paper's own tables and of our values."""
     paper, verdicts_of = from_paper(), []
     for claim in CLAIMS:
         verdicts = [claim.judge(v) if claim.judge else None for v in (paper, ours or {})]
@@ -226,15 +226,13 @@ def claims_report(ours: Values | None = None) -> Report:
         )
     table = Table(
         "Claims of the paper",
-        words(
-            "claim", "by the paper's own tables", "by our records and measurements", "what runs it"
-        ),
+        words("claim", "by the paper's own tables", "by our records and measurements", "command"),
         cells,
         [
-            "means alone decide, without their intervals; a row wins against rows that are not "
+            "only means are compared, without intervals; a row wins against rows that are not "
             "union variants",
-            "our records decide where UnionSNN and a plain model are there on every set",
-            "claims about graphs are measured on the spot, on few graphs: the command beside them "
+            "our records decide if UnionSNN and a plain model have results on every set",
+            "claims about graphs are measured on the spot, on few graphs; the command listed "
             "measures more",
         ],
     )

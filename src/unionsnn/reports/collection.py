@@ -1,4 +1,4 @@
-"""Records on disk: found below folders, and what lies beside them."""
+"""Records on disk, with the files next to them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _NEEDED = (
 
 @dataclass(frozen=True)
 class StoredRecord:
-    """A record and the run folder that it lies in."""
+    """A record and its run folder."""
 
     folder: Path
     record: dict[str, Any]
 
     def curves(self) -> list[list[dict[str, float]]]:
-        """Metrics of each epoch, of each repetition; empty where they are not on disk."""
+        """Read the metrics of each epoch and repetition; empty if they are not on disk."""
         curves = []
         for row in self.record["repetitions"]:
             try:
@@ -36,7 +36,7 @@ class StoredRecord:
         return curves
 
     def histogram(self) -> dict[str, Any] | None:
-        """Counts of the coefficients that the first repetition was trained on; None without."""
+        """Read the histogram of the first repetition's training coefficients; None if missing."""
         try:
             index = self.record["repetitions"][0]["index"]
             path = self.folder / "repetitions" / f"{index:02d}.json"
@@ -48,14 +48,14 @@ class StoredRecord:
         return histogram
 
     def predictions(self) -> tuple[NDArray[Any], NDArray[Any]] | None:
-        """Outputs and targets of the test parts of all repetitions; None where there are none."""
+        """Read outputs and targets of the test parts of all repetitions; None if missing."""
         outputs, targets = [], []
         epoch = self.record["result"].get("epoch")
         for row in self.record["repetitions"]:
             try:
                 path = self.folder / "predictions" / f"{row['index']:02d}.npz"
                 with np.load(path, allow_pickle=False) as content:
-                    # Where an epoch is chosen after training, those of all epochs are kept.
+                    # If the epoch is chosen after training, outputs of all epochs are kept.
                     chosen = "outputs" in content.files
                     outputs.append(content["outputs"][epoch] if chosen else content["output"])
                     targets.append(content["target"])
@@ -65,7 +65,7 @@ class StoredRecord:
 
 
 def collect(folders: Sequence[Path]) -> tuple[list[StoredRecord], list[str]]:
-    """Find all records below folders.
+    """Find all records in folders and their subfolders.
 
     Runs that ``force=true`` set aside (``NAME.old-N``) are left out.
 
@@ -79,7 +79,7 @@ def collect(folders: Sequence[Path]) -> tuple[list[StoredRecord], list[str]]:
         paths = sorted(folder.rglob("results.json"))
         kept = [path for path in paths if not any(".old-" in part for part in path.parts)]
         if not kept:
-            faults.append(f"{folder}: no results.json in it or below")
+            faults.append(f"{folder}: no results.json in it or its subfolders")
         for path in kept:
             try:
                 record = json.loads(path.read_bytes())
@@ -98,15 +98,15 @@ def _fault(record: Any) -> str:
         return "is not a record of this package"
     lacking = [key for key in _NEEDED if key not in record]
     if lacking:
-        return f"is not a record of this package: it lacks {', '.join(lacking)}"
+        return f"is not a record of this package: it has no {', '.join(lacking)}"
     config, protocol = record["config"], record["protocol"]
     sections = ("data", "model", "gate", "coefficient", "protocol")
     whole = isinstance(config, dict) and all(isinstance(config.get(s), dict) for s in sections)
     if not whole or not isinstance(protocol, dict) or "report" not in protocol:
-        return "is damaged: its configuration is not whole"
+        return "is damaged: its configuration is incomplete"
     result = record["result"]
     if result is None:
-        return "holds no finished repetition"
+        return "has no finished repetition"
     if not isinstance(result, dict) or not {"mean", "std", "interval", "values"} <= result.keys():
-        return "is damaged: its result is not whole"
+        return "is damaged: its result is incomplete"
     return ""

@@ -1,4 +1,4 @@
-"""How values are written: metrics, intervals, differences, counts, durations, sizes, shares."""
+"""Formatting of metrics, intervals, differences, counts, durations, sizes and shares."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ _PERCENT = ("accuracy",)
 
 
 def is_percent(key: str) -> bool:
-    """Whether a metric is printed in percent."""
+    """Return whether a metric is printed in percent."""
     return key.endswith(_PERCENT)
 
 
 def metric_text(key: str, value: float | None) -> str:
-    """Write a metric as papers do: accuracy in percent, others with four digits."""
+    """Format a metric as papers do: accuracy in percent, others with four digits."""
     if value is None:
         return "–"
     return f"{100 * value:.2f} %" if is_percent(key) else f"{value:.4f}"
 
 
 def spread_text(key: str, mean: float, std: float | None) -> str:
-    """Write a mean with its standard deviation, and their unit once."""
+    """Format a mean with its standard deviation and one unit."""
     if std is None:
         return metric_text(key, mean)
     return f"{metric_text(key, mean).partition(' ')[0]} ± {metric_text(key, std)}"
 
 
 def difference_text(key: str, value: float) -> str:
-    """Write a difference: percentage points where the metric is in percent."""
+    """Format a difference, in percentage points if the metric is in percent."""
     return f"{100 * value:+.2f} points" if is_percent(key) else f"{value:+.4f}"
 
 
@@ -37,7 +37,7 @@ def interval_text(
     bounds: Sequence[float] | None,
     form: Callable[[str, float], str] = metric_text,
 ) -> str:
-    """Write both bounds of an interval, and their unit once."""
+    """Format both bounds of an interval with one unit."""
     if bounds is None:
         return "–"
     low, high = (form(key, bound) for bound in bounds)
@@ -45,17 +45,17 @@ def interval_text(
 
 
 def count_text(value: Any) -> str:
-    """Write a count; a list of several as it is."""
+    """Format a count; text is returned unchanged."""
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def counted(number: int, what: str) -> str:
-    """Write a number of things."""
+    """Format a number of things, with the plural if needed."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def share_text(share: float) -> str:
-    """Write a share; one that is small but not 0 is not rounded to 0, nor a large one to 100 %."""
+    """Format a share; only exact 0 and 1 are written as 0 and 100 %."""
     text = f"{100 * share:.1f} %"
     if (share > 0 and text == "0.0 %") or (share < 1 and text == "100.0 %"):
         text = f"{100 * share:.4f} %"
@@ -63,17 +63,17 @@ def share_text(share: float) -> str:
 
 
 def ratio_text(value: float) -> str:
-    """Write how many times as much something is."""
+    """Format a ratio."""
     return f"{value:.2f} ×"
 
 
 def decimal_text(value: float) -> str:
-    """Write a number with four digits after the point."""
+    """Format a number with four decimals."""
     return f"{value:.4f}"
 
 
 def duration_text(duration: float) -> str:
-    """Write a duration."""
+    """Format a duration."""
     if duration < 60:
         return f"{duration:.1f} s"
     minutes, rest = divmod(round(duration), 60)
@@ -82,12 +82,12 @@ def duration_text(duration: float) -> str:
 
 
 def short_duration_text(duration: float) -> str:
-    """Write a duration, that of a fraction of a second in milliseconds."""
+    """Format a duration, in milliseconds if below a second."""
     return f"{1000 * duration:.1f} ms" if duration < 1 else duration_text(duration)
 
 
 def age_text(duration: float) -> str:
-    """Write how long ago something was, in the largest unit that fits."""
+    """Format an age in the largest suitable unit."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if duration >= size:
             return f"{duration / size:.0f} {unit}"
@@ -95,7 +95,7 @@ def age_text(duration: float) -> str:
 
 
 def with_bounds(numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """Make two columns of each interval, for CSV."""
+    """Split each interval into two columns, for CSV."""
     columns: dict[str, Any] = {}
     for key, value in numbers.items():
         if key.endswith("interval"):

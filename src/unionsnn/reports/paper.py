@@ -1,4 +1,4 @@
-"""The paper's tables: what each prints, and its names in terms of the configuration.
+"""The paper's tables: their values, and their names in terms of the configuration.
 
 A table is a file of ``reports/paper_tables``.
 """
@@ -13,13 +13,13 @@ from typing import Any, Literal
 
 import yaml
 
-# The paper's coefficient; another one has no value beside those of models.
+# The paper's coefficient; results with another one are not compared with the tables of models.
 _COEFFICIENT = {"substructure": "union", "descriptor": "path", "encoding": "singular_value_sum"}
 
 
 @dataclass(frozen=True)
 class PaperValue:
-    """A value that the paper prints, in our units.
+    """A value printed in the paper, in our units.
 
     Args:
         table: Name of the table, such as table3.
@@ -27,7 +27,7 @@ class PaperValue:
         dataset: The paper's name of the data set.
         metric: Name of the metric; accuracy and ROC-AUC are shares, not percentages.
         mean: The value.
-        std: Its spread as printed; None where there is none.
+        std: Its spread as printed; None if none is.
     """
 
     table: str
@@ -39,7 +39,7 @@ class PaperValue:
 
     @property
     def larger_is_better(self) -> bool:
-        """Whether a larger value is a better one."""
+        """Whether larger values are better."""
         return self.metric in ("accuracy", "rocauc")
 
 
@@ -49,8 +49,8 @@ class Cost:
 
     Args:
         measure: What is timed.
-        reference: The row that ratios are taken to: other machines have other seconds.
-        meaning: What the seconds are.
+        reference: The row that ratios refer to, since seconds depend on the machine.
+        meaning: What the seconds measure.
     """
 
     measure: Literal["preprocessing", "training"]
@@ -64,10 +64,10 @@ class PaperTable:
 
     Args:
         name: Its name, such as table3.
-        experiment: Its setting, a file of ``conf/experiment``; None where nothing is trained.
-        values: What it prints.
+        experiment: Its setting, a file of ``conf/experiment``; None if nothing is trained.
+        values: The printed values.
         varies: What its rows vary.
-        cost: What it times; None where it prints results.
+        cost: What it times; None if it prints results.
     """
 
     name: str
@@ -78,7 +78,7 @@ class PaperTable:
 
     @property
     def compares_models(self) -> bool:
-        """Whether it prints results of models, which stand beside ours of the same models."""
+        """Whether it prints results of models, to compare with ours."""
         return self.varies == "model" and self.cost is None
 
 
@@ -89,7 +89,7 @@ class PaperNames:
     Args:
         datasets: Our data set of each of the paper's.
         models: Overrides of each row of the tables.
-        settings: Further overrides of a row, on ``all`` sets and on one of them.
+        settings: Further overrides of a row, for ``all`` sets and for single ones.
         absent: Why a row cannot be run.
     """
 
@@ -99,7 +99,7 @@ class PaperNames:
     absent: Mapping[str, str]
 
     def words(self, value: PaperValue) -> list[str]:
-        """Overrides that compose the experiment behind a value."""
+        """Return the overrides that compose the experiment behind a value."""
         experiment = paper_table(value.table).experiment
         settings = self.settings.get(value.model, {})
         return [
@@ -111,11 +111,11 @@ class PaperNames:
         ]
 
     def gated(self, model: str) -> bool:
-        """Whether a row's model reads the coefficient through a gate."""
+        """Return whether a row's model reads the coefficient through a gate."""
         return any(word.startswith("gate=") for word in self.models.get(model, ()))
 
     def models_of(self, name: str) -> list[str]:
-        """The paper's names of a model of ours."""
+        """Return the paper's names of one of our models."""
         plain = ("model=", "gate=")
         return [
             paper
@@ -126,7 +126,7 @@ class PaperNames:
 
 @cache
 def _files() -> Mapping[str, Mapping[str, Any]]:
-    """Content of the files of tables by name, in the order of their numbers."""
+    """Read the files of the tables by name, in the order of their numbers."""
     contents = {
         file.name.removesuffix(".yaml"): yaml.safe_load(file.read_text(encoding="utf-8"))
         for file in (files("unionsnn.reports") / "paper_tables").iterdir()
@@ -195,10 +195,10 @@ def paper_names() -> PaperNames:
 
 
 def paper_value(record: Mapping[str, Any]) -> PaperValue | None:
-    """Return the paper's value for what a record trained; None where it has none.
+    """Return the paper's value for the experiment of a record; None if it has none.
 
     The generated cycles are compared in their ``plain`` variant only: the paper's graphs leak
-    degrees too. A control, or another coefficient in the gate, has no value beside those of models.
+    degrees too. A control, or another coefficient in the gate, has no value in tables of models.
     """
     config = record["config"]
     if config["data"].get("variant", "plain") != "plain" or record["control"] != "none":

@@ -1,4 +1,4 @@
-"""Progress of long work on data: a bar on a terminal, plain lines elsewhere."""
+"""Progress of long work on data: bars on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def data_progress(kind: str) -> Iterator[Callback | None]:
 
 
 class Bars:
-    """A bar for each kind of work, on the screen only while there is work.
+    """A progress bar for each kind of work, shown only while there is work.
 
-    Training has bars of its own, which must not share the screen with these.
+    Training shows its own bars, which must not be on screen at the same time.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Bars:
         self._tasks: dict[str, TaskID] = {}
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """Show the work, or take it off the screen when it is done."""
+        """Update the bar, or remove it when the work is done."""
         if what not in self._tasks:
             self._tasks[what] = self.progress.add_task(what, total=total)
             self.progress.start()
@@ -71,10 +71,10 @@ class Bars:
 
 
 class PlainLines:
-    """A line every few seconds, and one at the end of what had a line before.
+    """A line every few seconds, and a last one for work that was reported before.
 
     Args:
-        interval: Seconds between lines, at the least.
+        interval: Minimum number of seconds between lines.
     """
 
     def __init__(self, interval: float = 5.0) -> None:
@@ -83,7 +83,7 @@ class PlainLines:
         self._begun: set[str] = set()
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """Print if it is time, or if work that was reported is done."""
+        """Print a line if it is time, or if reported work is done."""
         now = time.monotonic()
         finished = done >= total and what in self._begun
         if finished or now - self._last >= self.interval:

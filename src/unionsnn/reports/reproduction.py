@@ -1,6 +1,6 @@
-"""The runs behind one of the paper's tables: which they are, what is done, and running the rest.
+"""The runs behind one of the paper's tables: planning, state, and running the rest.
 
-Planning imports no torch; running does.
+Planning does not import torch; running does.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# What they say is for models with a gate; it would put one into the plain models.
+# These overrides are for models with a gate; they would add one to plain models.
 _FOR_GATES = ("gate", "coefficient")
 
 
@@ -34,9 +34,9 @@ class Cell:
 
     Args:
         paper: The paper's value.
-        config: The checked configuration; None where the experiment cannot be run.
-        absent: Why it cannot, and what to do.
-        differs: Where the configuration leaves the stated setting of the table, a text each.
+        config: The checked configuration; None if the experiment cannot be run.
+        absent: Why it cannot be run, and what to do.
+        differs: Where the configuration departs from the table's setting, one text each.
     """
 
     paper: PaperValue
@@ -46,22 +46,22 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """The row and the data set."""
+        """Name of the row and the data set."""
         return f"{self.paper.model} on {self.paper.dataset}"
 
     @property
     def key(self) -> str:
-        """What two cells have in common that are the same experiment."""
+        """Key shared by cells of the same experiment."""
         return "" if self.config is None else config_hash(self.config)
 
     def silent(self) -> Cell:
-        """Return this cell with a configuration that shows no progress."""
+        """Return this cell without progress display."""
         if self.config is None:
             return self
         return replace(self, config=self.config.replace({"trainer.progress": "none"}))
 
     def state(self) -> tuple[int, int]:
-        """Repetitions that are finished, and that are wanted."""
+        """Numbers of finished and of wanted repetitions."""
         assert self.config is not None
         wanted = self.config.protocol.wanted
         done = {} if self.config.force else RunFolder.of(self.config).finished()
@@ -83,13 +83,13 @@ def plan_table(
         table: Its name, such as table3.
         datasets: Names of the data sets, the paper's or ours; all by default.
         models: Names of the rows, the paper's or ours; all by default.
-        common: Overrides that hold for all cells; those of gate and coefficient only for models
-            that have a gate.
+        common: Overrides for all cells; those of gate and coefficient apply only to models with a
+            gate.
         config_dir: A folder of the user's own configuration.
         grid: Whether to select a cell of the paper's grid for the table inside each repetition.
 
     Raises:
-        RequestError: with every fault that was found.
+        RequestError: with every fault found.
     """
     values = _chosen(table, datasets, models)
     names = paper_names()
@@ -109,7 +109,7 @@ def plan_table(
             stated = compose_config(names.words(value), config_dir) if kept else config
             cells.append(Cell(value, config, differs=differences(stated, config)))
         except RequestError as error:
-            # What holds for all is said once.
+            # A fault shared by all cells is reported once.
             faults += [fault for fault in error.faults if fault not in faults]
     if faults:
         raise RequestError(*faults)
@@ -117,10 +117,10 @@ def plan_table(
 
 
 def grid_words(table: str, common: Sequence[str]) -> list[str]:
-    """Return the overrides that select from the paper's grid for a table, honestly.
+    """Return the overrides that select from the paper's grid for a table by validation.
 
-    The paper's selection by the test curve of the folds has no place for a grid inside them, so
-    cross-validation selects by the inner validation part.
+    The paper selects by the test curve of the folds, which cannot select from a grid inside them,
+    so cross-validation selects by the inner validation part.
 
     Raises:
         RequestError: if the paper states no grid for the table.
@@ -140,7 +140,7 @@ def grid_words(table: str, common: Sequence[str]) -> list[str]:
 
 
 def differences(stated: Config, config: Config) -> tuple[str, ...]:
-    """Return where a configuration leaves the stated setting of its table, data first."""
+    """Return where a configuration departs from its table's setting, data first."""
     old, new = (dict(flatten(each.to_dict())) for each in (stated, config))
     keys = sorted(differing_keys(stated, config), key=lambda key: not key.startswith("data."))
     return tuple(f"{key}={_shown(new.get(key))} instead of {_shown(old.get(key))}" for key in keys)
@@ -174,7 +174,7 @@ def _chosen(table: str, datasets: Sequence[str], models: Sequence[str]) -> list[
 
 
 def _our_row(value: PaperValue) -> set[str]:
-    """Our names of a row: that of its model, or what an ablation puts in place of the paper's."""
+    """Return our names of a row: its model, or what an ablation uses instead of the paper's."""
     words = dict(w.split("=", 1) for w in paper_names().models.get(value.model, ()))
     varies = paper_table(value.table).varies
     if varies == "coefficient":
@@ -185,7 +185,7 @@ def _our_row(value: PaperValue) -> set[str]:
 def _matching(
     option: str, asked: Sequence[str], names: Mapping[str, set[str]], faults: list[str]
 ) -> set[str]:
-    """The paper's names that are asked for, by its own or by ours, whatever their case."""
+    """Return the paper's names for names given as the paper's or ours, ignoring case."""
     if not asked:
         return set(names)
     known: dict[str, set[str]] = {}
@@ -204,26 +204,26 @@ def _matching(
 
 
 def _absence(value: PaperValue) -> str:
-    """Why a row cannot be run, and what to do; empty where it can."""
+    """Return why a row cannot be run, and what to do; empty if it can."""
     names = paper_names()
     if value.model in names.absent:
         return f"{names.absent[value.model]}; to add a model, see docs/add_a_model.md"
     for word in names.models[value.model]:
         group, _, option = word.partition("=")
         if group == "model" and not (config_folder() / group / f"{option}.yaml").exists():
-            return f"there is no {word} in this version; to add a model, see docs/add_a_model.md"
+            return f"this version has no {word}; to add a model, see docs/add_a_model.md"
     return ""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a cell.
+    """Outcome of a cell.
 
     Args:
         cell: The cell.
-        record: The merged record of its runs; None where there is none.
-        error: Why it failed; empty where it did not.
-        absent: Why it cannot be run, and what to do; empty where it can.
+        record: The merged record of its runs; None if there is none.
+        error: Why it failed; empty if it did not.
+        absent: Why it cannot be run, and what to do; empty if it can.
     """
 
     cell: Cell
@@ -233,7 +233,7 @@ class Outcome:
 
     @property
     def failed(self) -> bool:
-        """Whether the cell failed, or some of its repetitions."""
+        """Whether the cell, or one of its repetitions, failed."""
         return bool(self.error or (self.record or {}).get("failed"))
 
 
@@ -242,11 +242,11 @@ def run_cells(
     run: Callable[[Config, Progress | None], dict[str, Any]],
     progress: Progress | None = None,
 ) -> Iterator[Outcome]:
-    """Run what is not finished, cell by cell; one that fails does not stop the others.
+    """Run unfinished cells one by one; a failure does not stop the others.
 
     Args:
-        cells: As `plan_table` makes them.
-        run: `unionsnn.runs.experiment.run_experiment`, or another that takes its place.
+        cells: The cells, as planned by `plan_table`.
+        run: `unionsnn.runs.experiment.run_experiment`, or a replacement.
         progress: Called during long work on data.
     """
     outcomes: dict[str, Outcome] = {}
@@ -264,7 +264,7 @@ def run_cells(
         except (DataUnavailableError, TooLargeError) as error:
             outcome = Outcome(cell, absent=_one_line(error))
             logger.error("%s is not available: %s", cell.label, outcome.absent)
-        except Exception as error:  # The others go on, whatever it was.
+        except Exception as error:  # Any error: the others continue.
             logger.debug("%s failed", cell.label, exc_info=True)
             outcome = Outcome(cell, error=_one_line(error) or type(error).__name__)
             logger.error("%s FAILED: %s", cell.label, outcome.error)
@@ -277,9 +277,9 @@ def _one_line(error: Exception) -> str:
 
 
 def estimates(cells: Sequence[Cell], progress: Progress | None = None) -> dict[str, float]:
-    """Estimate the seconds of what is left, by the key of a cell; a few steps of each are timed.
+    """Estimate the remaining seconds by cell key, by timing a few steps of each cell.
 
-    A cell that cannot be timed, as when its data cannot be obtained, is left out with a message.
+    A cell that cannot be timed, for instance without data, is left out with a message.
     """
     from unionsnn.runs.dry_run import describe
 
@@ -292,6 +292,6 @@ def estimates(cells: Sequence[Cell], progress: Progress | None = None) -> dict[s
             continue
         try:
             seconds[cell.key] = float(describe(cell.config, progress)["seconds_at_most"])
-        except Exception as error:  # The others are of use without it.
+        except Exception as error:  # Any error: the other estimates are still useful.
             logger.error("%s cannot be estimated: %s", cell.label, error)
     return seconds

@@ -1,4 +1,4 @@
-"""One table, and what it looks like on a terminal, in Markdown, LaTeX and CSV."""
+"""Tables, and how they are written to a terminal, Markdown, LaTeX and CSV."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from unionsnn.reports.formatting import count_text
 
 Mark = Literal["best", "second"]
 
-# Narrower, a column of folded words is hard to read.
+# A narrower column of wrapped words is hard to read.
 _FOLDED = 10
 
 
@@ -31,8 +31,8 @@ class Column:
 
     Args:
         name: Its heading.
-        number: Whether it holds numbers: they are aligned to the right and never folded.
-        form: How a value is written, unless it is text already or missing (None, a dash).
+        number: Whether it holds numbers, which are right-aligned and never wrapped.
+        form: Formats a value, unless it is text or missing (None, shown as a dash).
     """
 
     name: str
@@ -40,7 +40,7 @@ class Column:
     form: Callable[[Any], str] = count_text
 
     def text(self, value: Any) -> str:
-        """Write a value of the column."""
+        """Format a value of the column."""
         if value is None:
             return "–"
         return value if isinstance(value, str) else self.form(value)
@@ -52,22 +52,22 @@ def words(*names: str) -> list[Column]:
 
 
 def numbers(*names: str, form: Callable[[Any], str] = count_text) -> list[Column]:
-    """Make columns of numbers that are written alike; by default counts."""
+    """Make columns of numbers with the same format, by default counts."""
     return [Column(name, True, form) for name in names]
 
 
 @dataclass(frozen=True)
 class Table:
-    """One table, whatever it is written to.
+    """A table, independent of the output format.
 
     Args:
         title: Its title; empty for none.
-        columns: Its columns, those of words before those of numbers where it may have to be
-            printed row by row.
-        rows: Values, as many a row as there are columns.
+        columns: Its columns; columns of words come first if the table may have to be printed row
+            by row.
+        rows: Values, one for each column.
         notes: Lines below the table.
-        marks: Cells (row, column) that are the best or second best of their kind.
-        header: Whether the names of the columns are shown.
+        marks: Best and second best cells, by (row, column).
+        header: Whether to show the column names.
     """
 
     title: str
@@ -90,7 +90,7 @@ class Table:
         ]
 
     def width(self) -> int:
-        """Return the least width on a terminal: numbers whole, words folded."""
+        """Return the minimum width on a terminal, with whole numbers and wrapped words."""
         columns = zip(self.names, *self.cells(), strict=True)
         total = 1
         for column, texts in zip(self.columns, columns, strict=True):
@@ -101,7 +101,7 @@ class Table:
     def marked(
         self, form: Callable[[str], str], wrap: Mapping[Mark, Callable[[str], str]]
     ) -> list[list[str]]:
-        """Return the rows in a format, marked cells wrapped."""
+        """Return the rows as text in a format, with marked cells emphasised."""
         rows = [[form(cell) for cell in row] for row in self.cells()]
         for (i, j), mark in self.marks.items():
             rows[i][j] = wrap[mark](rows[i][j])
@@ -110,18 +110,18 @@ class Table:
 
 @dataclass(frozen=True)
 class Report:
-    """Tables to read, and the same results as full numbers.
+    """Tables to read, and the same results with full precision.
 
     Args:
         tables: The tables.
-        rows: Full numbers for CSV and JSON; all rows have the keys of the first.
+        rows: Full-precision rows for CSV and JSON; all have the keys of the first.
     """
 
     tables: Sequence[Table]
     rows: Sequence[Mapping[str, Any]]
 
     def write(self, path: Path) -> None:
-        """Write Markdown, LaTeX or CSV as the file extension says, all of it or nothing."""
+        """Write Markdown, LaTeX or CSV, by file extension, atomically."""
         makers: Mapping[str, Callable[[], str]] = {
             ".md": lambda: "\n".join(map(markdown, self.tables)),
             ".tex": lambda: "\n".join(map(latex, self.tables)),
@@ -131,11 +131,11 @@ class Report:
 
 
 EXTENSIONS = (".md", ".csv", ".tex")
-"""File extensions that `Report.write` knows."""
+"""File extensions supported by `Report.write`."""
 
 
 def terminal_table(table: Table) -> RichTable:
-    """Return the table for the terminal: best bold, second best underlined."""
+    """Return a table for the terminal: best bold, second best underlined."""
     shown = RichTable(
         title=Text(table.title) if table.title else None,
         title_justify="left",
@@ -155,7 +155,7 @@ def terminal_table(table: Table) -> RichTable:
 
 
 def print_tables(tables: Sequence[Table], console: Console | None = None) -> None:
-    """Print tables, each with its notes below; row by row where a number would be cut."""
+    """Print tables with their notes; row by row if a number would be truncated."""
     console = console or Console()
     for table in tables:
         if table.width() <= console.width:
@@ -180,14 +180,14 @@ def _as_lines(table: Table) -> list[str]:
 
 
 def print_lines(lines: Sequence[str], console: Console | None = None) -> None:
-    """Print lines as they are; whole where they are piped, so that they can be searched for."""
+    """Print lines without markup; unwrapped when piped, so that they can be searched."""
     console = console or Console()
     for line in lines:
         console.print(Text(line), soft_wrap=not console.is_terminal)
 
 
 def markdown(table: Table) -> str:
-    """Return a table in Markdown, its notes below: best bold, second best underlined."""
+    """Return a table in Markdown with its notes below: best bold, second best underlined."""
     rows = table.marked(
         _markdown_text, {"best": lambda c: f"**{c}**", "second": lambda c: f"<u>{c}</u>"}
     )
@@ -204,7 +204,7 @@ def _markdown_text(cell: str) -> str:
 
 
 def latex(table: Table) -> str:
-    """Return a LaTeX tabular (booktabs), its title and notes as comments above.
+    """Return a LaTeX tabular (booktabs) with title and notes as comments above.
 
     The best is bold, the second best underlined.
     """
@@ -243,7 +243,7 @@ def _latex_text(cell: str) -> str:
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows of full numbers as CSV; the first row's keys are the header."""
+    """Return full-precision rows as CSV; the first row's keys are the header."""
     buffer = io.StringIO()
     if rows:
         writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
@@ -253,11 +253,11 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def html_page(template: str, **values: Any) -> str:
-    """Return a page that opens without a network; text is escaped, ``table`` writes a `Table`.
+    """Render a page that opens offline; text is escaped, ``table`` renders a `Table`.
 
     Args:
         template: A file of ``reports/templates``.
-        values: What the template names.
+        values: Values used in the template.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -268,21 +268,21 @@ def html_page(template: str, **values: Any) -> str:
 
 
 def check_output(option: str, path: Path, extensions: Sequence[str]) -> None:
-    """Check before any work that a file can be written under a name whose extension is its format.
+    """Check before any work that a file can be written to a path and has a known extension.
 
     Raises:
-        RequestError: The extension is another, there is no such folder, or a folder has the name.
+        RequestError: The extension is unknown, the folder is missing, or the path is a folder.
     """
     if fault := output_fault(option, path, extensions):
         raise RequestError(fault)
 
 
 def output_fault(option: str, path: Path, extensions: Sequence[str]) -> Fault | None:
-    """Say why no file can be written under a name whose extension is its format; None if it can."""
+    """Return why a file cannot be written to a path with a known extension; None if it can."""
     if path.suffix.lower() not in extensions:
         allowed = (" or " if len(extensions) == 2 else ", ").join(extensions)
         return Fault(
-            f"{option} is {str(path)!r}; the name must end in {allowed}, which decides the format.",
+            f"{option} is {str(path)!r}; the name must end in {allowed}, which sets the format.",
             "output.extension",
         )
     if path.is_dir():
@@ -291,11 +291,12 @@ def output_fault(option: str, path: Path, extensions: Sequence[str]) -> Fault | 
         )
     if not path.parent.is_dir():
         return Fault(
-            f"{option} is {str(path)!r}, but there is no folder {path.parent}.", "output.no_folder"
+            f"{option} is {str(path)!r}, but there is no folder {path.parent}; create it.",
+            "output.no_folder",
         )
     return None
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file, all of it or nothing."""
+    """Write a text file atomically."""
     atomic_write(path, lambda file: file.write(text.encode()))

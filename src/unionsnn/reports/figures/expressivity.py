@@ -33,14 +33,14 @@ _FAMILIAR = 10
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """A graph as it is drawn.
+    """A drawing of one graph.
 
     Attributes:
-        title: What stands above it.
+        title: Title above it.
         edge_index: Edges, both directions.
         num_nodes: Number of nodes.
         values: Number or class of each directed edge.
-        colors: Class of each node.
+        colors: Colour class of each node.
         marked: Nodes with a thick rim.
     """
 
@@ -53,10 +53,10 @@ class Panel:
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder of pictures.
+    """Create the folder for pictures.
 
     Raises:
-        DataError: A file has its name.
+        DataError: A file has that name.
     """
     if folder.exists() and not folder.is_dir():
         raise DataError(
@@ -81,10 +81,10 @@ def panels_of(family: Family, coloring: EdgeColoring, titles: Sequence[str]) -> 
 
 
 def draw_panels(rows: Sequence[tuple[str, Sequence[Panel]]], title: str) -> Figure:
-    """Draw rows of graphs; in a row the same number has the same colour, and a legend names it.
+    """Draw rows of graphs; equal numbers of a row share a colour, named in a legend.
 
     Args:
-        rows: A label and the graphs of each row, equally many.
+        rows: A label and the same number of graphs for each row.
         title: Title of the figure.
     """
     from matplotlib.figure import Figure
@@ -132,7 +132,7 @@ def _draw_graph(axes: Axes, panel: Panel, classes: IntArray, palette: Any) -> No
 
     senders, receivers = panel.edge_index
     place = place_nodes(panel.edge_index[:, senders < receivers].T, panel.num_nodes)
-    # The half of an edge at a node shows what that node sees: ã differs from end to end.
+    # The half of an edge at a node shows what that node sees: ã differs between the ends.
     # A little beyond the middle, so that no gap shows between halves of one colour.
     middle = place[receivers] + 0.505 * (place[senders] - place[receivers])
     halves = np.stack([middle, place[receivers]], axis=1)
@@ -158,10 +158,10 @@ def _draw_graph(axes: Axes, panel: Panel, classes: IntArray, palette: Any) -> No
 
 
 def draw_golden_pairs(folder: Path) -> list[Path]:
-    """Draw each golden pair by a and by ã, in a file of its own.
+    """Draw each golden pair by a and by ã, one file per pair.
 
     Raises:
-        DataError: The folder cannot be made.
+        DataError: The folder cannot be created.
         OSError: A picture cannot be written.
     """
     make_folder(folder)

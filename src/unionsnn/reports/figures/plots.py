@@ -1,4 +1,4 @@
-"""Figures: a graph with edges coloured by coefficient, effects of deletions as boxes."""
+"""Figures: a graph with edges coloured by coefficient, box plots of the effects of deletions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_NODES = 300
-"""Most nodes of a graph that is drawn: beyond, edges are too small to tell their colours."""
+"""Largest graph to draw: with more nodes, edges are too small to see their colours."""
 
 _MAX_LABELS = 40
 _ENDINGS = (".png", ".svg", ".pdf")
@@ -28,10 +28,10 @@ _BOX_COLORS = ("#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677")
 
 
 def check_plot(path: Path) -> None:
-    """Check before any work that a figure can be written under a name.
+    """Check before any work that a figure can be written to a path.
 
     Raises:
-        DataError: The extension or the folder will not do.
+        DataError: The extension or the folder is not usable.
     """
     if fault := output_fault("--plot", path, _ENDINGS):
         raise DataError(fault)
@@ -41,13 +41,13 @@ def check_drawable(num_nodes: int) -> None:
     """Check that a graph is small enough to be drawn.
 
     Raises:
-        DataError: It is not; says what to do instead.
+        DataError: It is too large; says what to do instead.
     """
     if num_nodes > MAX_NODES:
         raise DataError(
             f"A graph of {num_nodes:,} nodes is not drawn: beyond {MAX_NODES} the edges cannot be "
-            "told apart. Leave out --plot and look at the table, or cut out the part of interest "
-            "into a file of its own.",
+            "told apart. Leave out --plot and use the table, or write the part of interest to a "
+            "separate file.",
             code="plot.too_large",
         )
 
@@ -65,9 +65,9 @@ def draw_coefficients(
     The same graph is always drawn the same way.
 
     Args:
-        edges: Edges in one or both directions; loops are left out.
+        edges: Edges in one or both directions; self loops are left out.
         values: The coefficient of each edge.
-        names: Name of each node; written if there are few nodes.
+        names: Name of each node; shown if there are few nodes.
         title: Title of the figure.
         label: Title of the colour bar.
 
@@ -123,7 +123,7 @@ def draw_coefficients(
 
 
 def place_nodes(pairs: NDArray[np.int64], num_nodes: int) -> NDArray[np.float64]:
-    """Place each component by its distances, then set the components side by side, [N, 2]."""
+    """Lay out each component by its distances, then place components side by side, [N, 2]."""
     import networkx
 
     graph = networkx.Graph()
@@ -145,7 +145,7 @@ def place_nodes(pairs: NDArray[np.int64], num_nodes: int) -> NDArray[np.float64]
 
 
 def _place_component(graph: Any, nodes: Sequence[int]) -> NDArray[np.float64]:
-    """Place a connected graph inside the unit square, its longer axis level, [n, 2]."""
+    """Lay out a connected graph in the unit square, with its longer axis horizontal, [n, 2]."""
     import networkx
 
     if len(nodes) == 1:
@@ -154,7 +154,7 @@ def _place_component(graph: Any, nodes: Sequence[int]) -> NDArray[np.float64]:
     place = np.array([found[node] for node in nodes])
     place -= place.mean(axis=0)
     place = place @ np.linalg.svd(place, full_matrices=False)[2].T
-    # The singular vectors' signs are free; the first node settles them.
+    # The signs of singular vectors are arbitrary; the first node fixes them.
     place *= np.where(place[0] > 0, -1, 1)
     low, high = place.min(axis=0), place.max(axis=0)
     centred: NDArray[np.float64] = 0.5 + 0.84 * (place - (low + high) / 2) / (high - low).max()
@@ -162,7 +162,7 @@ def _place_component(graph: Any, nodes: Sequence[int]) -> NDArray[np.float64]:
 
 
 def _extent(num_nodes: int) -> float:
-    """Side of the square that a component gets."""
+    """Return the side of a component's square."""
     return float(np.sqrt(num_nodes))
 
 
@@ -171,7 +171,7 @@ def draw_effects(effects: Mapping[str, NDArray[np.float64]], *, title: str, labe
 
     Args:
         effects: Effects by kind, in the order of the boxes; those of nodes, which are larger, get
-            an axis of their own.
+            a separate axis.
         title: Title of the figure.
         label: Title of the vertical axes.
     """
@@ -215,11 +215,11 @@ def _draw_boxes(
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure, all of it or nothing; the same figure gives the same bytes.
+    """Write a figure atomically; the same figure gives the same bytes.
 
     Args:
         figure: The figure.
-        path: A name that ends in .png, .svg or .pdf.
+        path: A path with extension .png, .svg or .pdf.
 
     Raises:
         OSError: The file cannot be written.

@@ -18,7 +18,7 @@ _LINES = ("-", "--", ":", "-.")
 
 
 def draw_boxes(group: Sequence[StoredRecord], names: Sequence[str]) -> Figure:
-    """Draw the values of all repetitions, a box and its points for each record."""
+    """Draw the values of all repetitions, a box with points for each record."""
     from matplotlib.figure import Figure
 
     report = group[0].record["protocol"]["report"]
@@ -38,7 +38,7 @@ def draw_boxes(group: Sequence[StoredRecord], names: Sequence[str]) -> Figure:
 
 
 def draw_curves(curves: Sequence[Sequence[dict[str, float]]], title: str) -> Figure:
-    """Draw loss and metric by epoch: the mean over repetitions, a band of one std around it.
+    """Draw loss and metric by epoch: mean over repetitions with a band of one standard deviation.
 
     An epoch's mean is over the repetitions that reached it.
     """
@@ -75,7 +75,7 @@ def _mean_curve(
 
 
 def draw_predictions(output: NDArray[Any], target: NDArray[Any], task: str, title: str) -> Figure:
-    """Draw a confusion matrix; of a regression, predictions over targets.
+    """Draw a confusion matrix, or for a regression predictions against targets.
 
     Args:
         output: Outputs of the network, a row for each item.
@@ -115,10 +115,10 @@ def draw_predictions(output: NDArray[Any], target: NDArray[Any], task: str, titl
 
 
 def draw_histogram(histogram: Mapping[str, Mapping[str, Any]], title: str) -> Figure:
-    """Draw how many edges have which coefficient, a panel for each column.
+    """Draw a histogram of coefficients over edges, a panel for each column.
 
     Args:
-        histogram: Of each column its ``low`` and ``high`` end and the ``counts`` of equal bins.
+        histogram: For each column the ends ``low`` and ``high`` and the ``counts`` of equal bins.
         title: Title of the figure.
     """
     from matplotlib.figure import Figure
@@ -130,7 +130,7 @@ def draw_histogram(histogram: Mapping[str, Mapping[str, Any]], title: str) -> Fi
     for axes, (column, content) in zip(panels, histogram.items(), strict=False):
         ends = np.linspace(content["low"], content["high"], len(content["counts"]) + 1)
         axes.stairs(content["counts"], ends, fill=True, color="#4477aa")
-        # Most edges of a molecule share a few values: a linear scale would show only those.
+        # Most edges of a molecule share a few values, and a linear scale would show only those.
         axes.set_yscale("log")
         axes.set_ylim(bottom=0.7)
         axes.set_xlabel(column, fontsize=8)
@@ -144,6 +144,6 @@ def draw_histogram(histogram: Mapping[str, Mapping[str, Any]], title: str) -> Fi
 
 
 def _short(text: str, length: int = 60) -> str:
-    # A dollar would begin a formula.
+    # A dollar sign would start a formula.
     shown = text if len(text) <= length else f"{text[: length - 1]}…"
     return shown.replace("$", r"\$")

@@ -1,1 +1,1 @@
-"""Tables, one module for what is shown."""
+"""Output of the commands, one module each."""

@@ -1,4 +1,4 @@
-"""What lies in the cache, for the terminal."""
+"""Contents of the cache, for the terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from unionsnn.reports.table import Table, numbers, print_lines, print_tables, wo
 
 
 def print_cache(items: Sequence[CacheItem], root: Path, console: Console | None = None) -> None:
-    """Print one line per entry, and the sum."""
+    """Print one line per entry, and the total."""
     if not items:
         print_lines([f"The cache {root} is empty."], console)
         return
@@ -48,7 +48,7 @@ def as_plain(item: CacheItem) -> dict[str, Any]:
 
 
 def describe(item: CacheItem) -> str:
-    """Name a file with what it belongs to, in one line."""
+    """Describe a file of the cache in one line."""
     known = " ".join(filter(None, (item.label, *item.choices)))
     reason = f": {item.detail}" if item.detail else ""
     return (

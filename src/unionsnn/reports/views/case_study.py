@@ -1,4 +1,4 @@
-"""The paper's case study as tables: one example, and its claims measured over many subgraphs."""
+"""The paper's case study as tables: one example, and the claims over many subgraphs."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from unionsnn.reports.formatting import share_text
 from unionsnn.reports.table import Table, numbers, print_tables, words
 
 _RULES = {
-    False: "Edges at v or u are not deleted: what is left is a union subgraph and connected.",
-    True: "Edges at v or u are deleted too; v and u count as common nodes, as in the paper.",
+    False: "Edges at v or u are not deleted, so the rest is a connected union subgraph.",
+    True: "Edges at v or u are also deleted; v and u count as common nodes, as in the paper.",
 }
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is studied.
+    """What to study.
 
     Attributes:
         data: Name of the data set; None for random union subgraphs.
-        graphs: How many union subgraphs.
-        max_nodes: Most nodes of one.
-        seed: Seed of all draws.
-        at_ends: Whether edges at v or u are deleted too.
+        graphs: Number of union subgraphs.
+        max_nodes: Maximum number of nodes of one.
+        seed: Random seed.
+        at_ends: Whether to delete edges at v or u too.
     """
 
     data: str | None
@@ -49,7 +49,7 @@ class Request:
 
     @property
     def source(self) -> str:
-        """Where the subgraphs are from, in words."""
+        """Description of where the subgraphs come from."""
         if self.data is None:
             return f"random union subgraphs (seed {self.seed}, 4 to {self.max_nodes} nodes)"
         return f"union subgraphs of {self.data} (seed {self.seed}, up to {self.max_nodes} nodes)"
@@ -59,10 +59,10 @@ def run(request: Request, graph: SimpleGraph | None, plot: Path | None, *, as_js
     """Measure, print and draw.
 
     Args:
-        request: What is studied.
-        graph: The graphs of the data set as one; None for random union subgraphs.
+        request: What to study.
+        graph: The graphs of the data set merged into one; None for random union subgraphs.
         plot: Figure to write.
-        as_json: Print what was measured as JSON instead of tables.
+        as_json: Whether to print JSON instead of tables.
 
     Raises:
         OSError: The figure cannot be written.
@@ -89,7 +89,7 @@ def run(request: Request, graph: SimpleGraph | None, plot: Path | None, *, as_js
 def print_example(
     subgraph: UnionSubgraph, deletions: Deletions, console: Console | None = None
 ) -> None:
-    """Print every deletion from one union subgraph, edges by kind, then nodes."""
+    """Print every deletion from one union subgraph: edges by kind, then nodes."""
     names = subgraph.names()
     order = sorted(range(len(deletions.kinds)), key=lambda i: (deletions.kinds[i], i))
     deleted = [
@@ -117,11 +117,11 @@ def print_example(
 def print_case_study(
     study: CaseStudy, source: str, *, at_ends: bool, console: Console | None = None
 ) -> None:
-    """Print what deletions did, and which of the paper's claims hold.
+    """Print the effects of deletions, and which of the paper's claims hold.
 
     Args:
-        study: What was measured.
-        source: Where the subgraphs are from.
+        study: The measurements.
+        source: Where the subgraphs come from.
         at_ends: Whether the edges at v or u were deleted too.
         console: Where to print; the terminal by default.
     """
@@ -142,7 +142,7 @@ def print_case_study(
 
 
 def verdicts(study: CaseStudy) -> list[str]:
-    """Say of each claim whether it holds in all cases that were measured."""
+    """Say for each claim whether it holds in all measured cases."""
     lines = []
     for what, wanted, shares in (
         ("an edge", "raises", study.edge),
@@ -151,7 +151,7 @@ def verdicts(study: CaseStudy) -> list[str]:
         right = shares.raised if wanted == "raises" else shares.lowered
         claim = f"Claim: deleting {what} {wanted} a:"
         if right is None:
-            lines.append(f"{claim} not measured, there is none to delete.")
+            lines.append(f"{claim} not measured, there was none to delete.")
         elif right == 1:
             lines.append(f"{claim} holds in all {shares.cases:,} cases.")
         else:
@@ -165,10 +165,10 @@ def verdicts(study: CaseStudy) -> list[str]:
         means = ", ".join(f"{kind} {study.kinds[kind].mean:+.4f}" for kind in KINDS)
         overall = "holds" if study.ordered_overall else "fails"
         lines.append(
-            f"{claim} {verdict}; it is so in {study.ordered:,} of the {study.with_all_kinds:,} "
+            f"{claim} {verdict}; true in {study.ordered:,} of the {study.with_all_kinds:,} "
             f"subgraphs with all four kinds ({share})."
         )
-        lines.append(f"  Over all edges together it {overall}: {means}.")
+        lines.append(f"  Over all edges it {overall}: {means}.")
     return lines
 
 
@@ -177,9 +177,9 @@ def remarks(study: CaseStudy, *, at_ends: bool) -> list[str]:
     lines = [f"{_RULES[at_ends]} v and u themselves are never deleted."]
     if study.disconnecting:
         lines.append(
-            f"{study.disconnecting:,} deletions of edges leave a part that nothing reaches; P is "
-            "not defined there, and they are left out."
+            f"{study.disconnecting:,} edge deletions disconnect the subgraph; P is then undefined, "
+            "and they are left out."
         )
     if study.too_large:
-        lines.append(f"{study.too_large:,} union subgraphs were left out for their size.")
+        lines.append(f"{study.too_large:,} union subgraphs were too large and are left out.")
     return lines

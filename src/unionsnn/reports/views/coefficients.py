@@ -1,4 +1,4 @@
-"""Coefficients of a user's graphs: from a file to a table, a summary and a figure."""
+"""Coefficients of the user's graphs: from a file to a table, a summary and a figure."""
 
 from __future__ import annotations
 
@@ -46,22 +46,22 @@ def coefficients_of_file(
     use_cache: bool = True,
     progress: str = "auto",
 ) -> None:
-    """Compute the coefficients of the graphs of a file, and write and show them.
+    """Compute the coefficients of the graphs in a file, then write and show them.
 
     Args:
         file: The file.
         choices: Arguments of `CoefficientSpec`.
-        form: Format of the file, a key of `FORMATS`; by default its extension decides.
-        out: Table to write; without it and without a plot the table goes to stdout.
+        form: Format of the file, a key of `FORMATS`; by default chosen by its extension.
+        out: Table to write; the table goes to stdout if neither it nor a plot is given.
         plot: Figure to write.
-        plot_graph: Which graph of the file is drawn.
-        symmetrize: Whether an edge of one direction means both.
+        plot_graph: Index of the graph to draw.
+        symmetrize: Whether to add the reverse of each edge.
         threads: As in `CoefficientSpec.compute`.
-        use_cache: Whether values are looked up and kept on disk.
+        use_cache: Whether to read and write cached values.
         progress: As in `data_progress`.
 
     Raises:
-        RequestError: What is asked for cannot be done; lists every fault.
+        RequestError: The request is invalid; lists every fault.
         DataError: The file cannot be used.
         OSError: A file cannot be written.
     """
@@ -131,7 +131,7 @@ def _checked(
     out: Path | None,
     plot: Path | None,
 ) -> CoefficientSpec:
-    """Check everything that can be checked without reading the file, all at once."""
+    """Check everything that does not need the file, and report all faults at once."""
     faults: list[str] = []
     spec = CoefficientSpec()
     try:
@@ -166,7 +166,7 @@ def _checked(
 def edge_table(
     graphs: GraphFile, columns: Sequence[str], values: NDArray[np.float64]
 ) -> pyarrow.Table:
-    """Put the coefficients of each edge beside its graph and the names of its nodes.
+    """Make a table with graph, node names and coefficients of each edge.
 
     Args:
         graphs: The graphs.
@@ -189,20 +189,20 @@ def edge_table(
 
 
 def check_writable(path: Path) -> None:
-    """Check before any work that a table can be written under a name.
+    """Check before any work that a table can be written to a path.
 
     Raises:
-        DataError: The extension or the folder will not do.
+        DataError: The extension or the folder is not usable.
     """
     check_output("--out", path, tuple(WRITERS))
 
 
 def write_table(table: pyarrow.Table, path: Path) -> None:
-    """Write a table, all of it or nothing.
+    """Write a table atomically.
 
     Args:
         table: Any table.
-        path: A name that ends in a key of `WRITERS`.
+        path: A path whose extension is a key of `WRITERS`.
 
     Raises:
         OSError: The file cannot be written.
@@ -211,7 +211,7 @@ def write_table(table: pyarrow.Table, path: Path) -> None:
 
 
 def as_csv(table: pyarrow.Table) -> str:
-    """Return a table as comma-separated values; numbers are read back to the last bit."""
+    """Return a table as CSV; numbers round-trip exactly."""
     buffer = io.BytesIO()
     _write_csv(table, buffer)
     return buffer.getvalue().decode()
@@ -220,7 +220,7 @@ def as_csv(table: pyarrow.Table) -> str:
 def _write_csv(table: pyarrow.Table, file: BinaryIO) -> None:
     from pyarrow import csv
 
-    # Arrow puts quotes around every name of a column; ours need none.
+    # Arrow quotes every column name; ours need no quotes.
     file.write((",".join(table.column_names) + "\n").encode())
     csv.write_csv(table, file, csv.WriteOptions(include_header=False, quoting_style="needed"))
 
@@ -258,7 +258,7 @@ def print_summary(
 
 
 def print_precomputed(result: Mapping[str, Any], console: Console | None = None) -> None:
-    """Print what `unionsnn precompute` did."""
+    """Print the summary of `unionsnn precompute`."""
     print_summary(
         f"Coefficients of {result['data']}: {_how(result)}",
         [
@@ -276,4 +276,4 @@ def print_precomputed(result: Mapping[str, Any], console: Console | None = None)
 
 
 def _how(made: Mapping[str, Any]) -> str:
-    return f"computed in {duration_text(made['seconds'])}" if made["computed"] else "there before"
+    return f"computed in {duration_text(made['seconds'])}" if made["computed"] else "cached before"

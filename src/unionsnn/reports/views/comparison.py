@@ -1,4 +1,4 @@
-"""A comparison: on the terminal, as Markdown, CSV or LaTeX."""
+"""A comparison on the terminal, and as Markdown, CSV or LaTeX."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ AGAINST = numbers("difference", "relative", "95 % interval", "p", "won/lost/tied
 
 
 def letter(index: int) -> str:
-    """Name of a configuration in tables, as in the command's help: A, B, ..."""
+    """Return the letter of a configuration, as in the command's help: A, B, ..."""
     return string.ascii_uppercase[index] if index < 26 else f"#{index + 1}"
 
 
 def reached(index: int, run: Mapping[str, Any], report: str) -> list[Any]:
-    """What a run reached, for the columns of `REACHED`."""
+    """Return the results of a run for the columns of `REACHED`."""
     result = run["result"]
     return [
         letter(index),
@@ -33,7 +33,7 @@ def reached(index: int, run: Mapping[str, Any], report: str) -> list[Any]:
 
 
 def against(difference: Mapping[str, Any], report: str) -> list[Any]:
-    """A paired difference, for the columns of `AGAINST`."""
+    """Return a paired difference for the columns of `AGAINST`."""
     relative, p_value = difference["relative"], difference["p_value"]
     return [
         difference_text(report, difference["mean"]),
@@ -45,7 +45,7 @@ def against(difference: Mapping[str, Any], report: str) -> list[Any]:
 
 
 def notes(comparison: Mapping[str, Any]) -> list[str]:
-    """What a reader needs to read the table right, a line each."""
+    """Return the notes needed to interpret the table, one line each."""
     protocol, differences = comparison["protocol"], comparison["differences"]
     report, count = protocol["report"], len(comparison["repetitions"])
     better = "larger" if comparison["larger_is_better"] else "smaller"
@@ -76,7 +76,7 @@ def notes(comparison: Mapping[str, Any]) -> list[str]:
 
 
 def print_comparison(comparison: Mapping[str, Any], console: Console | None = None) -> None:
-    """Print what each run reached, the differences, and what they rest on."""
+    """Print the results of each run, the differences, and the notes."""
     report = comparison["protocol"]["report"]
     runs = [reached(index, run, report) for index, run in enumerate(comparison["runs"])]
     differences = [
@@ -94,7 +94,7 @@ def print_comparison(comparison: Mapping[str, Any], console: Console | None = No
 
 
 def comparison_report(comparison: Mapping[str, Any]) -> Report:
-    """Return one table for a file: each run, and its difference from the first one."""
+    """Return one table for a file: each run with its difference from the first."""
     report = comparison["protocol"]["report"]
     rows = [
         [*reached(index, run, report), *difference]

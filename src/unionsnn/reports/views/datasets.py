@@ -1,4 +1,4 @@
-"""Tables and figures of data sets: what there is, what is on disk, where the paper differs."""
+"""Tables and figures of data sets: counts, state on disk, differences from the paper."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from unionsnn.reports.table import Table, numbers, print_tables, words
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Where the output is piped, wide enough that no line is broken.
+# When piped, wide enough that no line is wrapped.
 _WIDE = 140
 _BINS = 40
 
@@ -58,7 +58,7 @@ def print_datasets(entries: Sequence[CatalogEntry], disk: Sequence[OnDisk]) -> N
     ]
     _print(Table("Data sets", columns, rows), _deviations(entries))
     print(
-        "Nodes and edges of all graphs together; edges undirected, without loops and repeats. "
+        "Nodes and edges of all graphs together; edges are undirected, without loops or repeats. "
         "unionsnn datasets NAME shows citations and more."
     )
 
@@ -71,11 +71,11 @@ def _deviations(entries: Sequence[CatalogEntry]) -> Table:
             ours, paper = f"{each.ours:{digits}}", f"{each.paper:{digits}}"
             rows.append([entry.name, each.what, ours, paper, each.reason])
     columns = [*words("data=", "what"), *numbers("here", "paper"), *words("why")]
-    return Table("Where a figure differs from the paper's", columns, rows)
+    return Table("Counts that differ from the paper's", columns, rows)
 
 
 def print_dataset(entry: CatalogEntry, disk: OnDisk) -> None:
-    """Print all that is known of one set."""
+    """Print all details of one set."""
     tables = [Table(f"data={entry.name}", words("", ""), _details(entry, disk), header=False)]
     if entry.deviations():
         tables.append(_deviations([entry]))
@@ -114,7 +114,7 @@ def _details(entry: CatalogEntry, disk: OnDisk) -> list[tuple[str, str]]:
 
 
 def as_plain(entry: CatalogEntry, disk: OnDisk) -> dict[str, Any]:
-    """All that is known of one set, as plain types."""
+    """Return all details of one set as plain types."""
     return {
         "name": entry.name,
         "source": entry.source_name,
@@ -137,7 +137,7 @@ def as_plain(entry: CatalogEntry, disk: OnDisk) -> dict[str, Any]:
 def draw_histograms(
     degree: NDArray[np.int64], coefficient: NDArray[np.float64], title: str
 ) -> Figure:
-    """Draw how often each degree occurs, and each value of the structural coefficient.
+    """Draw histograms of the degrees and of the structural coefficient.
 
     Shapes:
         degree [N], coefficient [M], one value for each undirected edge.

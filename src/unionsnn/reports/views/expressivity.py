@@ -1,4 +1,4 @@
-"""What choices of coefficient tell apart, as tables: terminal, Markdown, CSV, JSON."""
+"""What choices of coefficient tell apart, as tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PUBLISHED: Mapping[str, tuple[int, str]] = {
     "I²-GNN": (281, BREC_PAPER),
     "N2": (298, BREC_PAPER),
 }
-"""Pairs of BREC's 400 that others tell apart, and who printed the figure."""
+"""Published numbers of BREC's 400 pairs told apart, with their source."""
 
 
 def measure(
@@ -41,20 +41,20 @@ def measure(
     threads: int | None = None,
     progress: Callback | None = None,
 ) -> dict[str, Any]:
-    """Measure choices on sets; the result is plain, for JSON.
+    """Measure choices on sets; return plain types for JSON.
 
     Args:
         sets: Names of sets, or files of pairs.
         choices: The choices.
         root: The data root.
-        mirror: Where data is looked for before upstream.
-        offline: Whether to leave http(s) addresses alone.
+        mirror: Mirror to try before the upstream address.
+        offline: Whether to never access http(s) addresses.
         seed: Seed of the relabelled copies.
-        threads: Threads of the engine; None for all cores.
+        threads: Number of threads of the engine; None for all cores.
         progress: Called with (what, done, total).
 
     Raises:
-        DataError: A set cannot be had.
+        DataError: A set could not be obtained.
     """
     loaded = {
         name: load_set(name, root=root, mirror=mirror, offline=offline)
@@ -83,7 +83,7 @@ def _categories(families: Sequence[Family]) -> dict[str, list[int]]:
 
 
 def _sizes(families: Sequence[Family]) -> dict[str, dict[str, Any]]:
-    """Per category how many families there are, of how many graphs."""
+    """Count the families of each category and their graphs."""
     return {
         category: {"families": len(rows), "graphs": len(families[rows[0]].graphs)}
         for category, rows in _categories(families).items()
@@ -91,7 +91,7 @@ def _sizes(families: Sequence[Family]) -> dict[str, dict[str, Any]]:
 
 
 def _plain(families: Sequence[Family], outcome: Outcome) -> dict[str, Any]:
-    """An outcome, counted by category; families in which S is the whole graph stand apart."""
+    """Count an outcome by category; families in which S is the whole graph separately."""
     categories = {}
     for category, rows in _categories(families).items():
         told = outcome.told[rows]
@@ -123,7 +123,7 @@ def _plain(families: Sequence[Family], outcome: Outcome) -> dict[str, Any]:
 
 
 def bench_table(part: Mapping[str, Any]) -> Table:
-    """Make a set's table: what was told apart / where S is not the whole graph."""
+    """Make the table of a set: pairs told apart, in all and where S is not the whole graph."""
     sizes = part["categories"]
     names = [f"{name} ({size_text(size)})" for name, size in sizes.items()]
     total = [f"all ({sum(s['families'] for s in sizes.values())})"] if len(sizes) > 1 else []
@@ -137,7 +137,7 @@ def bench_table(part: Mapping[str, Any]) -> Table:
 
 
 def size_text(size: Mapping[str, Any]) -> str:
-    """How much there is to tell apart in a category."""
+    """Format how much there is to tell apart in a category."""
     return f"{size['graphs']} graphs" if size["graphs"] > 2 else str(size["families"])
 
 
@@ -167,19 +167,19 @@ def _row(sizes: Mapping[str, Any], each: Mapping[str, Any]) -> list[Any]:
 
 
 def notes(part: Mapping[str, Any]) -> list[str]:
-    """How to read a set's table."""
+    """Return the notes on how to read a set's table."""
     pairs = any(size["graphs"] == 2 for size in part["categories"].values())
     lines = []
     if pairs:
         lines.append(
-            "A cell counts the pairs told apart; in brackets, where there are pairs in which every "
-            "substructure is the whole graph: of the other pairs, how many were told apart."
+            "A cell counts the pairs told apart; in brackets, if there are pairs in which every "
+            "substructure is the whole graph: how many of the other pairs were told apart."
         )
     if len(part["categories"]) == 1 or not pairs:
-        lines.append("Of a family of more than two graphs, a cell counts the classes found.")
+        lines.append("For a family of more than two graphs, a cell counts the classes found.")
     lines.append(
-        "largest equal, smallest different: spread of numbers that counted as one and smallest gap "
-        "that counted as a difference, in units of 1 + |value|; exact: whole numbers or residues."
+        "largest equal, smallest different: widest spread that counted as equal and smallest gap "
+        "that counted as a difference, in units of 1 + |value|; exact: integers or residues."
     )
     lines.append(
         "faults: graphs told apart from their own relabelled copies (such a pair is not counted); "
@@ -192,7 +192,7 @@ def notes(part: Mapping[str, Any]) -> list[str]:
 
 
 def faults(result: Mapping[str, Any]) -> list[str]:
-    """Say which choices tell graphs from their own relabelled copies."""
+    """Return which choices tell graphs from their own relabelled copies."""
     return [
         f"{each['choice']} tells {each['at_fault']} graph(s) of {part['set']} from their own "
         "relabelled copies."
@@ -203,7 +203,7 @@ def faults(result: Mapping[str, Any]) -> list[str]:
 
 
 def bench_report(result: Mapping[str, Any]) -> Report:
-    """Return a table for each set, and one row for each set, choice and category."""
+    """Return a table for each set, and a row for each set, choice and category."""
     counts = ("told", "classes", "whole", "told_where_not_whole", "at_fault", "unstable")
     margins = ("exact", "largest_equal", "smallest_different", "seconds")
     rows = [

@@ -1,4 +1,4 @@
-"""One HTML page of records that opens without a network."""
+"""One HTML page of records that opens offline."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_PREDICTIONS = 6
-"""Most confusion matrices or scatters of a data set: those of the best records."""
+"""Maximum number of confusion matrices or scatter plots of a data set, of the best records."""
 
 MAX_HISTOGRAMS = 4
-"""Most distributions of coefficients of a data set."""
+"""Maximum number of coefficient histograms of a data set."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Picture:
 
     Args:
         source: A data URI.
-        alt: What it shows, for those who do not see it.
-        caption: Its line below.
+        alt: Description for readers who cannot see it.
+        caption: Line below it.
     """
 
     source: str
@@ -55,12 +55,12 @@ class Section:
 def page(
     records: Sequence[StoredRecord], faults: Sequence[str] = (), claims: Table | None = None
 ) -> str:
-    """Return the page: tables and figures of each data set, nothing that is loaded from elsewhere.
+    """Return the page: tables and figures of each data set, self-contained.
 
     Args:
         records: The records.
-        faults: Files that were not read, a line each.
-        claims: The table of claims, if it is asked for.
+        faults: Files that could not be read, one line each.
+        claims: The table of claims, if requested.
     """
     groups = by_dataset(records).values()
     tables = records_report(records).tables
@@ -76,7 +76,7 @@ def page(
 
 
 def _section(group: Sequence[StoredRecord], table: Table) -> Section:
-    # Figures have no room for what the table says of a record: they name it by its number.
+    # Figures have no room for a record's description and refer to its number in the table.
     names = [f"{number} {label}" for number, label in enumerate(labels(group), 1)]
     section = Section(str(group[0].record["data"]), _numbered(table))
     reports = dict.fromkeys(each.record["protocol"]["report"] for each in group)
@@ -90,7 +90,7 @@ def _section(group: Sequence[StoredRecord], table: Table) -> Section:
         section.figures.append(
             _picture(
                 figures.draw_boxes([each for each, _ in alike], [name for _, name in alike]),
-                f"Box plot of {report} for {len(alike)} experiments; the table has the numbers",
+                f"Box plot of {report} for {len(alike)} experiments, numbered as in the table",
                 f"{report} of each repetition (points), with quartiles",
             )
         )
@@ -127,7 +127,7 @@ def _section(group: Sequence[StoredRecord], table: Table) -> Section:
     if without_predictions:
         section.left_out.append(
             f"no predictions on disk: {len(without_predictions)} of {len(group)} experiments "
-            "(of cross_validation_paper they are kept of every epoch, if they are not too large)"
+            "(cross_validation_paper keeps those of every epoch unless they are too large)"
         )
     section.figures += _histograms(group, names)
     gated = [each for each in group if each.record["gate"] is not None]
@@ -137,7 +137,7 @@ def _section(group: Sequence[StoredRecord], table: Table) -> Section:
 
 
 def _histograms(group: Sequence[StoredRecord], names: Sequence[str]) -> list[Picture]:
-    """Draw each distribution of coefficients once, whichever records share it."""
+    """Draw each distribution of coefficients once, even if several records share it."""
     sharing: dict[str, list[int]] = {}
     for i, each in enumerate(group):
         if (histogram := each.histogram()) is not None:
@@ -157,7 +157,7 @@ def _histograms(group: Sequence[StoredRecord], names: Sequence[str]) -> list[Pic
 
 
 def _numbered(table: Table) -> Table:
-    """Put a column with the numbers of the rows before the others."""
+    """Prepend a column with row numbers."""
     return replace(
         table,
         columns=[*words("#"), *table.columns],
@@ -170,7 +170,7 @@ def _picture(figure: Figure, alt: str, caption: str) -> Picture:
     import matplotlib
 
     buffer = io.BytesIO()
-    # Transparent: the page's own ground shows through, also where it is dark.
+    # Transparent, so that the page's background shows through, light or dark.
     with matplotlib.rc_context({"svg.hashsalt": "unionsnn"}):
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     text = base64.b64encode(buffer.getvalue()).decode()

@@ -1,4 +1,4 @@
-"""Predictions of a user's graphs: a table on disk, a part of it on the terminal."""
+"""Predictions for the user's graphs: a table on disk, part of it on the terminal."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SHOWN = 20
-"""Rows that the terminal is given."""
+"""Number of rows shown on the terminal."""
 
 EXTENSIONS = (*WRITERS, ".json")
 """File extensions that `write_predictions` can write."""
 
 
 def check_writable(path: Path) -> None:
-    """Check before any work that predictions can be written under a name.
+    """Check before any work that predictions can be written to a path.
 
     Raises:
-        RequestError: The extension or the folder will not do.
+        RequestError: The extension or the folder is not usable.
     """
     check_output("--out", path, EXTENSIONS)
 
 
 def columns(prediction: Prediction) -> dict[str, list[Any]]:
-    """Return the table's columns: item, class, and for each output mean, spread and repetitions."""
+    """Return the columns: item, class, and for each output its mean, spread and repetitions."""
     found: dict[str, list[Any]] = {"graph": list(prediction.names)}
     if prediction.nodes is not None:
         found["node"] = list(prediction.nodes)
@@ -54,7 +54,7 @@ def columns(prediction: Prediction) -> dict[str, list[Any]]:
 
 
 def as_plain(prediction: Prediction) -> dict[str, Any]:
-    """Return everything as plain types."""
+    """Return all rows as plain types."""
     table = columns(prediction)
     rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
     return {
@@ -67,13 +67,13 @@ def as_plain(prediction: Prediction) -> dict[str, Any]:
 
 
 def write_predictions(prediction: Prediction, path: Path) -> None:
-    """Write all rows in the format that the name's ending says, all of it or nothing."""
+    """Write all rows atomically, in the format of the file extension."""
     if path.suffix.lower() == ".json":
         write_text(path, json.dumps(as_plain(prediction), indent=1) + "\n")
     else:
         import pyarrow
 
-        # Names of nodes may be numbers in one file and words in the next.
+        # Node names may be numbers in one file and words in the next.
         texts = ("graph", "node", "label", "predicted")
         arrays = {
             key: pyarrow.array([str(v) for v in values] if key in texts else values)
@@ -118,5 +118,5 @@ def _repetitions(prediction: Prediction) -> str:
 def print_predictions(
     prediction: Prediction, title: str, out: Path | None = None, console: Console | None = None
 ) -> None:
-    """Print the first rows, and what was written."""
+    """Print the first rows, and where all of them were written."""
     print_tables([prediction_table(prediction, title, out)], console)

@@ -1,4 +1,4 @@
-"""One table for each data set, made of records."""
+"""Tables of records, one for each data set."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ COLUMNS = (
 )
 _MEAN = 4
 
-# What the columns say already, and what does not make a model another one.
+# Keys shown in other columns, and keys that do not distinguish models.
 _SHOWN = ("model.name", "model._target_", "gate.", "coefficient.", "protocol.", "data.")
 
 
 def by_dataset(records: Sequence[StoredRecord]) -> dict[str, list[StoredRecord]]:
-    """Group records by data set, and within it by protocol, the best first."""
+    """Group records by data set, sorted by protocol, best first."""
     groups: dict[str, list[StoredRecord]] = {}
     for each in sorted(records, key=lambda each: str(each.record["dataset"])):
         groups.setdefault(f"{each.record['dataset']}", []).append(each)
@@ -42,7 +42,7 @@ def _order(stored: StoredRecord) -> tuple[str, float]:
 
 
 def _kind(record: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    """What two numbers must share to be ranked: metric, protocol, rule of selection, split."""
+    """Return what two results must share to be ranked: metric, protocol, selection rule, split."""
     protocol = record["protocol"]
     return (
         protocol["report"],
@@ -53,7 +53,7 @@ def _kind(record: Mapping[str, Any]) -> tuple[str, str, str, str]:
 
 
 def gate_text(record: Mapping[str, Any]) -> str:
-    """Write the preset of a gate and what was changed in it."""
+    """Format the preset of a gate and its changes."""
     section = record["config"]["gate"]
     if record["gate"] is None:
         return "none"
@@ -66,7 +66,7 @@ def gate_text(record: Mapping[str, Any]) -> str:
 
 
 def coefficient_text(record: Mapping[str, Any]) -> str:
-    """Write the coefficient that the gate reads, its radii, and the control."""
+    """Format the coefficient that the gate reads, its radii, and the control."""
     if record["gate"] is None:
         return "–"
     section = record["config"]["coefficient"]
@@ -82,7 +82,7 @@ def coefficient_text(record: Mapping[str, Any]) -> str:
 
 
 def labels(group: Sequence[StoredRecord]) -> list[str]:
-    """Name the model of each record, with the keys that tell it from others with the same name."""
+    """Name the model of each record, with the keys that distinguish it from its namesakes."""
     shown = [_visible(each.record) for each in group]
     times = Counter(shown)
     first = {name: each.record["config"] for name, each in zip(shown, group, strict=True)}
@@ -98,7 +98,7 @@ def labels(group: Sequence[StoredRecord]) -> list[str]:
                 if not key.startswith(_SHOWN)
             }
             values = dict(flatten(each.record["config"]))
-            # What a configuration leaves out, its row leaves out.
+            # A key missing in a configuration is left out of its row.
             told = (f"{key}={values[key]}" for key in sorted(keys) if values.get(key) is not None)
             label = " ".join([label, *told])
         names.append(label)
@@ -110,7 +110,7 @@ def _visible(record: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def records_report(records: Sequence[StoredRecord]) -> Report:
-    """Return a table for each data set, the best and second best of each protocol marked."""
+    """Return a table for each data set, with the best and second best of each protocol marked."""
     groups = by_dataset(records)
     return Report(
         [_table(name, group) for name, group in groups.items()],
@@ -169,7 +169,7 @@ def _row(record: Mapping[str, Any], label: str) -> list[Any]:
 
 
 def _marks(group: Sequence[StoredRecord]) -> dict[tuple[int, int], Mark]:
-    """The best and the second best mean within each protocol; equal ones alike."""
+    """Mark the best and second best mean within each protocol; ties share a mark."""
     marks: dict[tuple[int, int], Mark] = {}
     for kind in {_kind(each.record) for each in group}:
         means = {
@@ -189,7 +189,7 @@ def _marks(group: Sequence[StoredRecord]) -> dict[tuple[int, int], Mark]:
 
 
 def _full_rows(group: Sequence[StoredRecord]) -> list[dict[str, Any]]:
-    """Return each record with full numbers, as plain types."""
+    """Return each record with full precision, as plain types."""
     rows = []
     for each, label in zip(group, labels(group), strict=True):
         record, paper = each.record, paper_value(each.record)

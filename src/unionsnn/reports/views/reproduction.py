@@ -1,4 +1,4 @@
-"""The paper's tables beside ours: results with their differences, costs as ratios, plans."""
+"""The paper's tables next to ours: results with differences, costs as ratios, plans."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ COST_COLUMNS = (
 )
 
 OUTSIDE = "≠"
-"""Mark of a row whose paper value lies outside our interval."""
+"""Marks a row whose paper value lies outside our interval."""
 
 
 def reproduction_report(outcomes: Sequence[Outcome]) -> Report:
-    """Return a table for each data set: a row for each of the paper's."""
+    """Return a table for each data set, with a row for each of the paper's."""
     sets = dict.fromkeys(o.cell.paper.dataset for o in outcomes)
     groups = [[o for o in outcomes if o.cell.paper.dataset == name] for name in sets]
     if paper_table(outcomes[0].cell.paper.table).cost is None:
@@ -82,7 +82,7 @@ def _result_table(outcomes: Sequence[Outcome]) -> Table:
 
 
 def warnings_of(cells: Sequence[Cell]) -> list[str]:
-    """Say where our values are not of the setting that the paper's value is put beside."""
+    """Return warnings where our values come from another setting than the paper's."""
     models: dict[str, list[str]] = {}
     for cell in cells:
         for text in cell.differs:
@@ -92,7 +92,7 @@ def warnings_of(cells: Sequence[Cell]) -> list[str]:
     for text, named in models.items():
         found.setdefault("" if len(named) == count else f" ({', '.join(named)})", []).append(text)
     return [
-        f"WARNING: ours differs from the stated setting of the table{rows}: {', '.join(texts)}"
+        f"WARNING: ours differs from the table's setting{rows}: {', '.join(texts)}"
         for rows, texts in found.items()
     ]
 
@@ -121,7 +121,7 @@ def _result_row(outcome: Outcome) -> list[Any]:
 
 
 def is_outside(paper: PaperValue, result: Mapping[str, Any]) -> bool:
-    """Whether the paper's value lies outside our interval; False where there is none."""
+    """Return whether the paper's value lies outside our interval; False without an interval."""
     if result["interval"] is None:
         return False
     low, high = result["interval"]
@@ -129,7 +129,7 @@ def is_outside(paper: PaperValue, result: Mapping[str, Any]) -> bool:
 
 
 def _result_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """Return each cell with full numbers, as plain types."""
+    """Return each cell with full precision, as plain types."""
     rows = []
     for outcome in outcomes:
         paper, record = outcome.cell.paper, outcome.record
@@ -172,7 +172,7 @@ def _cost_table(outcomes: Sequence[Outcome], costs: Sequence[Mapping[str, Any]])
     assert cost is not None
     devices = ", ".join(dict.fromkeys(row["device"] for row in costs if row["device"]))
     notes = [
-        f"ratios are taken to {cost.reference}; {cost.meaning}",
+        f"ratios refer to {cost.reference}; {cost.meaning}",
         f"the paper's machine: i9-10940X, RTX 3090{'; ours: ' if devices else ''}{devices}",
     ]
     for why in dict.fromkeys(row["why"] for row in costs if row["why"]):
@@ -185,7 +185,7 @@ def _cost_table(outcomes: Sequence[Outcome], costs: Sequence[Mapping[str, Any]])
 
 
 def _cost_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """Return each cell's seconds and ratios with full numbers, as plain types."""
+    """Return each cell's seconds and ratios with full precision, as plain types."""
     table = paper_table(outcomes[0].cell.paper.table)
     assert table.cost is not None
     reference = table.cost.reference
@@ -224,8 +224,8 @@ def plan_report(cells: Sequence[Cell], seconds: Mapping[str, float] | None = Non
     """Return what is done and what is left.
 
     Args:
-        cells: As planned.
-        seconds: Estimates by the key of a cell; None before there are any.
+        cells: The planned cells.
+        seconds: Estimates by cell key; None if nothing was estimated.
     """
     columns = words("row", "data", "state")
     if seconds is not None:
@@ -268,10 +268,10 @@ def plan_report(cells: Sequence[Cell], seconds: Mapping[str, float] | None = Non
     notes = [f"{left} of {len(counted)} experiments are left"]
     if seconds is not None and unknown < left:
         notes[0] += f", at most about {duration_text(total)} of training on one process"
-        notes[0] += f" beside {unknown} whose time is not known" if unknown else ""
+        notes[0] += f", plus {unknown} of unknown duration" if unknown else ""
     grids = [c.config.protocol.grid for c in cells if c.config is not None]
     notes += [
-        f"grid: {count} trainings in each repetition, the best on validation is tested once"
+        f"grid: {count} trainings in each repetition; the best on validation is tested once"
         for count in dict.fromkeys(len(cells_of(grid)) for grid in grids if grid is not None)
     ]
     notes += warnings_of(cells)

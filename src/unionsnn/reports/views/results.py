@@ -1,4 +1,4 @@
-"""The record of one experiment, its plan, and the environment, on the terminal."""
+"""The record of one experiment, its plan, and the environment, for the terminal."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from unionsnn.runs.failures import failure_lines
 
 
 def results_table(record: Mapping[str, Any], *, narrow: bool = False) -> Table:
-    """The metrics of each repetition of one experiment.
+    """Return the metrics of each repetition of one experiment.
 
     Args:
         record: The merged record of a run folder.
-        narrow: Whether to leave out all metrics but the reported one.
+        narrow: Whether to show only the reported metric.
     """
     report = record["protocol"]["report"]
     validated = {key for row in record["repetitions"] for key in row["metrics"]}
@@ -60,7 +60,7 @@ def results_table(record: Mapping[str, Any], *, narrow: bool = False) -> Table:
 
 
 def summary_line(record: Mapping[str, Any]) -> str:
-    """The reported number with spread, interval and the protocol that it comes from."""
+    """Return the reported result with spread, interval and protocol."""
     result, protocol = record["result"], record["protocol"]
     if result is None:
         return f"No repetition of {protocol['name']} is finished."
@@ -72,7 +72,7 @@ def summary_line(record: Mapping[str, Any]) -> str:
         first += (
             f" ± {metric_text(report, result['std'])}, 95 % interval [{metric_text(report, low)}, "
             f"{metric_text(report, high)}] ({result['method']}"
-            f"{', which knows no bounds at 0 and 100 %' if beyond else ''})"
+            f"{', which ignores the bounds 0 and 100 %' if beyond else ''})"
         )
     if result["epoch"] is not None:
         first += f", epoch {result['epoch'] + 1}"
@@ -90,14 +90,14 @@ def summary_line(record: Mapping[str, Any]) -> str:
         done = len(record["repetitions"])
         lines.append(f"INCOMPLETE: {done} of {protocol['repetitions']} repetitions")
     lines += [
-        f"FAILED {reason} (the same command trains it again)"
+        f"FAILED {reason} (rerun the command to train it again)"
         for reason in failure_lines(record.get("failed", ()))
     ]
     return "\n".join(lines)
 
 
 def selected_lines(record: Mapping[str, Any]) -> list[str]:
-    """The cell of a grid that each repetition chose, and how good it was on validation."""
+    """Return the grid cell selected in each repetition, with its validation result."""
     lines = []
     for row in record["repetitions"]:
         if "grid" in row:
@@ -115,7 +115,7 @@ def selected_lines(record: Mapping[str, Any]) -> list[str]:
 
 
 def evaluation_lines(record: Mapping[str, Any]) -> list[str]:
-    """How far other draws move the reported metric, of a network that draws in evaluation."""
+    """Return how much the metric of a network that samples in evaluation varies with the seed."""
     report = record["protocol"]["report"]
     values = [
         [row["metrics"][report], *(other[report] for other in row["other_evaluations"])]
@@ -124,19 +124,19 @@ def evaluation_lines(record: Mapping[str, Any]) -> list[str]:
     ]
     if not values:
         return []
-    # Repetitions may differ in how often they were evaluated.
+    # Repetitions may have been evaluated different numbers of times.
     mean = statistics.fmean(statistics.fmean(row) for row in values)
     std = math.sqrt(statistics.fmean(statistics.variance(row) for row in values))
     times = sorted({len(row) for row in values})
     return [
-        f"evaluated {' or '.join(map(str, times))} times with other draws: "
+        f"evaluated {' or '.join(map(str, times))} times with other seeds: "
         f"{spread_text(report, mean, std)} (spread within a repetition; the figure above is the "
         "first)"
     ]
 
 
 def provenance(record: Mapping[str, Any]) -> str:
-    """What a reader needs to trust or repeat the number."""
+    """Return what a reader needs to trust or reproduce the result."""
     versions = record["versions"]
     one = versions if isinstance(versions, Mapping) else (versions or [{}])[0]
     shown = ("unionsnn", "torch", "torch-geometric")
@@ -163,18 +163,18 @@ def _budget(record: Mapping[str, Any]) -> str:
 
 
 def key_value_table(title: str, rows: Sequence[tuple[str, str]]) -> Table:
-    """A table of two columns without a header."""
+    """Return a table of two columns without a header."""
     return Table(title, words("", ""), rows, header=False)
 
 
 def print_results(record: Mapping[str, Any], console: Console | None = None) -> None:
-    """Print the final table, the summary and what it rests on."""
+    """Print the final table, the summary and its provenance."""
     console = console or Console()
     table = results_table(record)
     if table.width() > console.width:
         table = results_table(record, narrow=True)
     print_tables([table], console)
-    # Lines stay whole where they are piped, so that they can be searched for.
+    # Piped lines are not wrapped, so that they can be searched.
     whole = not console.is_terminal
     console.print(Text(summary_line(record), style="bold"), soft_wrap=whole)
     console.print(Text(provenance(record)), soft_wrap=whole)
@@ -186,7 +186,7 @@ def print_folder(
     before: Collection[int],
     console: Console | None = None,
 ) -> None:
-    """Print where the results are, and how many of them this command only read.
+    """Print where the results are, and how many of them were finished before.
 
     Args:
         folder: The run folder.
@@ -198,13 +198,16 @@ def print_folder(
     count, all_of_them = len(before), len(record["repetitions"])
     lines = [f"run folder: {folder}"]
     if count:
-        which = f"{count} of {all_of_them} repetitions were" if count < all_of_them else "All was"
-        lines.append(f"{which} finished before and not trained again; force=true starts anew.")
+        which = f"{count} of {all_of_them}" if count < all_of_them else "All"
+        lines.append(
+            f"{which} repetitions were finished before and not trained again; force=true starts "
+            "over."
+        )
     console.print(Text("\n".join(lines)), soft_wrap=True)
 
 
 def print_dry_run(plan: Mapping[str, Any], console: Console | None = None) -> None:
-    """Print what an experiment would do."""
+    """Print the plan of an experiment."""
     console = console or Console()
     console.print(Syntax(yaml.safe_dump(plan["config"], sort_keys=False), "yaml"))
     sizes = plan["sizes"][0]

@@ -1,4 +1,4 @@
-"""A study: its progress, its trials, what was chosen, what it would do."""
+"""A study for the terminal: progress, trials, selection, plan."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DONE = ("finished", "pruned", "failed")
 
 
 def trials_table(record: Record) -> Table:
-    """All trials of a study, the best finished one marked.
+    """Return all trials of a study, with the best finished one marked.
 
     Args:
         record: The study's record, study.json.
@@ -66,7 +66,7 @@ def trials_table(record: Record) -> Table:
 
 
 def _order(record: Record) -> Any:
-    """Sort the best first; what did not finish comes last, by its place in the plan."""
+    """Return a sort key: best first, unfinished trials last in planned order."""
     sign = 1.0 if record["directions"][0] == "minimize" else -1.0
 
     def key(trial: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -77,7 +77,7 @@ def _order(record: Record) -> Any:
 
 
 def notes(record: Record) -> list[str]:
-    """Lines below the table: counts, how the best one is chosen, and by what."""
+    """Return the notes below the table: counts, sampler, pruner and the selection rule."""
     trials = record["trials"]
     states = {s: sum(t["state"] == s for t in trials) for s in _DONE}
     lines = [
@@ -101,21 +101,21 @@ def _method(section: Mapping[str, Any]) -> str:
 
 
 def parameter_text(value: Any) -> str:
-    """Write the value of a parameter."""
+    """Format the value of a parameter."""
     if value is None:
         return "–"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def value_text(key: str, value: float | None) -> str:
-    """Write the value of an objective."""
+    """Format the value of an objective."""
     if key == "parameters":
         return "–" if value is None else f"{value:,.0f}"
     return metric_text(key, value)
 
 
 def final_lines(record: Record) -> list[str]:
-    """What became of the chosen point."""
+    """Return the result of the chosen point."""
     lines = []
     if "final" in record:
         final = record["final"]
@@ -130,7 +130,7 @@ def final_lines(record: Record) -> list[str]:
     if "final_elsewhere" in record:
         lines += [f"final run: {record['final_elsewhere']}"]
     lines += [
-        f"the same again: unionsnn train --config-dir {shlex.quote(record['folder'])} "
+        f"to repeat it: unionsnn train --config-dir {shlex.quote(record['folder'])} "
         "experiment=best",
         f"record: {record['folder']}/study.json",
     ]
@@ -138,7 +138,7 @@ def final_lines(record: Record) -> list[str]:
 
 
 def nested_lines(nested: Mapping[str, Any]) -> list[str]:
-    """The result of a choice in each outer fold."""
+    """Return the result of selecting in each outer fold."""
     result, report = nested["result"], nested["report"]
     return [
         f"{report}: {spread_text(report, result['mean'], result['std'])}, 95 % interval "
@@ -149,19 +149,19 @@ def nested_lines(nested: Mapping[str, Any]) -> list[str]:
 
 
 def print_study(record: Record, console: Console | None = None) -> None:
-    """Print the trials, and what the chosen one gave."""
+    """Print the trials and the result of the chosen one."""
     print_tables([trials_table(record)], console)
     print_lines(final_lines(record), console)
 
 
 def print_plan(plan: Mapping[str, Any]) -> None:
-    """Print what a study would try."""
+    """Print the plan of a study."""
     notes = [
-        f"objective: {', '.join(plan['objectives'])}, of {plan['repetitions']} repetition(s) a "
+        f"objective: {', '.join(plan['objectives'])}, over {plan['repetitions']} repetition(s) per "
         "trial",
         f"sampler {plan['sampler']}, pruner {plan['pruner']}",
         f"storage: {plan['storage']}",
-        f"at most {duration_text(plan['seconds_per_trial'])} a trial and "
+        f"at most {duration_text(plan['seconds_per_trial'])} per trial and "
         f"{duration_text(plan['seconds_at_most'])} in all with one worker on this machine's CPU, "
         "without pruning or early stopping; measured at the first point of the space",
     ]
@@ -170,12 +170,12 @@ def print_plan(plan: Mapping[str, Any]) -> None:
 
 
 def study_page(record: Record, figures: Sequence[tuple[str, str]], script: str) -> str:
-    """Return a page that opens without a network: the result, the figures, all trials.
+    """Return a page that opens offline: the result, the figures, all trials.
 
     Args:
         record: The study's record, study.json.
-        figures: Caption and HTML of each figure; a caption alone says what is left out.
-        script: What the figures need to run, once.
+        figures: Caption and HTML of each figure; a caption without HTML says what is left out.
+        script: The script that the figures share.
     """
     return html_page(
         "study.html.j2",
@@ -190,7 +190,7 @@ def study_page(record: Record, figures: Sequence[tuple[str, str]], script: str) 
 
 @contextmanager
 def study_progress(kind: str, key: str, direction: str) -> Iterator[Watch | None]:
-    """Yield what is called with the state of all trials, and shows it.
+    """Yield a callback that shows the state of all trials.
 
     Args:
         kind: ``auto``, ``bar``, ``plain`` or ``none``.
@@ -214,13 +214,13 @@ class _Trials:
         self.better: Callable[..., float] = min if direction == "minimize" else max
 
     def best(self, cells: Sequence[Any]) -> str:
-        """The best value so far."""
+        """Return the best value so far."""
         values = [cell.values[0] for cell in cells if cell.values is not None]
         return value_text(self.key, self.better(values)) if values else "–"
 
 
 class TrialLines(_Trials):
-    """A line for each trial that has come to an end."""
+    """A line for each trial that has ended."""
 
     def __init__(self, key: str, direction: str) -> None:
         super().__init__(key, direction)
@@ -243,12 +243,12 @@ class TrialLines(_Trials):
             counted = f"{len(ended)} of {len(cells)}, best {self.best(cells)}"
             print(f"{' '.join(parts)}; {counted}", file=sys.stderr, flush=True)
         if first and ended:
-            print(f"{len(ended)} of {len(cells)} trials are done already", file=sys.stderr)
+            print(f"{len(ended)} of {len(cells)} trials are already done", file=sys.stderr)
         self._told = told | ended.keys()
 
 
 class TrialBar(_Trials):
-    """A bar with what became of the trials, the best value and what runs at the moment."""
+    """A progress bar with the states of trials, the best value and the running trials."""
 
     def __init__(self, key: str, direction: str) -> None:
         super().__init__(key, direction)
@@ -271,7 +271,7 @@ class TrialBar(_Trials):
         self.progress.stop()
 
     def __call__(self, cells: Sequence[Any]) -> None:
-        """Show the state; off the screen when all is done, to make room for the final training."""
+        """Update the bar; remove it when all is done, to make room for the final training."""
         count = {state: sum(cell.state == state for cell in cells) for state in (*_DONE, "running")}
         done = sum(count[state] for state in _DONE)
         running = " ".join(

@@ -38,21 +38,21 @@ from unionsnn.reports.table import Table, print_lines, print_tables, words
 BoolArray = NDArray[np.bool_]
 
 THEOREM_ONE_NODES = 7
-"""Most nodes of the graphs on which Theorem 1 is checked."""
+"""Maximum number of nodes of the graphs on which theorem 1 is checked."""
 
 FAILING = ("1wl", "a~", "a", "spectrum", "rooted", "a@2", "spectrum@2", "rooted@2")
-"""Choices whose smallest failures are looked for."""
+"""Choices whose smallest failures are searched for."""
 
 APPENDIX_PAIR = ("GMo`?K", "GhCK@K")
 """Two squares joined by an edge, and an 8-cycle with its long chord, in graph6.
 
-The smallest pair of appendix A's kind: 2 and 0 cycles of length 4; 1-WL, overlap and union minus do
-not tell them apart, union does. Among connected graphs of up to 8 nodes no pair has fewer edges.
+The smallest pair like that of appendix A: 2 and 0 cycles of length 4; 1-WL, overlap and union minus
+do not tell them apart, union does. Among connected graphs of up to 8 nodes no pair has fewer edges.
 """
 
 
 def graph_of(text: str) -> BoolArray:
-    """Adjacency of a graph in graph6."""
+    """Read the adjacency of a graph in graph6."""
     import networkx
 
     return np.asarray(networkx.to_numpy_array(networkx.from_graph6_bytes(text.encode()))) > 0
@@ -75,12 +75,12 @@ def run(max_nodes: int, plot: Path | None, *, as_json: bool) -> None:
     """Measure, print and draw.
 
     Args:
-        max_nodes: Most nodes of the graphs.
-        plot: Folder of the pictures.
-        as_json: Whether JSON is printed instead of tables.
+        max_nodes: Maximum number of nodes of the graphs.
+        plot: Folder for pictures.
+        as_json: Whether to print JSON instead of tables.
 
     Raises:
-        DataError: The folder cannot be made.
+        DataError: The folder cannot be created.
         OSError: A picture cannot be written.
     """
     if plot is not None:
@@ -96,7 +96,7 @@ def run(max_nodes: int, plot: Path | None, *, as_json: bool) -> None:
 
 
 def measure(graphs: Sequence[BoolArray], max_nodes: int) -> dict[str, Any]:
-    """Measure all of it; the result is plain, graphs in graph6."""
+    """Measure all theorems; return plain types, with graphs in graph6."""
     census = Census([g for g in graphs if len(g) <= THEOREM_ONE_NODES])
     bench = Bench([as_family("small", graphs)], threads=1)
     sizes = [(len(g), int(g.sum()) // 2) for g in graphs]
@@ -150,12 +150,12 @@ def _node_pairs(census: Census, pairs: Sequence[NodePair]) -> list[dict[str, Any
 
 
 def appendix_census() -> Census:
-    """The pair of appendix A's kind."""
+    """Return the census of the pair like that of appendix A."""
     return Census([graph_of(text) for text in APPENDIX_PAIR])
 
 
 def appendix_verdicts() -> dict[str, bool]:
-    """Which edge colours tell that pair apart: none, or the class of each kind of subgraph."""
+    """Return which edge colours tell that pair apart: none, or the class of each subgraph kind."""
     from unionsnn.expressivity.color_refinement import graph_classes
 
     census = appendix_census()
@@ -167,14 +167,14 @@ def appendix_verdicts() -> dict[str, bool]:
 
 
 def print_theorems(result: Mapping[str, Any], console: Console | None = None) -> None:
-    """Print what was measured."""
+    """Print the measurements."""
     first = result["theorem_1"]
     lines = [
         f"Theorem 1 on the {first['graphs']:,} connected graphs of up to {THEOREM_ONE_NODES} nodes"
     ]
     for key, how in (
-        ("rooted", "the isomorphism carries the edge to the edge"),
-        ("unrooted", "any isomorphism of union subgraphs, as the paper has it"),
+        ("rooted", "the isomorphism maps the edge to the edge"),
+        ("unrooted", "any isomorphism of union subgraphs, as in the paper"),
     ):
         failures = first[key]
         verdict = "holds without exception" if not failures else f"fails in {len(failures)} classes"
@@ -215,7 +215,7 @@ def _example(failures: Sequence[Mapping[str, Any]]) -> str:
 
 
 def draw(result: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Draw the counterexamples, the smallest failures and the pair of appendix A's kind.
+    """Draw the counterexamples, the smallest failures and the pair like that of appendix A.
 
     Raises:
         OSError: A picture cannot be written.

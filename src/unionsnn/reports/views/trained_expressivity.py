@@ -12,7 +12,7 @@ from unionsnn.reports.views.expressivity import BREC_PAPER, PUBLISHED
 
 
 def trained_table(records: Sequence[Mapping[str, Any]]) -> Table:
-    """Make the table of records of one set: a row for each network."""
+    """Make the table of one set's records, a row for each network."""
     first = records[0]
     sizes = first["categories"]
     names = [f"{category} ({size})" for category, size in sizes.items()]
@@ -32,7 +32,7 @@ def trained_table(records: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def label(record: Mapping[str, Any]) -> str:
-    """Name of a network: its model, a gate that is not the default, a control."""
+    """Return the name of a network: its model, non-default gate and control."""
     gate = record["gate"]
     words = [record["model"]]
     words += [f"{gate} gate"] if gate not in (None, "default") else []
@@ -65,14 +65,14 @@ def _count(told: int, tested: int, pairs: int) -> str:
 def _notes(record: Mapping[str, Any]) -> list[str]:
     protocol, trainer = record["config"]["protocol"], record["config"]["trainer"]
     lines = [
-        f"Each pair has a network of its own, trained on {protocol['copies']} relabelled copies of "
+        f"Each pair has its own network, trained on {protocol['copies']} relabelled copies of "
         f"both graphs for at most {trainer['max_epochs']} epochs to push their embeddings "
-        f"({protocol['channels']} numbers) apart. Told apart: T² of the paired differences is over "
-        f"{record['threshold']:.2f} (size {protocol['alpha']}), T² of copies of one and the same "
-        "graph is not (else: unreliable, in brackets what chance explains).",
-        "A cell a/b: a of b pairs that were tested. may: how many pairs a control may tell apart, "
-        "those that 1-WL does and, with noise, those that chance does. largest equal, smallest "
-        "different: distance of the mean embeddings over their length. time: of one process.",
+        f"({protocol['channels']} numbers) apart. Told apart: T² of the paired differences exceeds "
+        f"{record['threshold']:.2f} (size {protocol['alpha']}), T² of copies of the same "
+        "graph does not (otherwise: unreliable, in brackets what chance explains).",
+        "A cell a/b: a of b tested pairs. may: how many pairs a control may tell apart, "
+        "those that 1-WL tells apart and, with noise, those due to chance. largest equal, smallest "
+        "different: distance of the mean embeddings relative to their length. time: one process.",
     ]
     if record["set"] == "brec":
         figures = ", ".join(f"{name} {count}" for name, (count, _) in PUBLISHED.items())
@@ -81,14 +81,14 @@ def _notes(record: Mapping[str, Any]) -> list[str]:
 
 
 def faults(record: Mapping[str, Any]) -> list[str]:
-    """Say what makes a record's figures worthless; nothing if they can be trusted."""
+    """Return what invalidates a record's results; empty if they can be trusted."""
     summary, lines = record["summary"], []
     if record["control"] not in NOISE and _over_bar(summary):
         lines.append(f"{label(record)} is a control, and {_over_bar(summary)}.")
     if summary["unreliable"] > summary["unreliable_bound"]:
         lines.append(
-            f"{label(record)} tells copies of one and the same graph apart in "
-            f"{summary['unreliable']} pairs; its figures mean nothing."
+            f"{label(record)} tells copies of the same graph apart in "
+            f"{summary['unreliable']} pairs; its results are invalid."
         )
     return lines
 
@@ -100,18 +100,18 @@ def _over_bar(summary: Mapping[str, Any]) -> str:
 
 
 def _remarks(record: Mapping[str, Any]) -> list[str]:
-    """What is wrong with a record, or missing in it."""
+    """Return what is wrong with a record, or missing in it."""
     summary = record["summary"]
     lines = [f"FAULT: {fault}" for fault in faults(record)]
     if record["control"] in NOISE and _over_bar(summary):
-        lines.append(f"{label(record)} {_over_bar(summary)}: noise itself tells them apart.")
+        lines.append(f"{label(record)} {_over_bar(summary)}: the noise tells them apart.")
     if record["state"] != "finished" and summary["tested"]:
         lines.append(f"{label(record)}: all pairs would take {duration_text(estimate(record))}.")
     return lines
 
 
 def estimate(record: Mapping[str, Any]) -> float:
-    """Seconds of one process for all pairs, by the mean of each category's tested ones."""
+    """Estimate the seconds of one process for all pairs from the mean of each category."""
     total = 0.0
     for category, size in record["categories"].items():
         seconds = [o["seconds"] for o in record["pairs"] if o["category"] == category]
@@ -120,7 +120,7 @@ def estimate(record: Mapping[str, Any]) -> float:
 
 
 def trained_report(records: Sequence[Mapping[str, Any]]) -> Report:
-    """Return the table of all networks, and one row for each network and pair."""
+    """Return the table of all networks, and a row for each network and pair."""
     keys = (
         *("name", "category", "told", "reliable", "told_by_1wl", "statistic", "reliability"),
         *("rank", "distance", "spread", "epochs", "loss", "seconds"),
