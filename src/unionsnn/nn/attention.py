@@ -1,4 +1,4 @@
-"""Attention over the nodes of each graph, with a bias that knows its structure."""
+"""Attention over the nodes of each graph, with a structural bias."""
 
 from __future__ import annotations
 
@@ -15,50 +15,50 @@ from unionsnn.nn.gates import StructuralGate, given_coefficient
 from unionsnn.nn.padding import Padding
 
 UNREACHABLE = 255
-"""Distance between two nodes that no path joins."""
+"""Distance value of two nodes without a path between them."""
 
 EMBEDDING_STD = 0.02
-"""Standard deviation of Graphormer's embeddings at the start."""
+"""Standard deviation of Graphormer's initial embeddings."""
 
-# Matrices as large as the scores of a batch, measured at the peak of a step on a CPU, rounded up:
-# those that a layer keeps for the backward pass, without and with dropout, and those beside them.
+# Number of matrices as large as a batch's scores, measured at the peak of a step on a CPU, rounded
+# up: those that a layer keeps for the backward pass, without and with dropout, and all others.
 _KEPT, _KEPT_WITH_DROPOUT = 1, 3
 _BESIDE = {True: 5, False: 4}
 
 
 class AttentionBias(nn.Module):
-    r"""What is added to the attention scores of a batch, made once and given to all layers.
+    r"""The bias added to the attention scores of a batch, computed once for all layers.
 
     .. math::
         A_{vu} = q_v \cdot k_u / \sqrt{d} + b_{vu}, \qquad
         b_{vu} = s_{\mathrm{dist}(v,u)} + \mathrm{Trans}(a_{vu}) [(v,u) \in E]
 
     s is the spatial encoding of "Do Transformers Really Perform Bad for Graph Representation?"
-    (Ying et al., NeurIPS 2021), equation 6: one number for each distance and head; larger distances
-    than `max_distance` share one, so do pairs that no path joins, and so do all pairs with the
-    graph's token. Trans is the bias of equation 6 of "Union Subgraph Neural Networks" (Xu et al.,
-    AAAI 2024), with one gate channel a head: row v receives, column u sends.
+    (Ying et al., NeurIPS 2021), equation 6: one number for each distance and head. Distances above
+    `max_distance` share one, as do pairs without a path, and all pairs with the graph's
+    token. Trans is the bias of equation 6 of "Union Subgraph Neural Networks" (Xu et al.,
+    AAAI 2024), with one gate channel per head: row v receives, column u sends.
 
     Edges that occur several times count once, and an edge from a node to itself has no bias. A gate
-    with ``residual`` gives 1 + weights, here a constant on edges: the mark "is an edge".
+    with ``residual`` gives 1 + weights, which here adds a constant that marks edges.
 
     Args:
         heads: Number of attention heads.
-        gate: Trans, of `heads` channels; None for none.
-        max_distance: The largest distance that is told from larger ones; None for no spatial
+        gate: Trans, with `heads` channels; None for no gate.
+        max_distance: The largest distance that is distinguished; None for no spatial
             encoding.
-        token: Whether each graph has a token, which needs the spatial encoding.
+        token: Whether each graph has a token; requires the spatial encoding.
 
     Shapes:
         - edge_index: [2, num_edges]
         - edge_coefficient: [num_edges, C], needed with a gate
         - distance: [number of pairs], needed with the spatial encoding: the distance matrices of
-          the graphs one after another, row by row; 255 where there is no path
-        - output: [num_graphs, heads, size, size], -inf for places that hold nothing; without gate
-          and spatial encoding the places that may be attended to, [num_graphs, 1, 1, size], bool
+          the graphs one after another, row by row; 255 if there is no path
+        - output: [num_graphs, heads, size, size], -inf at padding; without gate and spatial
+          encoding a bool mask of the places to attend to, [num_graphs, 1, 1, size]
 
     Raises:
-        RequestError: if `max_distance` is not in 1 ... 254, or what is needed is not given.
+        RequestError: if `max_distance` is not in 1 ... 254, or a required input is missing.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class AttentionBias(nn.Module):
 
     @property
     def learned(self) -> bool:
-        """Whether there is a bias; without one, only a mask."""
+        """Whether there is a bias, rather than only a mask."""
         return self.spatial is not None or self.gate is not None
 
     def forward(
@@ -102,7 +102,7 @@ class AttentionBias(nn.Module):
         edge_coefficient: Tensor | None = None,
         distance: Tensor | None = None,
     ) -> Tensor:
-        """Bias of all pairs of places; see the class for shapes."""
+        """Return the bias of all pairs of places; see the class for shapes."""
         keys = padding.keys[:, None, None]
         if not self.learned:
             return keys
@@ -112,8 +112,8 @@ class AttentionBias(nn.Module):
                 distance,
                 [padding.num_pairs],
                 reader="The spatial encoding",
-                remedy="all distances in each graph, row by row, as data loaded with "
-                "model.encodings.distance=true have them.",
+                remedy="all distances in each graph, row by row, as in data loaded with "
+                "model.encodings.distance=true.",
             )
             bias = self._spatial(padding, distance, self.spatial)
         else:
@@ -122,13 +122,13 @@ class AttentionBias(nn.Module):
         if self.gate is not None:
             coefficient = given_coefficient(edge_coefficient)
             trans = self.gate(coefficient, edge_index, padding.num_nodes)
-            # A division, and none for one of a kind: gradients of repeated edges do not add up.
+            # Repeated edges are averaged rather than added, so that their gradients are too.
             trans = trans * padding.edge_shares(edge_index).to(trans.dtype).unsqueeze(1)
             bias = self._on_edges(bias.to(trans.dtype), padding.cells(edge_index), trans)
         return bias
 
     def _spatial(self, padding: Padding, distance: Tensor, table: Tensor) -> Tensor:
-        """The spatial encoding of all pairs of places, [num_graphs, heads, size, size]."""
+        """Return the spatial encoding of all pairs of places, [num_graphs, heads, size, size]."""
         last = len(table) - 2 - padding.tokens
         empty, absent = len(table), len(table) + 1
         constants = table.new_tensor([[0.0], [-torch.inf]]).expand(2, self.heads)
@@ -139,7 +139,7 @@ class AttentionBias(nn.Module):
             rows[:, :, 0] = last + 2
             rows[:, 0] = torch.where(padding.keys, last + 2, absent)
         rows = rows.masked_scatter_(padding.pairs, row).flatten(1)
-        # One lookup of numbers in the order of the scores: rows would need a transposed copy.
+        # Look up numbers in the order of the scores; rows would need a transposed copy.
         columns = torch.cat([table, constants]).t()
         starts = (absent + 1) * torch.arange(self.heads, dtype=torch.int32, device=table.device)
         index = rows.unsqueeze(1) + starts.unsqueeze(1)
@@ -147,7 +147,7 @@ class AttentionBias(nn.Module):
         return looked_up.view(-1, self.heads, padding.size, padding.size)
 
     def _on_edges(self, bias: Tensor, cells: Tensor, trans: Tensor) -> Tensor:
-        """Add numbers to the cells of edges."""
+        """Add Trans to the cells of edges."""
         matrix = bias.size(2) * bias.size(3)
         graph = cells // matrix
         first = cells + graph * (self.heads - 1) * matrix
@@ -167,7 +167,7 @@ class Attention(nn.Module):
         + b^k_{vu}) \, v^k_u
 
     "Attention Is All You Need" (Vaswani et al., NeurIPS 2017), section 3.2, with an additive bias.
-    Linear maps run over the nodes that there are, only the scores over padded matrices.
+    Linear maps run over actual nodes, only the scores over padded matrices.
 
     Args:
         channels: Width, a multiple of `heads`.
@@ -177,7 +177,7 @@ class Attention(nn.Module):
     Shapes:
         - h: [num_rows, channels], the rows of `padding`
         - bias: [num_graphs, heads or 1, size or 1, size], added to the scores, or bool, whether a
-          place may be attended to
+          place is attended to
         - output: [num_rows, channels]
 
     Raises:
@@ -216,7 +216,7 @@ class Attention(nn.Module):
 
 
 class TransformerBlock(nn.Module):
-    r"""Attention and a feed-forward network, each with a residual and a layer norm.
+    r"""Attention and a feed-forward network, each with a residual connection and a layer norm.
 
     .. math::
         \text{norm first:}\quad h \leftarrow h + \mathrm{attn}(\mathrm{LN}(h)), \quad
@@ -227,9 +227,9 @@ class TransformerBlock(nn.Module):
     Args:
         channels: Width.
         heads: Number of heads.
-        feedforward_ratio: Width inside the feed-forward network by `channels`.
-        activation: Makes the activation inside the feed-forward network.
-        norm_first: Where the norms stand.
+        feedforward_ratio: Hidden width of the feed-forward network divided by `channels`.
+        activation: Factory of the activation in the feed-forward network.
+        norm_first: Whether the norms come first.
         dropout: Probability of dropping a channel after attention and each linear map.
         attention_dropout: Probability of dropping an attention weight.
 
@@ -270,10 +270,10 @@ class TransformerBlock(nn.Module):
 def feedforward(
     channels: int, ratio: int, activation: Callable[[], nn.Module], dropout: float
 ) -> nn.Sequential:
-    """Linear, activation, linear, with dropout after each: the network inside a transformer.
+    """Make a transformer's feed-forward network: linear, activation, linear, each with dropout.
 
     Raises:
-        RequestError: if `ratio`, the width inside by `channels`, is below 1.
+        RequestError: if `ratio`, the hidden width divided by `channels`, is below 1.
     """
     require_at_least("feedforward_ratio", ratio, 1)
     hidden = ratio * channels
@@ -287,7 +287,7 @@ def feedforward(
 
 
 def head_width(channels: int, heads: int) -> int:
-    """Width of one head; raises RequestError if the heads cannot share the width."""
+    """Return the width of one head; RequestError if the heads cannot divide the width."""
     if heads < 1 or channels % heads:
         raise RequestError(
             f"hidden_channels is {channels} and heads is {heads}; "
@@ -308,11 +308,11 @@ def attention_bytes(
     dropout: bool = False,
     element_size: int = 4,
 ) -> int:
-    """Estimate the peak of what biased attention needs, as far as it grows with pairs of nodes.
+    """Estimate the peak memory of biased attention, as far as it grows with pairs of nodes.
 
     Each layer keeps its attention weights for the backward pass; the bias, its index and gradients
-    and the scores of the layer at work come to a few more matrices of the same size. With a mask
-    alone and without dropout, no such matrix is made.
+    and the scores of the current layer are a few more matrices of the same size. With only a mask
+    and without dropout, no such matrix is made.
 
     Args:
         num_graphs: Graphs of a batch.

@@ -1,4 +1,4 @@
-"""What networks read: a batch of graphs."""
+"""The input of networks: a batch of graphs."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from unionsnn.base.errors import RequestError
 
 @dataclass(frozen=True, slots=True)
 class GraphBatch:
-    """What a network reads of a batch of graphs, whose nodes are numbered consecutively.
+    """The input of a network: a batch of graphs whose nodes are numbered consecutively.
 
     Args:
         x: Node features.
         edge_index: Senders, then receivers.
         batch: Graph of each node.
         num_graphs: Number of graphs; not derived from `batch`, whose last graphs may be empty.
-        edge_coefficient: What gates read.
-        layer_coefficient: What layers read that have a coefficient without a gate.
+        edge_coefficient: Coefficients read by gates.
+        layer_coefficient: The coefficient read by layers without a gate.
         random_walk: Landing probabilities of a random walk.
         laplacian: Eigenvectors of the Laplacian.
-        distance: Distance matrices of the graphs one after another, row by row; 255 where there is
-            no path.
+        distance: Distance matrices of the graphs one after another, row by row; 255 if there is no
+            path.
         subgraph_index: Root and node of each copy of a node in a rooted subgraph.
         subgraph_distance: Hops between the two.
-        subgraph_edge_index: Senders and receivers inside the subgraphs, which are copies.
-        subgraph_edge: The edge of the graph that each of those is.
+        subgraph_edge_index: Senders and receivers inside the subgraphs, as copies.
+        subgraph_edge: The original edge of each of those.
 
     Shapes:
-        - x: [num_nodes, in_channels], or [num_nodes, len(in_channels)] of whole numbers
+        - x: [num_nodes, in_channels], or [num_nodes, len(in_channels)] integers
         - edge_index: [2, num_edges]
         - batch: [num_nodes]
         - edge_coefficient: [num_edges, C]
@@ -62,7 +62,7 @@ class GraphBatch:
 
     @classmethod
     def of(cls, data: Data) -> GraphBatch:
-        """Return what a network reads of a PyG batch, or of one graph."""
+        """Make a batch from a PyG batch or a single graph."""
         attributes = {name: data[name] for name in ATTRIBUTES if name in data}
         if data.batch is None:
             return cls.single(data.x, data.edge_index, **attributes)
@@ -70,34 +70,34 @@ class GraphBatch:
 
     @classmethod
     def single(cls, x: Tensor, edge_index: Tensor, **attributes: Tensor) -> GraphBatch:
-        """Return a batch of one graph."""
+        """Make a batch of one graph."""
         batch = x.new_zeros(x.size(0), dtype=torch.long)
         return cls(x, edge_index, batch, 1, **attributes)
 
 
 ATTRIBUTES = tuple(field.name for field in fields(GraphBatch) if field.default is None)
-"""What a batch may carry beside nodes and edges."""
+"""Optional attributes of a batch."""
 
 
 def required(
     name: str, value: Tensor | None, shape: Sequence[int], *, reader: str, remedy: str
 ) -> Tensor:
-    """Return an attribute of a batch that a network cannot do without.
+    """Return an attribute of a batch that a network requires.
 
     Args:
         name: Its name.
-        value: What the batch has.
-        shape: The shape that it must have.
+        value: Its value in the batch, None if missing.
+        shape: The required shape.
         reader: What reads it, for the message.
         remedy: What to do about it, for the message.
 
     Raises:
-        RequestError: if it is missing or of another shape.
+        RequestError: if it is missing or has another shape.
     """
     if value is None or list(value.shape) != list(shape):
         given = "nothing" if value is None else list(value.shape)
         raise RequestError(
-            f"{reader} needs {name} of the shape {list(shape)}, it was given {given}: {remedy}",
+            f"{reader} needs {name} of the shape {list(shape)}, but got {given}: {remedy}",
             code="batch.attribute",
         )
     return value

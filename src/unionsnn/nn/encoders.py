@@ -1,4 +1,4 @@
-"""From raw node features to the width of the network."""
+"""Encoders from raw node features to the width of the network."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch_geometric.nn import BatchNorm
 
 
 class LinearEncoder(nn.Linear):
-    """A linear map of real-valued or one-hot node features.
+    """Linear encoder of real-valued or one-hot node features.
 
     Shapes:
         - x: [num_nodes, in_features], any numeric type
@@ -23,20 +23,20 @@ class LinearEncoder(nn.Linear):
 
 
 class CategoricalEncoder(nn.Module):
-    r"""The sum of one embedding for each categorical node feature.
+    r"""Sum of one embedding for each categorical node feature.
 
     .. math::
         h_v = \sum_k E_k[x_{vk}]
 
-    As the AtomEncoder of "Open Graph Benchmark" (Hu et al., NeurIPS 2020), with its Xavier-uniform
-    weights, but as one table, so that all features are looked up at once.
+    Like the AtomEncoder of "Open Graph Benchmark" (Hu et al., NeurIPS 2020), with its
+    Xavier-uniform weights, but with one table, so that all features are looked up at once.
 
     Args:
-        cardinalities: How many values each feature can take.
+        cardinalities: Number of values of each feature.
         out_features: Width of the network.
 
     Shapes:
-        - x: [num_nodes, len(cardinalities)], whole numbers from 0 on
+        - x: [num_nodes, len(cardinalities)], integers from 0
         - output: [num_nodes, out_features]
     """
 
@@ -50,7 +50,7 @@ class CategoricalEncoder(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw each feature's embeddings as a matrix of its own."""
+        """Reinitialise each feature's embeddings as a separate matrix."""
         for rows in torch.split(self.table.weight.data, list(self.cardinalities)):
             nn.init.xavier_uniform_(rows)
 
@@ -64,7 +64,7 @@ class CategoricalEncoder(nn.Module):
 
 
 class RandomWalkEncoder(nn.Module):
-    r"""A linear map of the normalised landing probabilities of a random walk (RWSE).
+    r"""Linear encoder of normalised landing probabilities of a random walk (RWSE).
 
     .. math::
         W \, \mathrm{BN}([P_{vv}, P^2_{vv}, \dots, P^K_{vv}]) + b
@@ -94,11 +94,11 @@ class RandomWalkEncoder(nn.Module):
 
 
 class LaplacianEncoder(nn.Linear):
-    r"""A linear map of the first eigenvectors of the graph's Laplacian.
+    r"""Linear encoder of the first eigenvectors of the graph's Laplacian.
 
     The sign of an eigenvector is arbitrary: in training each graph's columns are multiplied by
-    random signs ("Benchmarking Graph Neural Networks", Dwivedi et al., JMLR 2023, section 4.1), in
-    evaluation they are taken as they are.
+    random signs ("Benchmarking Graph Neural Networks", Dwivedi et al., JMLR 2023, section 4.1); in
+    evaluation they are used unchanged.
 
     Shapes:
         - laplacian: [num_nodes, in_features]
@@ -116,7 +116,7 @@ class LaplacianEncoder(nn.Linear):
 
 
 def make_encoder(in_channels: int | Sequence[int], out_channels: int) -> nn.Module:
-    """Make the encoder of node features of a width, or of categories of given numbers of values."""
+    """Make the encoder of features of a width, or of categories with given cardinalities."""
     if isinstance(in_channels, int):
         return LinearEncoder(in_channels, out_channels)
     return CategoricalEncoder(in_channels, out_channels)

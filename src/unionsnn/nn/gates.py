@@ -1,4 +1,4 @@
-"""Trans: from structural coefficients to one weight per edge and channel."""
+"""Trans: maps structural coefficients to one weight per edge and channel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "cyclomatic": ("nodes", "edges"),
 }
 _STANDARDIZED = ("raw", "excess", "cyclomatic")
-# Below this share of the columns that a feature is made of, its spread is rounding noise.
+# A feature whose spread is below this share of its columns has only rounding noise.
 _CONSTANT = 1e-6
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
@@ -57,15 +57,15 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 def shares(a: Tensor, node: Tensor, num_nodes: int) -> Tensor:
     """Divide the coefficient of each edge by its sum over the edges of `node`, [num_edges]."""
     total = scatter(a, node, dim=0, dim_size=num_nodes, reduce="sum")
-    # A self loop's row is 0, and so is the total of a node that has nothing else.
+    # A self loop's row is 0, and so is the total of a node with no other edges.
     return a / total[node].clamp(min=torch.finfo(total.dtype).tiny)
 
 
 def given_coefficient(edge_coefficient: Tensor | None) -> Tensor:
-    """Return what a gated network was given; raises RequestError if that is nothing."""
+    """Return the coefficients given to a gated network; RequestError if there are none."""
     if edge_coefficient is None:
         raise RequestError(
-            "A gated network needs edge_coefficient; load the data with "
+            "A gated network needs edge_coefficient: load the data with "
             "pre_transform=StructuralCoefficients() and pass data.edge_coefficient.",
             code="batch.attribute",
         )
@@ -75,19 +75,19 @@ def given_coefficient(edge_coefficient: Tensor | None) -> Tensor:
 def _linear(linear: nn.Linear, rows: Tensor) -> Tensor:
     """Apply a linear map.
 
-    The gradient of a contiguous factor is taken as rows^T g, that of a transposed one as g^T rows,
-    which takes several times as long on a CPU for rows of a few numbers.
+    torch computes the gradient of a contiguous factor as rows^T g and of a transposed one as
+    g^T rows, which on a CPU takes several times as long for short rows.
     """
     return torch.addmm(linear.bias, rows, linear.weight.t().contiguous())
 
 
 def _radii(radius: int | Sequence[int]) -> tuple[int, ...]:
-    """One radius or several, sorted as the columns of StructuralCoefficients are."""
+    """Return the radii in the order of StructuralCoefficients' columns."""
     return (radius,) if isinstance(radius, int) else tuple(sorted(set(radius)))
 
 
 def _any(mask: Tensor) -> bool:
-    """Whether the mask holds anywhere; True where asking would stop a device or a compiler."""
+    """Return whether any entry is true; True if asking would synchronise a device or compiler."""
     return mask.device.type != "cpu" or torch.compiler.is_compiling() or bool(mask.any())
 
 
@@ -102,25 +102,24 @@ class StructuralGate(nn.Module):
     "Union Subgraph Neural Networks" (Xu et al., AAAI 2024) is the preset ``paper``: f is the
     normalised coefficient, norm the softmax over the receiver's neighbours, no ``1 +``. The
     features ``excess`` and ``cyclomatic`` are extensions of this library. An edge from a node to
-    itself always has the weight 1.
+    itself always has weight 1.
 
     Args:
         channels: Width of the message.
-        features: What the MLP sees: ``raw`` a, ``normalized`` a, ``excess`` (a of the double star
-            with the same end degrees, minus a: the part that cycles cause; of several radii at 1
-            only) or
+        features: Inputs of the MLP: ``raw`` a, ``normalized`` a, ``excess`` (a of the double star
+            with the same end degrees, minus a: the part due to cycles; at radius 1 only) or
             ``cyclomatic`` (edges - nodes + 1 of the subgraph). All but ``normalized`` are
             standardised with statistics of the training graphs (`fit_statistics`).
         radius: One radius or several; each gives its own features.
         normalization: Softmax over the receiver's ``neighborhood``, over all edges of the
             ``batch`` (then a prediction depends on the other graphs of the batch), or ``none``.
-        residual: Whether 1 is added to the normalised output.
+        residual: Whether to add 1 to the normalised output.
         layers: 1 for a linear map, 2 for one hidden layer of `channels` units.
         negative_slope: Slope of the hidden layer's leaky ReLU.
         normalize_over: Whose neighbours the ``normalized`` feature sums over: ``receiver`` (the
             paper) or ``sender`` (the authors' code).
         offset: Constant added to the ``normalized`` feature.
-        columns: Names of the columns that `forward` is given, in their order; by default
+        columns: Names of the columns given to `forward`, in order; by default
             `required_columns`.
 
     Shapes:
@@ -129,7 +128,7 @@ class StructuralGate(nn.Module):
         - output: [num_edges, channels]
 
     Raises:
-        RequestError: if a choice is unknown, or a column that the features need is missing.
+        RequestError: if a choice is unknown or a required column is missing.
     """
 
     feature_mean: Tensor
@@ -168,13 +167,13 @@ class StructuralGate(nn.Module):
         self.radius = _radii(radius)
         if not self.radius or self.radius[0] < 1:
             raise RequestError(
-                f"radius is {radius}; it must be one or several numbers from 1.",
+                f"radius is {radius}; it must be one or several integers of at least 1.",
                 code="gate.argument",
             )
         if "excess" in self.features and 1 not in self.radius:
             raise RequestError(
-                f"The feature 'excess' is defined at radius 1 only, radius is {list(self.radius)}; "
-                "use 'cyclomatic' instead.",
+                f"The feature 'excess' is defined at radius 1 only, but radius is "
+                f"{list(self.radius)}; use 'cyclomatic' instead.",
                 code="gate.argument",
             )
         require_choice("normalization", normalization, ("neighborhood", "batch", "none"))
@@ -199,7 +198,7 @@ class StructuralGate(nn.Module):
     def preset(cls, name: str, channels: int, **overrides: Any) -> StructuralGate:
         """Make a gate by name: ``paper``, ``authors-code`` or ``default``.
 
-        Where radius 1 is not among the radii, ``default`` leaves out the excess.
+        Without radius 1, ``default`` leaves out the excess.
         """
         require_choice("A gate's preset", name, PRESETS)
         options = {**PRESETS[name], **overrides}
@@ -216,7 +215,7 @@ class StructuralGate(nn.Module):
 
     @property
     def _kinds(self) -> list[tuple[str, int]]:
-        """What the MLP sees: feature and radius, radius-major; the excess at radius 1 only."""
+        """Inputs of the MLP as (feature, radius), radius-major; the excess at radius 1 only."""
         return [
             (feature, radius)
             for radius in self.radius
@@ -230,7 +229,7 @@ class StructuralGate(nn.Module):
         return any(feature in _STANDARDIZED for feature in self.features)
 
     def set_columns(self, columns: Sequence[str]) -> None:
-        """Say which columns `forward` will be given; raises RequestError if one is missing."""
+        """Set the columns given to `forward`; RequestError if a required one is missing."""
         missing = [name for name in self.required_columns if name not in columns]
         if missing:
             raise RequestError(
@@ -244,18 +243,18 @@ class StructuralGate(nn.Module):
         self.columns = tuple(columns)
 
     def reset_parameters(self) -> None:
-        """Draw new weights; the statistics stay."""
+        """Reinitialise the weights; the statistics are kept."""
         for linear in (self.hidden, self.last):
             if linear is not None:
                 linear.reset_parameters()
 
     @torch.no_grad()
     def fit_statistics(self, coefficient: Tensor) -> StructuralGate:
-        """Set mean and standard deviation of the features from the training graphs' rows.
+        """Set mean and standard deviation of the features from the training rows.
 
         Args:
-            coefficient: Rows of all training edges, in the order of `columns`; rows of zeros
-                (self loops) do not count.
+            coefficient: Rows of all training edges, with the columns `columns`; rows of zeros
+                (self loops) are ignored.
 
         Shapes:
             - coefficient: [num_edges, len(columns)]
@@ -288,18 +287,18 @@ class StructuralGate(nn.Module):
         return self
 
     def get_extra_state(self) -> Tensor:
-        """Whether there are statistics: a part of the state that is no part of the function."""
+        """Return whether there are statistics, for the state dict."""
         return torch.tensor(self.fitted, device="cpu")
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Take over from a state dict whether there are statistics."""
+        """Restore from a state dict whether there are statistics."""
         self.fitted = bool(state)
 
     def forward(self, coefficient: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
-        """Weights of the messages.
+        """Return the weights of the messages.
 
-        NaN and infinity are not looked for here, which would stop a device in every layer of every
-        step; `fit_statistics` refuses them.
+        This does not check for NaN and infinity, which would synchronise the device in every layer
+        and step; `fit_statistics` refuses them.
 
         Args:
             coefficient: One row per edge.
@@ -313,7 +312,7 @@ class StructuralGate(nn.Module):
 
         Raises:
             RequestError: if the shapes do not fit.
-            DataError: if features are standardised and there are no statistics.
+            DataError: if features are standardised but there are no statistics.
         """
         self._check(coefficient)
         if coefficient.size(0) != edge_index.size(1):
@@ -335,11 +334,11 @@ class StructuralGate(nn.Module):
         loops = (edge_index[0] == edge_index[1]).unsqueeze(-1)
         if self.normalization == "none":
             return self._weight(features, loops)
-        # Under autocast the MLP returns a short type, too coarse for the softmax over many edges.
+        # Under autocast the MLP returns half precision, too coarse for a softmax over many edges.
         weight = _linear(self.last, self._hidden(features)).to(dtype)
         may_have_loops = _any(loops)
         if may_have_loops:
-            # Finite, since a node whose only edge is a loop would give -inf - -inf.
+            # Finite: a node whose only edge is a loop would give -inf - -inf.
             weight = weight.masked_fill(loops, torch.finfo(dtype).min)
         if self.normalization == "neighborhood":
             weight = softmax(weight, edge_index[1], num_nodes=num_nodes)
@@ -350,10 +349,10 @@ class StructuralGate(nn.Module):
         return weight.masked_fill(loops, 1.0) if may_have_loops else weight
 
     def _weight(self, features: Tensor, loops: Tensor) -> Tensor:
-        """Weights without a softmax, [num_edges, channels].
+        """Return weights without a softmax, [num_edges, channels].
 
-        One matrix product, with the bias, the 1 of the residual and the 1 of self loops as further
-        columns: passes over all edges and channels are what a gate costs.
+        This is one matrix product, with the bias, the 1 of the residual and the 1 of self loops as
+        additional columns, since passes over all edges and channels dominate the cost of a gate.
         """
         hidden = self._hidden(features).to(features.dtype)
         sent = (~loops).to(hidden.dtype)
@@ -361,19 +360,19 @@ class StructuralGate(nn.Module):
         ones = self.last.bias.new_ones(1, self.channels)
         rows = torch.cat([hidden * sent, sent, one], dim=1)
         columns = torch.cat([self.last.weight.t(), self.last.bias.unsqueeze(0), ones])
-        # A short type would round 1 + w to three digits.
+        # Half precision would round 1 + w to three digits.
         with torch.autocast(rows.device.type, enabled=False):
             return rows @ columns
 
     def _hidden(self, features: Tensor) -> Tensor:
-        """What the last linear map is given, [num_edges, F] or [num_edges, channels]."""
+        """Return the input of the last linear map, [num_edges, F] or [num_edges, channels]."""
         if self.hidden is None:
             return features
         hidden = _linear(self.hidden, features)
         return nn.functional.leaky_relu(hidden, self.negative_slope)
 
     def _features(self, coefficient: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
-        """All features before standardisation, radius-major, [num_edges, F]."""
+        """Return all features before standardisation, radius-major, [num_edges, F]."""
         node = edge_index[1 if self.normalize_over == "receiver" else 0]
         return torch.stack(
             [
@@ -386,7 +385,7 @@ class StructuralGate(nn.Module):
         )
 
     def _edge_feature(self, coefficient: Tensor, feature: str, radius: int) -> Tensor:
-        """Value of a feature that depends on the edge alone, [num_edges]."""
+        """Return a feature that depends on the edge alone, [num_edges]."""
         if feature == "raw":
             return self._column(coefficient, "a", radius)
         if feature == "excess":
@@ -396,7 +395,7 @@ class StructuralGate(nn.Module):
         return edges - self._column(coefficient, "nodes", radius) + 1
 
     def _normalized(self, coefficient: Tensor, node: Tensor, num_nodes: int, radius: int) -> Tensor:
-        """Coefficient divided by its sum over the edges of `node`, plus the offset, [num_edges]."""
+        """Return the coefficient over its sum at `node`, plus the offset, [num_edges]."""
         return shares(self._column(coefficient, "a", radius), node, num_nodes) + self.offset
 
     def _column(self, coefficient: Tensor, quantity: str, radius: int) -> Tensor:
@@ -407,13 +406,13 @@ class StructuralGate(nn.Module):
             raise RequestError(
                 f"edge_coefficient has the shape {list(coefficient.shape)}; this gate reads the "
                 f"columns {list(self.columns)}, so it must be [num_edges, {len(self.columns)}]. "
-                "Where the data have other columns, call "
+                "If the data has other columns, call "
                 "gate.set_columns(data.coefficient_columns.split(',')).",
                 code="gate.columns",
             )
 
     def extra_repr(self) -> str:
-        """Show the choices that tell two gates apart."""
+        """Show the choices that distinguish gates."""
         return (
             f"features={self.features}, radius={self.radius}, "
             f"normalization={self.normalization!r}, residual={self.residual}"
@@ -421,5 +420,5 @@ class StructuralGate(nn.Module):
 
 
 def gates(module: nn.Module) -> list[StructuralGate]:
-    """All gates of a network."""
+    """Return all gates of a network."""
     return [part for part in module.modules() if isinstance(part, StructuralGate)]

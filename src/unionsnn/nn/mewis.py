@@ -1,4 +1,4 @@
-"""Pooling to an independent set of nodes that are unlike their neighbours."""
+"""Pooling to an independent set of nodes that differ from their neighbours."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import MLP, GINConv
 from torch_geometric.utils import scatter
 
-# Binary digits that two values share and are taken as equal by: rounding errors must not choose.
+# Values that agree in this many binary digits are equal: rounding errors must not decide.
 _DIGITS = 12
 
 
@@ -23,17 +23,17 @@ class MEWISPool(nn.Module):
 
     "Maximum Entropy Weighted Independent Set Pooling for Graph Neural Networks" (Nouranizadeh et
     al., 2021), equations 5 to 10 and algorithm 1; see `independent_set` and `within_three`. The
-    scores p are trained by the loss alone: which nodes are kept has no gradient.
+    scores p are trained by the loss alone: the choice of nodes has no gradient.
 
     Args:
-        hidden_channels: Width of the networks that score.
+        hidden_channels: Width of the scoring networks.
 
     Shapes:
         - h: [num_nodes, C]
         - edge_index: [2, num_edges], of a simple undirected graph
         - batch: [num_nodes]
-        - kept: [number of nodes that are kept], their places in ascending order
-        - edges among those that are kept: [2, E], which name them by their places in `kept`
+        - kept: [number of kept nodes], their indices in ascending order
+        - edges among kept nodes: [2, E], as positions in `kept`
         - loss of each graph: [num_graphs]
     """
 
@@ -47,8 +47,8 @@ class MEWISPool(nn.Module):
     def forward(
         self, h: Tensor, edge_index: Tensor, batch: Tensor, num_graphs: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Nodes that are kept, edges among them, and the loss of each graph."""
-        # A choice of nodes with the few digits of bfloat16 would be one of chance.
+        """Return the kept nodes, the edges among them, and the loss of each graph."""
+        # With the few digits of bfloat16, the choice of nodes would be arbitrary.
         with torch.autocast(h.device.type, enabled=False):
             h = h.to(next(self.parameters()).dtype)
             entropy = node_entropy(h, edge_index, batch, num_graphs)
@@ -63,7 +63,7 @@ class MEWISPool(nn.Module):
 
 
 def node_entropy(h: Tensor, edge_index: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
-    r"""Return H_v of each node: large where it is unlike its neighbours, but not alone in that.
+    r"""Return H_v of each node: large if it, among others, differs from its neighbours.
 
     Shapes:
         - h: [num_nodes, C]
@@ -73,7 +73,7 @@ def node_entropy(h: Tensor, edge_index: Tensor, batch: Tensor, num_graphs: int) 
     difference = (h[receiver] - h[sender]).square()
     squares = h.new_zeros(h.shape).index_add(0, receiver, difference)
     variation = torch.linalg.vector_norm(squares, dim=1)
-    # From the logarithm, which is finite where P is 0.
+    # By the logarithm, which is finite if P is 0.
     highest = scatter(variation.detach(), batch, dim_size=num_graphs, reduce="max")
     shifted = variation - highest[batch]
     total = scatter(shifted.exp(), batch, dim_size=num_graphs)
@@ -85,18 +85,18 @@ def node_entropy(h: Tensor, edge_index: Tensor, batch: Tensor, num_graphs: int) 
 def independent_set(
     entropy: Tensor, score: Tensor, h: Tensor, edge_index: Tensor, batch: Tensor, num_graphs: int
 ) -> Tensor:
-    """Choose nodes of which no two are adjacent, by the method of conditional expectation.
+    """Choose pairwise non-adjacent nodes by the method of conditional expectation.
 
-    Algorithm 1 of the paper, in all graphs at the same time. A node without neighbours is chosen.
-    The others of a graph are looked at by descending score: one is chosen, and its neighbours are
-    ruled out, if with its score 1 and theirs 0 the loss is at most what it was in the beginning.
-    Of a graph that would be left without any node, the first is chosen. Nodes of equal score are
-    ordered by their features, and only if those are equal too by their place.
+    Algorithm 1 of the paper, in all graphs at once. A node without neighbours is chosen. The others
+    are visited by descending score: a node is chosen, and its neighbours are ruled out, if with its
+    score 1 and theirs 0 the loss does not exceed the initial one. If a graph would be left without
+    nodes, its first node is chosen. Nodes of equal score are ordered by their features, and only if
+    those are equal too by their index.
 
     Shapes:
         - entropy, score: [num_nodes]
         - h: [num_nodes, C]
-        - output: [num_nodes], true for those that are chosen
+        - output: [num_nodes], true for chosen nodes
     """
     nodes = len(batch)
     rank = _ranks(score, h)
@@ -124,14 +124,14 @@ def independent_set(
 
 
 def within_three(chosen: Tensor, edge_index: Tensor) -> Tensor:
-    """Return edges between chosen nodes that a walk of two or three edges joins.
+    """Return edges between chosen nodes that are joined by a walk of two or three edges.
 
     No two of the chosen nodes are adjacent, so these are those at most three hops apart.
 
     Shapes:
         - chosen: [num_nodes]
         - edge_index: [2, num_edges]
-        - output: [2, E], with the places among the chosen nodes
+        - output: [2, E], as positions among the chosen nodes
     """
     nodes = len(chosen)
     sender, receiver = edge_index[:, torch.argsort(edge_index[0], stable=True)]
@@ -139,7 +139,7 @@ def within_three(chosen: Tensor, edge_index: Tensor) -> Tensor:
     begin = degree.cumsum(0) - degree
 
     def one_further(walks: Tensor) -> Tensor:
-        """Ends of the walks of one edge more; a walk is a number, start * nodes + end."""
+        """Extend walks by one edge; a walk is encoded as start * nodes + end."""
         start, end = walks // nodes, walks % nodes
         walk = torch.arange(len(walks), device=walks.device).repeat_interleave(degree[end])
         before = degree[end].cumsum(0) - degree[end]
@@ -160,7 +160,7 @@ def _neighbour_sum(value: Tensor, edge_index: Tensor) -> Tensor:
 
 
 def _ranks(score: Tensor, h: Tensor) -> Tensor:
-    """Place of each node in descending order of score, then of its features."""
+    """Return each node's rank by descending score, then by its features."""
     weights = torch.arange(1, h.size(1) + 1, dtype=h.dtype, device=h.device)
     order = torch.argsort(_rounded(h @ weights), descending=True, stable=True)
     order = order[torch.argsort(_rounded(score)[order], descending=True, stable=True)]

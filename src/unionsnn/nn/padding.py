@@ -1,4 +1,4 @@
-"""Between the nodes of a batch, one after another, and one padded matrix for each graph."""
+"""Conversion between the consecutive nodes of a batch and one padded matrix per graph."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import torch
 from torch import Tensor
 
 SPREAD = 2
-"""Factor by which matrices of graphs that are padded to the same size differ at most."""
+"""Maximum size ratio of the matrices of graphs that are padded to the same size."""
 
 
 def similar_sizes(batch: Tensor, num_graphs: int) -> list[Tensor]:
-    """Divide the graphs of a batch so that padding at most doubles a graph's matrix.
+    """Group the graphs of a batch so that padding at most doubles a graph's matrix.
 
     Args:
         batch: Graph of each node.
         num_graphs: Number of graphs.
 
     Returns:
-        Numbers of the graphs of each group; one group of all if they are alike.
+        Indices of the graphs of each group; a single group if sizes are similar.
 
     Shapes:
         - batch: [num_nodes]
@@ -40,10 +40,10 @@ def similar_sizes(batch: Tensor, num_graphs: int) -> list[Tensor]:
 
 
 class Padding:
-    """Where the nodes of each graph stand in a padded batch, and which places are taken.
+    """The places of nodes in a padded batch, and which places are taken.
 
-    Nodes keep the order that they have in the batch. With a token, each graph has one more row, in
-    front of its nodes; the tokens' rows come after all nodes where rows are not padded.
+    Nodes keep their order in the batch. With a token, each graph has one more place before its
+    nodes; in unpadded rows the tokens come after all nodes.
 
     Args:
         batch: Graph of each node, in any order.
@@ -52,7 +52,7 @@ class Padding:
 
     Attributes:
         counts: Number of nodes of each graph.
-        size: Places of a graph: the largest number of nodes, and the token; at least 1.
+        size: Places per graph: the largest number of nodes, plus the token; at least 1.
         slots: Place of each row among all places.
 
     Shapes:
@@ -66,7 +66,7 @@ class Padding:
         self.num_nodes = batch.size(0)
         self.tokens = int(token)
         counts = torch.bincount(batch, minlength=num_graphs)
-        # All nodes are those of a single graph: nothing is read back from a device for it.
+        # A single graph has all nodes: nothing needs to be read back from the device.
         self.counts: list[int] = [batch.size(0)] if num_graphs == 1 else counts.tolist()
         self.size = max(1, max(self.counts, default=0) + self.tokens)
         order = torch.argsort(batch, stable=True)
@@ -81,47 +81,46 @@ class Padding:
             self.slots = torch.cat([self.slots, first])
 
     def pad(self, rows: Tensor) -> Tensor:
-        """Put the rows into their places; the others are 0."""
+        """Put rows into their places; other places are 0."""
         places = rows.new_zeros(self.num_graphs * self.size, rows.size(1))
         padded = places.index_copy(0, self.slots, rows)
         return padded.view(self.num_graphs, self.size, rows.size(1))
 
     def unpad(self, padded: Tensor) -> Tensor:
-        """Take the rows out of their places."""
+        """Take rows out of their places."""
         return padded.flatten(0, 1).index_select(0, self.slots)
 
     @cached_property
     def places(self) -> Tensor:
-        """0, 1, ..., size - 1."""
+        """Return 0, 1, ..., size - 1."""
         return torch.arange(self.size, device=self.slots.device)
 
     @cached_property
     def taken(self) -> Tensor:
-        """Places that hold a row, [num_graphs, size]."""
+        """Mask of places with a row, [num_graphs, size]."""
         return self.places < self._taken.unsqueeze(1)
 
     @cached_property
     def keys(self) -> Tensor:
-        """Places that may be attended to, [num_graphs, size].
+        """Mask of places to attend to, [num_graphs, size].
 
-        Those that are taken; of a graph without any, the first place, so that no softmax runs over
-        nothing.
+        These are the taken places; for an empty graph the first place, so that no softmax is empty.
         """
         return self.places < self._taken.clamp(min=1).unsqueeze(1)
 
     @cached_property
     def pairs(self) -> Tensor:
-        """Pairs of places that both hold nodes, [num_graphs, size, size]."""
+        """Mask of pairs of places that both hold nodes, [num_graphs, size, size]."""
         nodes = self.taken & (self.places >= self.tokens)
         return nodes.unsqueeze(2) & nodes.unsqueeze(1)
 
     @property
     def num_pairs(self) -> int:
-        """Number of pairs of nodes of the same graph, each node with itself included."""
+        """Number of pairs of nodes of the same graph, including each node with itself."""
         return sum(count * count for count in self.counts)
 
     def cells(self, edge_index: Tensor) -> Tensor:
-        """Cell of each edge among those of all graphs: row the receiver, column the sender.
+        """Return the flat cell of each edge: row is the receiver, column the sender.
 
         Shapes:
             - edge_index: [2, num_edges]
@@ -131,9 +130,9 @@ class Padding:
         return receiver * self.size + sender % self.size
 
     def edge_shares(self, edge_index: Tensor) -> Tensor:
-        """What each edge counts for, so that edges which occur several times count once.
+        """Return a factor for each edge, so that repeated edges count once.
 
-        1 divided by the number of times that an edge occurs; 0 for an edge from a node to itself.
+        It is 1 over the number of times that an edge occurs, and 0 for self loops.
 
         Shapes:
             - edge_index: [2, num_edges]

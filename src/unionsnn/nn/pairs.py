@@ -13,25 +13,25 @@ from unionsnn.nn.padding import Padding
 
 
 class PairBlock(nn.Module):
-    r"""A block of PPGN: two MLPs of each pair, multiplied as matrices, beside the pair itself.
+    r"""A block of PPGN: the matrix product of two MLPs of all pairs, concatenated with the pairs.
 
     .. math::
         X \leftarrow W_1 X + W_2 \big(m_1(X)\, m_2(X)\big) + b, \qquad
         (m_1 m_2)_{vu} = \sum_w m_1(X)_{vw}\, m_2(X)_{wu} \text{ in each channel}
 
     "Provably Powerful Graph Networks" (Maron et al., NeurIPS 2019), section 6; in the form of
-    "Benchmarking Graph Neural Networks" (Dwivedi et al., JMLR 2023), where a linear map of the pair
-    and the product side by side takes the place of a third MLP.
+    "Benchmarking Graph Neural Networks" (Dwivedi et al., JMLR 2023), where a linear map of the
+    concatenated pair and product replaces a third MLP.
 
     Args:
-        in_channels: Channels of a pair that is given.
-        out_channels: Channels of a pair that is returned, and inside.
-        mlp_layers: Linear maps of each MLP, with a ReLU after each.
+        in_channels: Channels of the input pairs.
+        out_channels: Channels of the output pairs, and inside.
+        mlp_layers: Number of linear maps of each MLP, each followed by a ReLU.
 
     Shapes:
         - pairs: [num_graphs, in_channels, size, size]
-        - taken: [num_graphs, 1, size, size], which pairs are pairs of nodes
-        - output: [num_graphs, out_channels, size, size]; of the other pairs anything finite
+        - taken: [num_graphs, 1, size, size], the mask of pairs of nodes
+        - output: [num_graphs, out_channels, size, size]; arbitrary finite values at padding
     """
 
     def __init__(self, in_channels: int, out_channels: int, *, mlp_layers: int = 2) -> None:
@@ -43,7 +43,7 @@ class PairBlock(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights as the published code does."""
+        """Reinitialise the weights as the published code does."""
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.xavier_uniform_(module.weight)
@@ -51,24 +51,24 @@ class PairBlock(nn.Module):
                     nn.init.zeros_(module.bias)
 
     def forward(self, pairs: Tensor, taken: Tensor) -> Tensor:
-        """Multiply, then mix with what there was."""
-        # The sum over w must leave padding out; one factor that is 0 there is enough.
+        """Return new features of all pairs."""
+        # The sum over w must exclude padding; one factor of 0 is enough.
         left = torch.relu(self.left(pairs) * taken)
         right = torch.relu(self.right(pairs))
         return self.pair(pairs) + self.product(left @ right)
 
 
 def _mlp(in_channels: int, out_channels: int, layers: int) -> nn.Sequential:
-    """Linear maps of each pair; the last ReLU is left to the block, which masks before it."""
+    """Make an MLP of each pair without the last ReLU, which the block applies after masking."""
     widths = [in_channels, *[out_channels] * layers]
     maps = [nn.Conv2d(one, other, 1) for one, other in pairwise(widths)]
     return nn.Sequential(*[part for each in maps for part in (each, nn.ReLU())][:-1])
 
 
 def pair_features(h: Tensor, edge_index: Tensor, padding: Padding) -> Tensor:
-    """Return the adjacency matrix, and the features of the nodes on diagonals.
+    """Return the adjacency matrix and diagonal matrices of the node features.
 
-    An edge counts once, one from a node to itself not at all. The receiver is the row.
+    Repeated edges count once, self loops are ignored. Rows are receivers.
 
     Shapes:
         - h: [num_nodes, C]
@@ -83,16 +83,16 @@ def pair_features(h: Tensor, edge_index: Tensor, padding: Padding) -> Tensor:
 
 
 def node_rows(pairs: Tensor, padding: Padding, kind: Literal["sum", "mean", "max"]) -> Tensor:
-    r"""Return of each node its own pair beside a pool of those with the others.
+    r"""Return for each node its own pair, concatenated with a pool of its other pairs.
 
     .. math::
         [X_{vv};\ \mathrm{pool}_{u \ne v} X_{vu}]
 
-    0 stands for the pool of a node that is alone in its graph.
+    The pool is 0 in a graph of one node.
 
     Args:
-        pairs: Features of pairs; those of padding are not looked at.
-        padding: Where the nodes stand.
+        pairs: Features of pairs; padding is ignored.
+        padding: The places of the nodes.
         kind: ``sum``, ``mean`` or ``max``.
 
     Shapes:

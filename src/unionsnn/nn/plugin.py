@@ -20,7 +20,7 @@ from unionsnn.nn.gates import StructuralGate, gates
 
 @dataclass
 class _Pass:
-    """What the hooks must know during one forward pass."""
+    """State of the hooks during one forward pass."""
 
     weight: Tensor
     given: Tensor
@@ -37,33 +37,33 @@ class UnionPlugin(nn.Module):
         m_{vu} \leftarrow \mathrm{Trans}(\tilde a_{vu}) \odot m_{vu}
 
     Equation 5 of "Union Subgraph Neural Networks" (Xu et al., AAAI 2024) where the layer's message
-    is h_u itself (GIN, GraphSAGE, GraphConv). A layer that transforms first (GCN, GAT) has what it
-    sends gated. Loops that the layer adds itself keep the weight 1. The wrapped layer, called
-    directly, stays as it was. In a compiled network the wrapped layer runs uncompiled, since PyG
+    is h_u itself (GIN, GraphSAGE, GraphConv). For a layer that transforms first (GCN, GAT), the
+    transformed message is gated. Self loops added by the layer keep weight 1. Called directly, the
+    wrapped layer is unchanged. In a compiled network the wrapped layer runs uncompiled, since PyG
     calls no hooks in compiled code; `torch.export` traces it with ``strict=False``, and `torch.jit`
-    is not supported. One plug-in must not run in several threads at once: the weights of a pass are
-    kept on it.
+    is not supported. A plug-in must not run in several threads at once, since it stores the weights
+    of a pass.
 
     Args:
         conv: A `MessagePassing` layer, with any flow direction. It is used, not copied.
-        channels: Width of the message (heads times channels where there are heads); found by a
-            trial run on a graph of two nodes if left out.
+        channels: Width of the message (heads times channels for layers with heads); by default
+            found by a trial run on a graph of two nodes.
         gate: Name of a preset, or a `StructuralGate` of that width. A preset reads the columns of
             `StructuralCoefficients()`, until `fit_statistics` or `gate.set_columns` names others.
         radius: Radius of a preset, one or several; None for the preset's own. `default` has 1, 2
-            and 3, which suit graphs like molecules; in a large graph with hubs take 1, here and in
+            and 3, which suit graphs like molecules; for a large graph with hubs use 1, here and in
             `StructuralCoefficients(radius=1)`.
 
     Shapes:
-        - x: [num_nodes, in_channels], or a pair of such tensors, where the first nodes of the
-          longer one are the nodes of the shorter one (as neighbour sampling makes them)
+        - x: [num_nodes, in_channels], or a pair of such tensors, where the longer one starts with
+          the nodes of the shorter one (as in neighbour sampling)
         - edge_index: [2, num_edges]
         - edge_coefficient: [num_edges, len(gate.columns)]
         - output: what the layer returns
 
     Raises:
-        TypeError: if `conv` is not a `MessagePassing` layer or sends no messages one by one, or
-            `edge_index` is of a form that skips the layer's message step.
+        TypeError: if `conv` is not a `MessagePassing` layer or does not send individual messages,
+            or the type of `edge_index` skips the layer's message step.
         RequestError: if the width of the message is unknown or does not fit the gate, or the rows
             do not fit the edges.
     """
@@ -79,7 +79,7 @@ class UnionPlugin(nn.Module):
         super().__init__()
         if not isinstance(conv, MessagePassing):
             raise TypeError(
-                f"UnionPlugin wraps a PyG MessagePassing layer, it was given {type(conv).__name__}."
+                f"UnionPlugin wraps a PyG MessagePassing layer, but got {type(conv).__name__}."
             )
         if conv.decomposed_layers > 1:
             raise TypeError(
@@ -88,13 +88,13 @@ class UnionPlugin(nn.Module):
             )
         if getattr(conv, "cached", False) and {"_cached_x", "_cached_h"} & vars(conv).keys():
             raise TypeError(
-                f"{type(conv).__name__} has cached=True: it sends messages once and keeps what "
-                "came of them, so that the gate would not learn; leave cached out."
+                f"{type(conv).__name__} has cached=True: it sends messages once and caches the "
+                "result, so the gate would not learn; leave cached out."
             )
         if isinstance(gate, StructuralGate):
             if radius is not None:
                 raise RequestError(
-                    "radius is given beside a gate, which has its own; leave it out.",
+                    "radius was given together with a gate, which has its own; leave it out.",
                     code="gate.argument",
                 )
             channels = gate.channels if channels is None else channels
@@ -108,13 +108,13 @@ class UnionPlugin(nn.Module):
             channels = message_width(conv)
         self.conv = conv
         self.gate = preset_gate(gate, channels, radius) if isinstance(gate, str) else gate
-        # Set during one pass only; otherwise the hooks do nothing.
+        # Set only during a pass; otherwise the hooks do nothing.
         self._pass: _Pass | None = None
         conv.register_propagate_forward_pre_hook(self._note_edges)
         conv.register_message_forward_hook(self._multiply)
 
     def reset_parameters(self) -> None:
-        """Draw new weights in layer and gate; the gate's statistics stay."""
+        """Reinitialise layer and gate; the gate's statistics are kept."""
         self.conv.reset_parameters()
         self.gate.reset_parameters()
 
@@ -129,7 +129,7 @@ class UnionPlugin(nn.Module):
             The plug-in itself.
 
         Raises:
-            RequestError: if there are no coefficients, or not the columns that the gate needs.
+            RequestError: if there are no coefficients, or required columns are missing.
         """
         self.gate.fit_statistics(coefficient_rows(data, self.gate))
         return self
@@ -150,7 +150,7 @@ class UnionPlugin(nn.Module):
                 code="batch.attribute",
             )
         _refuse_fused(edge_index)
-        # The gate wants receivers in the second row.
+        # The gate expects receivers in the second row.
         edges = edge_index.flip(0) if self.conv.flow == "target_to_source" else edge_index
         weight = self.gate(edge_coefficient, edges, _num_nodes(x, self.conv.node_dim))
         if torch.compiler.is_exporting():
@@ -160,7 +160,7 @@ class UnionPlugin(nn.Module):
 
     @contextmanager
     def _traced(self) -> Iterator[None]:
-        """Do what the hooks do by wrapped methods: PyG calls no hooks while it is exported."""
+        """Wrap methods instead of using hooks, which PyG does not call during export."""
         conv, message, propagate = self.conv, self.conv.message, self.conv.propagate
 
         def noted(edge_index: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -174,7 +174,7 @@ class UnionPlugin(nn.Module):
         try:
             yield
         finally:
-            # The class's own methods come back.
+            # Restores the methods of the class.
             del conv.message, conv.propagate
 
     @torch.compiler.disable
@@ -193,14 +193,14 @@ class UnionPlugin(nn.Module):
         return out
 
     def _note_edges(self, conv: MessagePassing, inputs: tuple[Any, ...]) -> None:
-        """Note the edges that the layer propagates along, before it does."""
+        """Record the edges along which the layer is about to propagate."""
         if self._pass is not None:
             self._pass.sent = inputs[0]
 
     def _multiply(
         self, conv: MessagePassing, inputs: tuple[Any, ...], message: Tensor
     ) -> Tensor | None:
-        """Gate the messages, after the layer has made them; None leaves them as they are."""
+        """Gate the messages that the layer has made; None leaves them unchanged."""
         if self._pass is None:
             return None
         name = type(conv).__name__
@@ -208,7 +208,7 @@ class UnionPlugin(nn.Module):
         num_messages, *trailing = message.shape[_edge_dim(conv, message) :]
         width = torch.Size(trailing).numel()
         if torch.compiler.is_exporting():
-            # How many loops a graph has is known only when the exported program runs.
+            # The number of loops is known only when the exported program runs.
             torch._check(num_messages == weight.size(0))  # type: ignore[no-untyped-call]
         elif num_messages != weight.size(0):
             raise TypeError(
@@ -217,7 +217,7 @@ class UnionPlugin(nn.Module):
             )
         if width != weight.size(1):
             raise RequestError(
-                f"{name} sends messages of width {width}, the gate has {weight.size(1)} "
+                f"{name} sends messages of width {width}, but the gate has {weight.size(1)} "
                 f"channels; pass channels={width}.",
                 code="gate.width",
             )
@@ -226,14 +226,14 @@ class UnionPlugin(nn.Module):
 
 
 def _edge_dim(conv: MessagePassing, message: Tensor) -> int:
-    """Dimension of the messages that counts the edges; what follows it are channels."""
+    """Return the edge dimension of the messages, which channels follow."""
     return int(conv.node_dim) % message.dim()
 
 
 def _num_nodes(x: Any, node_dim: int) -> int:
-    """Number of nodes of the features, the larger one of a pair."""
+    """Return the number of nodes of the features, or of the larger of a pair."""
     parts = x if isinstance(x, tuple | list) else (x,)
-    # A vector has one number for each node.
+    # A vector has one number per node.
     sizes = [p.size(node_dim if p.dim() > 1 else 0) for p in parts if isinstance(p, Tensor)]
     if not sizes:
         raise TypeError(f"x is {type(x).__name__}; it must be a tensor or a pair of tensors.")
@@ -241,7 +241,7 @@ def _num_nodes(x: Any, node_dim: int) -> int:
 
 
 def _refuse_fused(edge_index: Any) -> None:
-    """Raise TypeError for edges along which PyG may send messages without making them."""
+    """Raise TypeError for edge types for which PyG may not materialise messages."""
     is_sorted = isinstance(edge_index, EdgeIndex) and edge_index.is_sorted
     if isinstance(edge_index, Tensor) and edge_index.layout == torch.strided and not is_sorted:
         return
@@ -251,22 +251,22 @@ def _refuse_fused(edge_index: Any) -> None:
     elif isinstance(edge_index, Tensor):
         kind = f"a tensor of layout {edge_index.layout}"
     raise TypeError(
-        f"edge_index is {kind}; PyG then fuses message and aggregation and no message can "
+        f"edge_index is {kind}; PyG then fuses message and aggregation, and no message can "
         "be gated. Pass a plain tensor [2, num_edges] (EdgeIndex.as_tensor(), "
         "torch_geometric.utils.to_edge_index)."
     )
 
 
 def _aligned(current: _Pass, name: str) -> Tensor:
-    """Weights in the order of the messages; those of added loops are 1.
+    """Return the weights in the order of the messages, with 1 for added loops.
 
-    Layers that add loops first remove the ones that exist, and put theirs last.
+    Layers that add loops first remove existing ones, and append theirs.
     """
     given, sent, weight = current.given, current.sent, current.weight
     if sent is given:
         return weight
     if torch.compiler.is_exporting():
-        # A layer that passes on a copy cannot be told from one that adds loops: it is not traced.
+        # A layer that passes on a copy looks like one that adds loops: it is not traced.
         return _with_loops(current)
     if torch.equal(sent, given):
         return weight
@@ -282,7 +282,7 @@ def _aligned(current: _Pass, name: str) -> Tensor:
 
 
 def _with_loops(current: _Pass) -> Tensor:
-    """Weights of edges without loops, then 1 for each node, as far as no values are needed."""
+    """Return the weights of non-loop edges, then 1 for each node, without reading values."""
     given, sent, weight = current.given, current.sent, current.weight
     kept = weight[given[0] != given[1]]
     return torch.cat([kept, weight.new_ones(sent.size(1) - kept.size(0), weight.size(1))])
@@ -292,7 +292,7 @@ def fit_statistics(network: nn.Module, data: Any) -> None:
     """Fit all gates of a network to the training graphs.
 
     Args:
-        network: Any module with gates in it, such as several layers in `UnionPlugin`.
+        network: Any module that contains gates, such as layers in `UnionPlugin`.
         data: As for `UnionPlugin.fit_statistics`.
 
     Raises:
@@ -304,26 +304,26 @@ def fit_statistics(network: nn.Module, data: Any) -> None:
             f"{type(network).__name__} has no gate: wrap its layers in UnionPlugin.",
             code="gate.statistics",
         )
-    # An iterator can be read once only.
+    # An iterator can be read only once.
     graphs = data if isinstance(data, Tensor | BaseData) else list(data)
     for gate in gated:
         gate.fit_statistics(coefficient_rows(graphs, gate))
 
 
 def coefficient_rows(data: Any, gate: StructuralGate) -> Tensor:
-    """Rows of all edges of a data set, for `StructuralGate.fit_statistics`.
+    """Return the rows of all edges of a data set, for `StructuralGate.fit_statistics`.
 
     Args:
-        data: Tensor [num_edges, C], a `Data` or an iterable of them with `edge_coefficient`. Where
-            the data name their columns (`coefficient_columns`), the gate is told.
-        gate: The gate that will read them.
+        data: Tensor [num_edges, C], a `Data` or an iterable of them with `edge_coefficient`. If the
+            data names its columns (`coefficient_columns`), they are set on the gate.
+        gate: The gate to fit.
 
     Shapes:
         - output: [num_edges of all graphs, C]
 
     Raises:
-        RequestError: if there is no graph, one has no coefficients, their columns differ, or the
-            gate needs others.
+        RequestError: if there is no graph, a graph has no coefficients, columns differ, or required
+            columns are missing.
     """
     if isinstance(data, Tensor):
         return data
@@ -333,14 +333,14 @@ def coefficient_rows(data: Any, gate: StructuralGate) -> Tensor:
     for graph in graphs:
         if "edge_coefficient" not in graph:
             raise RequestError(
-                "The data have no edge_coefficient. Load them with "
+                "The data has no edge_coefficient. Load it with "
                 "pre_transform=StructuralCoefficients() (or apply it to each graph).",
                 code="gate.statistics",
             )
         rows.append(graph.edge_coefficient)
         if "coefficient_columns" in graph:
             names = graph.coefficient_columns
-            # A batch has a list, one entry per graph.
+            # In a batch this is a list with one entry per graph.
             columns.update([names] if isinstance(names, str) else names)
     if not rows:
         raise RequestError(
@@ -369,10 +369,10 @@ def preset_gate(
 
 
 def message_width(conv: MessagePassing) -> int:
-    """Width of a layer's message: what it declares, or found by a trial run on two nodes.
+    """Return the width of a layer's message, as declared or found by a trial run on two nodes.
 
-    The trial runs a copy, on the CPU: the layer, its device (meta too) and the random state stay
-    as they are.
+    The trial runs a copy on the CPU: the layer, its device (even meta) and the random state are
+    unchanged.
 
     Raises:
         RequestError: if the layer needs more than node features and edges, or its input width is
@@ -390,14 +390,14 @@ def message_width(conv: MessagePassing) -> int:
     if in_channels:
         try:
             with torch.device("cpu"), torch.random.fork_rng(devices=[]), torch.no_grad():
-                # Empty, so that a layer on the meta device can run: only shapes count.
+                # Empty, so that a layer on the meta device can run: only shapes matter.
                 trial = copy.deepcopy(conv).to_empty(device="cpu").eval()
                 trial.register_message_forward_hook(look)
                 dtype = next((p.dtype for p in trial.parameters()), None)
                 x = tuple(torch.zeros(2, width, dtype=dtype) for width in in_channels)
                 edge_index = torch.tensor([[0, 1], [1, 0]])
                 trial(x if len(x) > 1 else x[0], edge_index)
-        except Exception:  # any failure has the same remedy, named below
+        except Exception:  # any failure has the same remedy, given below
             widths.clear()
     if not widths:
         raise RequestError(
@@ -409,12 +409,12 @@ def message_width(conv: MessagePassing) -> int:
 
 
 def _in_channels(conv: MessagePassing) -> tuple[int, ...]:
-    """Width, or widths of a pair, that a layer or the first linear map inside it declares."""
+    """Return the input width or widths declared by a layer or its first linear map."""
     for module in conv.modules():
         for name in ("in_channels", "in_features"):
             declared = getattr(module, name, ())
             widths = declared if isinstance(declared, tuple | list) else (declared,)
-            # -1 is a width that the first call finds out.
+            # -1 is a lazy width, set by the first call.
             if widths and all(isinstance(width, int) and width > 0 for width in widths):
                 return tuple(widths)
     return ()

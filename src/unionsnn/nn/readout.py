@@ -1,4 +1,4 @@
-"""From node embeddings to one row per graph."""
+"""Readout from node embeddings to one row per graph."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READOUTS: Mapping[str, Callable[..., Tensor]] = {
 
 
 def readout(x: Tensor, batch: Tensor, num_graphs: int, kind: str) -> Tensor:
-    """Pool node embeddings of each graph; a graph without nodes keeps its row, of zeros.
+    """Pool the node embeddings of each graph; a graph without nodes gets a row of zeros.
 
     Args:
         x: Node embeddings.

@@ -1,1 +1,1 @@
-"""Message-passing operators, one a file."""
+"""Message-passing operators, one per file."""

@@ -40,23 +40,23 @@ class CurvGNConv(MessagePassing):
         self.bias = nn.Parameter(torch.zeros(channels))
 
     def reset_parameters(self) -> None:
-        """Draw new weights; the bias becomes 0."""
+        """Reinitialise the weights; the bias becomes 0."""
         super().reset_parameters()
         self.linear.reset_parameters()
         reset(self.mlp)
         nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor, edge_index: Tensor, curvature: Tensor) -> Tensor:
-        """New node features."""
+        """Return new node features."""
         edge_index, curvature = remove_self_loops(edge_index, curvature)
         edge_index, curvature = add_self_loops(
             edge_index, curvature, fill_value=0.0, num_nodes=x.size(0)
         )
-        # Under autocast the MLP returns a short type, too coarse for a softmax.
+        # Under autocast the MLP returns half precision, too coarse for a softmax.
         score = self.mlp(curvature.unsqueeze(-1)).to(curvature.dtype)
         weight = softmax(score, edge_index[1], num_nodes=x.size(0))
         return self.propagate(edge_index, x=self.linear(x), weight=weight) + self.bias
 
     def message(self, x_j: Tensor, weight: Tensor) -> Tensor:
-        """Weighted features of the senders, [num_edges + num_nodes, channels]."""
+        """Return weighted features of the senders, [num_edges + num_nodes, channels]."""
         return weight.to(x_j.dtype) * x_j

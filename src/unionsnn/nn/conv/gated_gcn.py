@@ -13,7 +13,7 @@ _EPSILON = 1e-6
 
 
 class GatedGCNConv(MessagePassing):
-    r"""The GatedGCN layer; the residual connection of the nodes is the network's.
+    r"""The GatedGCN layer; the network adds the residual connection of the nodes.
 
     .. math::
         \hat e_{vu} &\leftarrow \hat e_{vu} + \mathrm{ReLU}(\mathrm{norm}(
@@ -22,9 +22,9 @@ class GatedGCNConv(MessagePassing):
         \eta_{vu} = \frac{\sigma(\hat e_{vu})}{\sum_{w \in N(v)} \sigma(\hat e_{vw}) + \epsilon}
 
     "Residual Gated Graph ConvNets" (Bresson and Laurent, 2017) in the form of "Benchmarking Graph
-    Neural Networks" (Dwivedi et al., 2020), whose equations these are: normalised gates, and edge
-    features that every layer passes on. (The code of that paper takes σ before the norm and the
-    residual connection of the edges.) PyG's `ResGatedGraphConv` has neither of the two.
+    Neural Networks" (Dwivedi et al., 2020), with its equations: normalised gates, and edge features
+    passed on from layer to layer. (The code of that paper applies σ before the norm and the
+    residual connection of the edges.) PyG's `ResGatedGraphConv` has neither.
 
     Args:
         channels: Width of node and edge features, before and after.
@@ -34,7 +34,7 @@ class GatedGCNConv(MessagePassing):
         - x: [num_nodes, channels]
         - edge_index: [2, num_edges]
         - edge: [num_edges, channels]
-        - output: new x and new edge, shaped as those given
+        - output: new x and new edge, with the shapes of the inputs
     """
 
     def __init__(self, channels: int, edge_norm: nn.Module) -> None:
@@ -43,19 +43,19 @@ class GatedGCNConv(MessagePassing):
         self.own = nn.Linear(channels, channels)
         self.sent = nn.Linear(channels, channels)
         self.edge_of_receiver = nn.Linear(channels, channels)
-        # Their biases would add up to one.
+        # Their biases would add up to a single one.
         self.edge_of_sender = nn.Linear(channels, channels, bias=False)
         self.edge_of_edge = nn.Linear(channels, channels, bias=False)
         self.edge_norm = edge_norm
 
     def reset_parameters(self) -> None:
-        """Draw new weights."""
+        """Reinitialise the weights."""
         super().reset_parameters()
         for module in self.children():
             reset(module)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge: Tensor) -> tuple[Tensor, Tensor]:
-        """New node and edge features."""
+        """Return new node and edge features."""
         sender, receiver = edge_index
         update = (
             self.edge_of_receiver(x)[receiver]
@@ -69,5 +69,5 @@ class GatedGCNConv(MessagePassing):
         return self.own(x) + self.propagate(edge_index, x=self.sent(x), gate=gate), edge
 
     def message(self, x_j: Tensor, gate: Tensor) -> Tensor:
-        """Gated features of the senders, [num_edges, channels]."""
+        """Return gated features of the senders, [num_edges, channels]."""
         return gate * x_j

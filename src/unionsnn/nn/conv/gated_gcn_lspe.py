@@ -1,4 +1,4 @@
-"""The GatedGCN operator with a stream of positions beside that of features."""
+"""The GatedGCN operator with a second stream of positional features."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EPSILON = 1e-6
 
 
 class GatedGCNLSPEConv(MessagePassing):
-    r"""The GatedGCN-LSPE layer; norm and residual connection of the nodes are the network's.
+    r"""The GatedGCN-LSPE layer; the network adds norm and residual connection of the nodes.
 
     .. math::
         \hat\eta_{vu} &= B_1 h_v + B_2 h_u + B_3 e_{vu}, \qquad
@@ -28,15 +28,15 @@ class GatedGCNLSPEConv(MessagePassing):
 
     Args:
         channels: Width of features, positions and edge features, before and after.
-        edge_norm: Normalisation of edge features of that width; None where no layer follows that
-            would read them: they stay as they are.
+        edge_norm: Normalisation of edge features of that width; None in the last layer, which
+            leaves the edge features unchanged.
 
     Shapes:
         - x: [num_nodes, channels]
         - edge_index: [2, num_edges]
         - edge: [num_edges, channels]
         - position: [num_nodes, channels]
-        - output: new x, edge and position, shaped as those given
+        - output: new x, edge and position, with the shapes of the inputs
     """
 
     def __init__(self, channels: int, edge_norm: nn.Module | None) -> None:
@@ -47,13 +47,13 @@ class GatedGCNLSPEConv(MessagePassing):
         self.own_position = nn.Linear(channels, channels)
         self.sent_position = nn.Linear(channels, channels)
         self.edge_of_receiver = nn.Linear(channels, channels)
-        # Their biases would add up to one.
+        # Their biases would add up to a single one.
         self.edge_of_sender = nn.Linear(channels, channels, bias=False)
         self.edge_of_edge = nn.Linear(channels, channels, bias=False)
         self.edge_norm = edge_norm
 
     def reset_parameters(self) -> None:
-        """Draw new weights."""
+        """Reinitialise the weights."""
         super().reset_parameters()
         for module in self.children():
             reset(module)
@@ -61,7 +61,7 @@ class GatedGCNLSPEConv(MessagePassing):
     def forward(
         self, x: Tensor, edge_index: Tensor, state: tuple[Tensor, Tensor]
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """New node features, and edge features and positions."""
+        """Return new node features, edge features and positions."""
         edge, position = state
         sender, receiver = edge_index
         eta = (
@@ -81,5 +81,5 @@ class GatedGCNLSPEConv(MessagePassing):
         return self.own(both) + features, (edge, new_position)
 
     def message(self, x_j: Tensor, gate: Tensor) -> Tensor:
-        """Gated features and positions of the senders, [num_edges, 2 * channels]."""
+        """Return gated features and positions of the senders, [num_edges, 2 * channels]."""
         return torch.cat([gate, gate], dim=1) * x_j

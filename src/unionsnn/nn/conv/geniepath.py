@@ -20,7 +20,7 @@ class GeniePathConv(MessagePassing):
         h_v \leftarrow \sigma(W_o t_v) \odot \tanh(C_v)
 
     "GeniePath: Graph Neural Networks with Adaptive Receptive Paths" (Liu et al., AAAI 2019),
-    equations of the breadth and of the depth function. The memory C goes from layer to layer.
+    equations of the breadth and of the depth function. The memory C is passed from layer to layer.
 
     Args:
         channels: Width of features and memory, before and after.
@@ -29,7 +29,7 @@ class GeniePathConv(MessagePassing):
         - x: [num_nodes, channels]
         - edge_index: [2, num_edges]
         - memory: [num_nodes, channels]
-        - output: new x and new memory, shaped as those given
+        - output: new x and new memory, with the shapes of the inputs
     """
 
     def __init__(self, channels: int) -> None:
@@ -42,17 +42,17 @@ class GeniePathConv(MessagePassing):
         self.depth = nn.Linear(channels, 4 * channels)
 
     def reset_parameters(self) -> None:
-        """Draw new weights."""
+        """Reinitialise the weights."""
         super().reset_parameters()
         for module in self.children():
             reset(module)
 
     def forward(self, x: Tensor, edge_index: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """New node features and memory."""
+        """Return new node features and memory."""
         edge_index, _ = remove_self_loops(edge_index)
         edge_index, _ = add_self_loops(edge_index, num_nodes=x.size(0))
         hidden = torch.tanh(self.receiver(x)[edge_index[1]] + self.sender(x)[edge_index[0]])
-        # Under autocast a linear map returns a short type, too coarse for a softmax.
+        # Under autocast a linear map returns half precision, too coarse for a softmax.
         score = self.attention(hidden).to(x.dtype)
         alpha = softmax(score, edge_index[1], num_nodes=x.size(0))
         met = torch.tanh(self.breadth(self.propagate(edge_index, x=x, alpha=alpha)))
@@ -61,5 +61,5 @@ class GeniePathConv(MessagePassing):
         return torch.sigmoid(give) * torch.tanh(memory), memory
 
     def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:
-        """Attended features of the senders, [num_edges + num_nodes, channels]."""
+        """Return attended features of the senders, [num_edges + num_nodes, channels]."""
         return alpha * x_j

@@ -1,4 +1,4 @@
-"""GINE where all edges are alike."""
+"""GINE for data without edge features."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ class AlikeGINEConv(nn.Module):
         h_v \leftarrow \mathrm{MLP}(h_v + \sum_{u \in N(v)} \mathrm{ReLU}(h_u + e))
 
     "Strategies for Pre-training Graph Neural Networks" (Hu et al., ICLR 2020), in the form of
-    `torch_geometric.nn.GINEConv`, for data without edge features. What a node sends is the same to
-    all its neighbours, so it is computed once a node.
+    `torch_geometric.nn.GINEConv`, for data without edge features. A node sends the same message to
+    all its neighbours, so it is computed once per node.
 
     Args:
         mlp: The MLP.
-        channels: Width of the nodes.
+        channels: Width of the node features.
 
     Shapes:
         - h: [num_nodes, channels]
         - edge_index: [2, num_edges]
-        - output: [num_nodes, channels], or what the MLP makes of it
+        - output: [num_nodes, width of the MLP's output]
     """
 
     def __init__(self, mlp: nn.Module, channels: int) -> None:
@@ -34,5 +34,5 @@ class AlikeGINEConv(nn.Module):
         nn.init.normal_(self.edge)
 
     def forward(self, h: Tensor, edge_index: Tensor) -> Tensor:
-        """Send, add up and transform."""
+        """Return new node features."""
         return self.conv((torch.relu(h + self.edge), h), edge_index)

@@ -40,18 +40,18 @@ class GraphSNNConv(MessagePassing):
         self.gamma = nn.Parameter(torch.ones(()))
 
     def reset_parameters(self) -> None:
-        """Draw new weights; gamma becomes 1."""
+        """Reinitialise the weights; gamma becomes 1."""
         super().reset_parameters()
         reset(self.mlp)
         nn.init.ones_(self.gamma)
 
     def forward(self, x: Tensor, edge_index: Tensor, coefficient: Tensor) -> Tensor:
-        """New node features."""
+        """Return new node features."""
         share = shares(coefficient, edge_index[1], x.size(0))
         total = scatter(share, edge_index[1], dim=0, dim_size=x.size(0), reduce="sum")
         own = (self.gamma * (total + 1)).unsqueeze(-1).to(x.dtype) * x
         return self.mlp(own + self.propagate(edge_index, x=x, share=share))
 
     def message(self, x_j: Tensor, share: Tensor) -> Tensor:
-        """Weighted features of the senders, [num_edges, channels]."""
+        """Return weighted features of the senders, [num_edges, channels]."""
         return (share + 1).unsqueeze(-1).to(x_j.dtype) * x_j

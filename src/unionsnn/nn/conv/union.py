@@ -43,7 +43,7 @@ class UnionConv(MessagePassing):
         self.epsilon = nn.Parameter(torch.zeros(()))
 
     def reset_parameters(self) -> None:
-        """Draw new weights; epsilon becomes 0, the gate's statistics stay."""
+        """Reinitialise the weights; epsilon becomes 0, the gate's statistics are kept."""
         super().reset_parameters()
         reset(self.mlp)
         self.gate.reset_parameters()
@@ -52,7 +52,7 @@ class UnionConv(MessagePassing):
         nn.init.zeros_(self.epsilon)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_coefficient: Tensor) -> Tensor:
-        """New node features."""
+        """Return new node features."""
         if self.linear is not None:
             x = self.linear(x)
         weight = self.gate(edge_coefficient, edge_index, x.size(0))
@@ -60,5 +60,5 @@ class UnionConv(MessagePassing):
         return self.mlp((1 + self.epsilon) * x + total)
 
     def message(self, x_j: Tensor, weight: Tensor) -> Tensor:
-        """Gated features of the senders, [num_edges, channels]."""
+        """Return gated features of the senders, [num_edges, channels]."""
         return weight.to(x_j.dtype) * x_j
