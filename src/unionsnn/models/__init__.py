@@ -1,1 +1,1 @@
-"""Networks, one a file; `mpnn` is the stack that they share."""
+"""Networks, one per file; `mpnn` is the stack that most of them share."""

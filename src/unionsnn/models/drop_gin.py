@@ -19,7 +19,7 @@ from unionsnn.nn.gates import given_coefficient
 from unionsnn.nn.padding import Padding
 from unionsnn.nn.readout import readout
 
-# Rows that are drawn together, so that those of a node are the same whatever is in the batch.
+# Rows drawn together, so that a node's rows do not depend on the rest of the batch.
 _DRAWN = 256
 
 
@@ -36,18 +36,18 @@ class DropGIN(GIN):
     auxiliary loss is the mean of the losses of all runs, each read out by a linear map. With a gate
     it is UnionDropGIN: the messages of all runs are gated by the coefficients of the whole graph.
 
-    In training the nodes are drawn as dropout is, from torch's generator. In evaluation they depend
-    on the place of a node in its graph and on `evaluation_seed`: a prediction is the same
-    again, in whatever batch.
+    In training the nodes are drawn from torch's generator, like dropout. In evaluation they depend
+    on the index of a node in its graph and on `evaluation_seed`, so a prediction is reproducible
+    and does not depend on the batch.
 
     Args:
-        runs: r; None for the rule, which needs `fit_sizes`.
+        runs: r; None for the rule, which requires `fit_sizes`.
         drop_probability: p; None for the rule.
         auxiliary_weight: Weight of the auxiliary loss; 0 for none.
         options: Arguments of `GIN`.
 
     Attributes:
-        evaluation_seed: Seed of the nodes that are dropped in evaluation.
+        evaluation_seed: Seed for dropping nodes in evaluation.
 
     Shapes:
         - batch, output: as for `MPNN`
@@ -76,7 +76,7 @@ class DropGIN(GIN):
             )
         if drop_probability is not None and not 0 <= drop_probability < 1:
             raise RequestError(
-                f"drop_probability is {drop_probability}; it must be from 0 to below 1, or null "
+                f"drop_probability is {drop_probability}; it must be in [0, 1), or null "
                 "for the rule.",
                 code="model.argument",
             )
@@ -92,7 +92,7 @@ class DropGIN(GIN):
         self._outputs: Tensor | None = None
 
     def fit_sizes(self, num_nodes: Tensor) -> DropGIN:
-        """Note the mean size of the training graphs, for the rule.
+        """Store the mean size of the training graphs, for the rule.
 
         Shapes:
             - num_nodes: [num_graphs]
@@ -101,21 +101,21 @@ class DropGIN(GIN):
         return self
 
     def get_extra_state(self) -> Tensor:
-        """The mean size: a part of the state."""
+        """Return the mean size, for the state dict."""
         return torch.tensor(self.mean_nodes, device="cpu")
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Take over the mean size from a state dict."""
+        """Restore the mean size from a state dict."""
         self.mean_nodes = int(state)
 
     @property
     def num_runs(self) -> int:
-        """r; raises DataError where the rule lacks the mean size."""
+        """Number of runs r; DataError if the rule lacks the mean size."""
         return self._ruled() if self.runs is None else self.runs
 
     @property
     def probability(self) -> float:
-        """p; raises DataError where the rule lacks the mean size."""
+        """Drop probability p; DataError if the rule lacks the mean size."""
         if self.drop_probability is not None:
             return self.drop_probability
         return min(2 / (1 + self._ruled()), 0.5)
@@ -123,15 +123,15 @@ class DropGIN(GIN):
     def _ruled(self) -> int:
         if not self.mean_nodes:
             raise DataError(
-                f"{type(self).__name__} takes its runs and probability from the mean size of the "
-                "training graphs, which it does not know. Call fit_sizes(number of nodes of each), "
-                "or give model.runs and model.drop_probability.",
+                f"{type(self).__name__} derives its runs and probability from the mean size of the "
+                "training graphs, which is not set. Call fit_sizes(number of nodes of each graph), "
+                "or set model.runs and model.drop_probability.",
                 code="model.sizes",
             )
         return self.mean_nodes
 
     def draw(self, batch: Tensor, num_graphs: int) -> Tensor:
-        """Which nodes are missing in which run, [num_nodes, r]."""
+        """Draw which nodes are dropped in which run, [num_nodes, r]."""
         runs, probability = self.num_runs, self.probability
         if self.training:
             return torch.rand(len(batch), runs, device=batch.device) < probability
@@ -144,7 +144,7 @@ class DropGIN(GIN):
         return torch.cat(rows).to(batch.device)[padding.slots % padding.size]
 
     def embed(self, batch: GraphBatch) -> Tensor:
-        """Encode, convolve all runs, average them, read out."""
+        """Encode nodes, convolve all runs, average them, and read out."""
         kept = ~self.draw(batch.batch, batch.num_graphs).t()
         run, node = kept.nonzero(as_tuple=True)
         number = kept.flatten().cumsum(0).view_as(kept) - 1
@@ -164,7 +164,7 @@ class DropGIN(GIN):
     def _outputs_of_runs(
         self, h: Tensor, run: Tensor, node: Tensor, runs: int, batch: GraphBatch
     ) -> Tensor:
-        """Output of each run for itself, [r, num_graphs or num_nodes, out_channels]."""
+        """Return the output of each single run, [r, num_graphs or num_nodes, out_channels]."""
         if self.level == "graph":
             rows, place, kind = batch.num_graphs, batch.batch[node], self.readout
         else:
@@ -173,10 +173,10 @@ class DropGIN(GIN):
         return out.view(runs, rows, out.size(-1))
 
     def auxiliary_loss(self, loss: Callable[[Tensor], Tensor]) -> Tensor | None:
-        """What is added to the loss of the training pass before; None for nothing.
+        """Return what to add to the loss of the preceding training pass, or None.
 
         Args:
-            loss: The loss of an output that is shaped as that of the network.
+            loss: The loss of an output shaped like that of the network.
         """
         outputs, self._outputs = self._outputs, None
         if outputs is None:
@@ -184,5 +184,5 @@ class DropGIN(GIN):
         return self.auxiliary_weight * torch.stack([loss(out) for out in outputs]).mean()
 
     def batch_bytes(self, extent: Extent) -> int:
-        """The layers' rows of nodes and edges in all runs."""
+        """Estimate the memory of the layers' rows of nodes and edges in all runs."""
         return self.num_runs * self.layer_bytes(extent.rows["x"], extent.rows["edge_index"])

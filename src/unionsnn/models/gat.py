@@ -11,13 +11,13 @@ from unionsnn.nn.attention import head_width
 
 
 class GAT(MPNN):
-    r"""GAT: the heads' sums over N[v] of alpha_vu W h_u, side by side, in each layer.
+    r"""GAT: concatenated heads' sums over N[v] of alpha_vu W h_u in each layer.
 
-    "Graph Attention Networks" (Veličković et al., ICLR 2018), equation 5. With a gate, what a head
-    sends, alpha_vu W h_u, is gated; the attention does not see the gate.
+    "Graph Attention Networks" (Veličković et al., ICLR 2018), equation 5. With a gate, a head's
+    message alpha_vu W h_u is gated; the attention does not see the gate.
 
     Args:
-        heads: Number of heads; it divides the width.
+        heads: Number of heads, a divisor of the width.
         stack: Arguments of `MPNN`.
 
     Raises:

@@ -14,15 +14,15 @@ from unionsnn.nn.conv.gated_gcn import GatedGCNConv
 
 
 class GatedGCN(MPNN):
-    r"""GatedGCN: U h_v + sum_u eta_vu * V h_u in each layer, eta from edge features of its own.
+    r"""GatedGCN: U h_v + sum_u eta_vu * V h_u in each layer, eta from edge features.
 
     "Residual Gated Graph ConvNets" (Bresson and Laurent, 2017), as in "Benchmarking Graph Neural
     Networks" (Dwivedi et al., 2020): normalised gates and a stream of edge features, see
-    `GatedGCNConv`. Edges have no features at first: all begin as one learned vector. The structural
+    `GatedGCNConv`. All edges start from one learned vector. The structural
     gate of a union variant multiplies eta_vu * V h_u.
 
     Args:
-        stack: Arguments of `MPNN`; `norm` is that of the edge features too.
+        stack: Arguments of `MPNN`; `norm` also applies to edge features.
     """
 
     def __init__(self, **stack: Unpack[StackOptions]) -> None:
@@ -31,5 +31,5 @@ class GatedGCN(MPNN):
         self.edge = nn.Parameter(torch.randn(self.hidden_channels))
 
     def initial_state(self, h: Tensor, batch: GraphBatch) -> Tensor:
-        """Edge features before the first layer, [num_edges, channels]."""
+        """Return edge features before the first layer, [num_edges, channels]."""
         return self.edge.expand(batch.edge_index.size(1), -1)

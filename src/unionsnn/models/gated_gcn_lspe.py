@@ -16,8 +16,8 @@ from unionsnn.nn.batch import GraphBatch, required
 from unionsnn.nn.conv.gated_gcn_lspe import GatedGCNLSPEConv
 from unionsnn.nn.plugin import UnionPlugin
 
-# Positions of nodes that are alike differ by rounding, which must not be scaled to length 1: what
-# the squares of a column are far below counts as 0.
+# Positions of equivalent nodes differ by rounding, which must not be scaled to length 1: a column
+# whose squares are far below this counts as 0.
 _SHORT = 1e-3
 
 
@@ -31,22 +31,22 @@ class GatedGCNLSPE(MPNN):
 
     "Graph Neural Networks with Learnable Structural and Positional Representations" (Dwivedi et
     al., ICLR 2022), section 3; see `GatedGCNLSPEConv` for the layers. r are the landing
-    probabilities of a random walk of k steps, and unit takes the mean of each of the k columns of a
-    graph away and divides by its length. With a weight, the positional loss is added, its mean over
-    graphs: it makes the columns like eigenvectors of the normalised Laplacian L,
+    probabilities of a random walk of k steps, and unit subtracts the mean from each of a graph's k
+    columns and divides it by its length. With a weight, the mean of the positional loss over graphs
+    is added, which makes the columns similar to eigenvectors of the normalised Laplacian L,
 
     .. math::
         \frac{1}{k} \mathrm{tr}(\hat p^T L \hat p) +
         \frac{\lambda}{k} \| \hat p^T \hat p - I \|_F^2
 
-    Edges have no features at first: all begin as one learned vector. The structural gate of a union
-    variant multiplies what both streams send.
+    All edges start from one learned vector. The structural gate of a union variant multiplies the
+    messages of both streams.
 
     Args:
-        encodings: Must have ``random_walk``, the number of steps k, and nothing else.
+        encodings: Must be ``random_walk``, the number of steps k, alone.
         positional_loss: Weight of the positional loss; 0 for none.
-        orthogonality: λ in it.
-        stack: Arguments of `MPNN`; `norm` is that of the edge features too, `dropout` is applied to
+        orthogonality: The weight λ.
+        stack: Arguments of `MPNN`; `norm` also applies to edge features, `dropout` is applied to
             node features only.
 
     Shapes:
@@ -54,7 +54,7 @@ class GatedGCNLSPE(MPNN):
         - output: as for `MPNN`
 
     Raises:
-        RequestError: if a choice or number is not allowed, or there are no landing probabilities.
+        RequestError: if a choice or number is not allowed, or landing probabilities are missing.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class GatedGCNLSPE(MPNN):
         require_at_least("positional_loss", positional_loss, 0)
         require_at_least("orthogonality", orthogonality, 0)
         last = self.convs[-1]
-        # Its edges are read by nobody.
+        # Nothing reads its edge features.
         (last.conv if isinstance(last, UnionPlugin) else last).edge_norm = None
         self.encodings = sole_encoding(type(self).__name__, "random_walk", encodings)
         self.positional_loss = positional_loss
@@ -83,14 +83,14 @@ class GatedGCNLSPE(MPNN):
         self._loss: Tensor | None = None
 
     def embed(self, batch: GraphBatch) -> Tensor:
-        """Encode, convolve both streams, join them, read out."""
+        """Encode nodes, convolve both streams, join them, and read out."""
         steps = self.encodings["random_walk"]
         random_walk = required(
             "random_walk",
             batch.random_walk,
             [batch.x.size(0), steps],
             reader=type(self).__name__,
-            remedy=f"data loaded with model.encodings.random_walk={steps} have it.",
+            remedy=f"load the data with model.encodings.random_walk={steps}.",
         )
         h = self.encoder(batch.x)
         position = self.first_position(random_walk.to(self.first_position.weight.dtype))
@@ -110,25 +110,25 @@ class GatedGCNLSPE(MPNN):
         return self.pool(self.join(torch.cat([h, position], dim=1)), batch)
 
     def auxiliary_loss(self, loss: Callable[[Tensor], Tensor]) -> Tensor | None:
-        """What is added to the loss of the training pass before; None for nothing.
+        """Return what to add to the loss of the preceding training pass, or None.
 
         Args:
-            loss: The loss of an output; not read.
+            loss: The loss of an output; not used.
         """
         value, self._loss = self._loss, None
         return value
 
 
 def unit_columns(position: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
-    """Take the mean of each graph's columns away and divide by their length.
+    """Centre each graph's columns and divide them by their length.
 
-    A column that is almost constant stays short.
+    An almost constant column stays short.
 
     Shapes:
         - position, output: [num_nodes, k]
         - batch: [num_nodes]
     """
-    # A mean of numbers of a short type, and differences to it, would be of three digits.
+    # In half precision, a mean and differences from it would have three digits.
     position = position.float() if position.dtype.itemsize < 4 else position
     mean = scatter(position, batch, dim=0, dim_size=num_graphs, reduce="mean")
     position = position - mean[batch]
@@ -144,17 +144,17 @@ def laplacian_loss(
     *,
     orthogonality: float,
 ) -> Tensor:
-    r"""Mean over graphs of tr(p^T L p) / k + orthogonality * ||p^T p - I||^2 / k.
+    r"""Return the mean over graphs of tr(p^T L p) / k + orthogonality * ||p^T p - I||^2 / k.
 
     The positional loss of Dwivedi et al. (2022); L = I - D^(-1/2) A D^(-1/2) of each graph, so that
     its entry for a node without edges is 1.
 
     Args:
         position: p.
-        edge_index: Edges, both directions of each.
+        edge_index: Edges in both directions.
         batch: Graph of each node.
         num_graphs: Number of graphs.
-        orthogonality: Weight of the second part.
+        orthogonality: Weight of the second term.
 
     Shapes:
         - position: [num_nodes, k]

@@ -17,8 +17,8 @@ class GCN(MPNN):
     2017), equation 2. With a gate it is UnionGCN, equation 5 of "Union Subgraph Neural Networks".
 
     Args:
-        gate_on: Without a gate both give the same function. ``input`` gates h_u before W, which
-            is equation 5 to the letter; ``message`` gates W h_u.
+        gate_on: ``input`` gates h_u before W, which is exactly equation 5; ``message`` gates W h_u.
+            Without a gate both are the same function.
         stack: Arguments of `MPNN`.
 
     Raises:

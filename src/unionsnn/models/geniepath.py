@@ -17,8 +17,8 @@ class GeniePath(MPNN):
 
     "GeniePath: Graph Neural Networks with Adaptive Receptive Paths" (Liu et al., AAAI 2019), see
     `GeniePathConv`. The memory is 0 before the first layer. Norm, ReLU and residual connection
-    around each layer are the stack's; the paper has none of them (``norm=none``,
-    ``residual=false`` leave the ReLU only).
+    around each layer are those of the stack; the paper has none (with ``norm=none`` and
+    ``residual=false``, only the ReLU remains).
 
     Args:
         stack: Arguments of `MPNN`.
@@ -28,5 +28,5 @@ class GeniePath(MPNN):
         super().__init__(GeniePathConv, **stack)
 
     def initial_state(self, h: Tensor, batch: GraphBatch) -> Tensor:
-        """Memory before the first layer, [num_nodes, channels]."""
+        """Return the memory before the first layer, [num_nodes, channels]."""
         return torch.zeros_like(h)

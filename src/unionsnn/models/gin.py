@@ -10,12 +10,12 @@ from unionsnn.models.mpnn import MPNN, StackOptions
 from unionsnn.models.network import two_layer_mlp
 from unionsnn.nn.gates import gates
 
-# Rows of the network's width that a layer keeps for the gradients: of a node in the MLP and the
-# norm, of an edge as message and weight, and more where a softmax normalises the weights.
+# Rows of the network's width that a layer keeps for the gradients: per node in the MLP and the
+# norm, per edge as message and weight, and more if a softmax normalises the weights.
 _KEPT_OF_A_NODE = 10
 _KEPT_OF_A_GATED_EDGE = 3
 _KEPT_OF_A_NORMALIZED_EDGE = 7
-# Messages of one layer and their gradients, which are there for a moment.
+# Messages of one layer and their gradients, which exist only briefly.
 _SENT = 2
 
 
@@ -35,11 +35,11 @@ class GIN(MPNN):
         super().__init__(lambda c: GINConv(two_layer_mlp(c, norm), train_eps=train_eps), **stack)
 
     def layer_bytes(self, num_nodes: int, num_edges: int) -> int:
-        """Estimate what the layers need for so many nodes and edges, copies counted.
+        """Estimate the memory of the layers for a number of nodes and edges, including copies.
 
         Args:
-            num_nodes: Nodes.
-            num_edges: Edges, in both directions.
+            num_nodes: Number of nodes.
+            num_edges: Number of edges, in both directions.
         """
         kept = len(self.convs) if self.training else 1
         edge_rows = 0

@@ -22,14 +22,14 @@ LOCAL: Mapping[str, Callable[[int], nn.Module] | None] = {
     "gcn": lambda c: GCNConv(c, c),
     "none": None,
 }
-"""Message passing beside the attention."""
+"""Message passing in parallel with the attention."""
 
 ATTENTION = ("graphormer", "plain", "none")
 """Attention with the spatial encoding of Graphormer, without it, or none."""
 
 
 class GPSLayer(nn.Module):
-    r"""Message passing and attention side by side, then a feed-forward network.
+    r"""Message passing and attention in parallel, then a feed-forward network.
 
     .. math::
         h_L = \mathrm{norm}(h + \mathrm{conv}(h)), \quad
@@ -37,7 +37,7 @@ class GPSLayer(nn.Module):
         h \leftarrow \mathrm{norm}(h_L + h_A + \mathrm{FFN}(h_L + h_A))
 
     "Recipe for a General, Powerful, Scalable Graph Transformer" (Rampášek et al., NeurIPS 2022),
-    equations 4 to 7; with dropout after conv, attn and in the FFN, which is twice as wide inside.
+    equations 4 to 7; with dropout after conv, attn and in the FFN of twice the width.
 
     Args:
         channels: Width.
@@ -72,7 +72,7 @@ class GPSLayer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, h: Tensor, edge_index: Tensor, padding: Padding, bias: Tensor) -> Tensor:
-        """Apply both, add them up, transform."""
+        """Apply message passing and attention, add them, and transform the sum."""
         parts = []
         if self.conv is not None and self.conv_norm is not None:
             parts.append(self.conv_norm(h + self.dropout(self.conv(h, edge_index))))
@@ -83,23 +83,23 @@ class GPSLayer(nn.Module):
 
 
 class GPS(GraphTransformer):
-    r"""GPS: message passing and attention side by side in each layer.
+    r"""GPS: message passing and attention in parallel in each layer.
 
     "Recipe for a General, Powerful, Scalable Graph Transformer" (Rampášek et al., NeurIPS 2022);
     see `GPSLayer`. With a gate it is UnionGPS, equation 6 of "Union Subgraph Neural Networks": the
-    attention is biased, the messages are left as they are.
+    attention is biased, the messages are unchanged.
 
     Args:
-        local: Message passing: ``gine`` with one learned vector a layer for all edges, ``gin``,
+        local: Message passing: ``gine`` with one learned vector per layer for all edges, ``gin``,
             ``gcn`` or ``none``.
         attention: ``graphormer``, with the spatial encoding of distances, ``plain`` or ``none``.
         norm: ``batch``, ``layer`` or ``none``.
         readout: ``sum``, ``mean`` or ``max``; only for graphs.
-        options: Arguments of `GraphTransformer`; `encodings` must have distances where the
-            attention reads them, and nowhere else.
+        options: Arguments of `GraphTransformer`; `encodings` must have distances exactly if the
+            attention reads them.
 
     Raises:
-        RequestError: if a choice is not allowed, or two of them do not go together.
+        RequestError: if a choice is not allowed, or choices are incompatible.
     """
 
     def __init__(

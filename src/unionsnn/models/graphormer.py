@@ -17,7 +17,7 @@ from unionsnn.nn.padding import Padding
 
 
 class Graphormer(GraphTransformer):
-    r"""Graphormer: a transformer whose nodes know their degrees and distances.
+    r"""Graphormer: a transformer with encodings of degrees and distances.
 
     .. math::
         h^{(0)}_v = E x_v + z_{\deg(v)}, \qquad
@@ -25,19 +25,19 @@ class Graphormer(GraphTransformer):
         h \leftarrow h + \mathrm{FFN}(\mathrm{LN}(h))
 
     "Do Transformers Really Perform Bad for Graph Representation?" (Ying et al., NeurIPS 2021),
-    equations 5, 6, 8 and 9, in its first version. The score of a pair of nodes has a learned number
-    of its distance added to it. Each graph has a token beside its nodes, a learned row whose
-    distance to all is one of its own, and a graph is represented by its token; for tasks on nodes
-    there is none. Graphs are undirected, so a node has one degree, and edge features are not read.
-    With a gate it is Unionormer, equation 6 of "Union Subgraph Neural Networks".
+    equations 5, 6, 8 and 9, in its first version. A learned number for the distance of two nodes is
+    added to their score. Each graph has a token in addition to its nodes, a learned row with its
+    own distance to all nodes, which represents the graph; on node tasks there is none. Graphs are
+    undirected, so a node has one degree, and edge features are not read. With a gate it is
+    Unionormer, equation 6 of "Union Subgraph Neural Networks".
 
     Args:
-        max_degree: The largest degree that is told from larger ones.
-        feedforward_ratio: Width inside the feed-forward network by that of the network.
+        max_degree: The largest degree that is distinguished.
+        feedforward_ratio: Hidden width of the feed-forward network divided by the network's width.
         options: Arguments of `GraphTransformer`; `encodings` must have distances.
 
     Raises:
-        RequestError: if a choice is not allowed, or the distances are left out.
+        RequestError: if a choice is not allowed, or distances are missing.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Graphormer(GraphTransformer):
             nn.init.normal_(self.first, std=EMBEDDING_STD)
 
     def initial_rows(self, h: Tensor, edge_index: Tensor, padding: Padding) -> Tensor:
-        """Nodes with their degrees, then the tokens."""
+        """Return the nodes with their degree encodings, then the tokens."""
         shares = padding.edge_shares(edge_index)
         degree = shares.new_zeros(len(h)).index_add(0, edge_index[1], shares).round().long()
         h = h + self.degree(degree.clamp(max=self.degree.num_embeddings - 1))
@@ -80,9 +80,9 @@ class Graphormer(GraphTransformer):
     def step(
         self, layer: nn.Module, h: Tensor, edge_index: Tensor, padding: Padding, bias: Tensor
     ) -> Tensor:
-        """One layer, which sees the edges in the bias alone."""
+        """Apply one layer, which reads the edges only through the bias."""
         return layer(h, padding, bias)
 
     def pool(self, h: Tensor, batch: GraphBatch) -> Tensor:
-        """The tokens, or the nodes."""
+        """Return the tokens of graphs, or the nodes."""
         return self.norm(h[len(batch.x) :]) if self.first is not None else self.norm(h)

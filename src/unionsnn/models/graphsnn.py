@@ -15,7 +15,7 @@ class GraphSNN(CoefficientMPNN):
     "A New Perspective on 'How Graph Neural Networks Go Beyond Weisfeiler-Lehman?'" (Wijesinghe
     and Wang, ICLR 2022), see `GraphSNNConv`. a is the model's own coefficient
     (`layer_coefficient`), divided by its sum over the neighbours: in the paper the node/edge count
-    of the overlap subgraph. In UnionGraphSNN it stays so, and the structural gate multiplies the
+    of the overlap subgraph. UnionGraphSNN keeps it, and the structural gate multiplies the
     message (a_vu + 1) h_u.
 
     Args:

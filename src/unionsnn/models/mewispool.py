@@ -26,7 +26,7 @@ from unionsnn.nn.readout import readout
 
 
 class MEWISPoolNet(Network):
-    r"""GIN layers, with poolings between them that keep an independent set of the nodes.
+    r"""GIN layers with poolings in between that keep an independent set of nodes.
 
     .. math::
         h \leftarrow [h +]\; \mathrm{dropout}(\mathrm{ReLU}(\mathrm{norm}(\mathrm{GIN}(h)))),
@@ -34,23 +34,23 @@ class MEWISPoolNet(Network):
 
     "Maximum Entropy Weighted Independent Set Pooling for Graph Neural Networks" (Nouranizadeh et
     al., 2021); see `MEWISPool`. The k-th of K poolings among L layers comes after layer
-    ⌈k L / (K + 1)⌉; with 2 among 5 these are the places of the authors' deepest network. What the
-    scores of the poolings learn from is added to the loss: the mean over the graphs of the sum over
-    the poolings. Graphs are taken as simple and undirected. Nothing is drawn at random but dropout.
+    ⌈k L / (K + 1)⌉; with K = 2 and L = 5 as in the authors' deepest network. The loss that trains
+    the poolings' scores is added, as the mean over graphs of the sum over poolings. Graphs are
+    taken as simple and undirected. Only dropout is random.
 
     Args:
-        in_channels: Width of the node features, or how many values each categorical one can take.
+        in_channels: Width of the node features, or the cardinality of each categorical one.
         out_channels: Number of classes or targets.
         level: Must be ``graph``.
         gate: Must be None.
         hidden_channels: Width of the network.
         num_layers: Number of GIN layers.
-        num_pools: Number of poolings, at most one after each layer.
-        pool_weight: What the poolings' loss is multiplied by.
+        num_pools: Number of poolings, at most one per layer.
+        pool_weight: Weight of the poolings' loss.
         dropout: Probability of dropping a channel after each layer.
         norm: ``batch``, ``layer`` or ``none``, after each layer and inside its MLP.
-        residual: Whether each layer's input is added to its output.
-        readout: ``sum``, ``mean`` or ``max`` over the nodes that are left.
+        residual: Whether to add each layer's input to its output.
+        readout: ``sum``, ``mean`` or ``max`` over the remaining nodes.
 
     Shapes:
         - batch: as in `GraphBatch`; no coefficient is read
@@ -116,7 +116,7 @@ class MEWISPoolNet(Network):
         self._pool_loss: Tensor | None = None
 
     def embed(self, batch: GraphBatch) -> Tensor:
-        """Encode, convolve and keep an independent set in turn, read out."""
+        """Encode nodes, alternate convolution and pooling, and read out."""
         edge_index = remove_self_loops(batch.edge_index)[0]
         edge_index = to_undirected(edge_index, num_nodes=len(batch.x))
         h, graph = self.encoder(batch.x), batch.batch
@@ -129,10 +129,10 @@ class MEWISPoolNet(Network):
                 kept, edge_index, loss = next(pools)(h, edge_index, graph, batch.num_graphs)
                 h, graph = h[kept], graph[kept]
                 losses.append(loss.mean())
-        # None in evaluation: a module that holds a result of autograd cannot be copied.
+        # None in evaluation: a module that holds an autograd result cannot be copied.
         self._pool_loss = self.pool_weight * sum(losses) if self.training else None
         return readout(h, graph, batch.num_graphs, self.readout)
 
     def auxiliary_loss(self, loss: Callable[[Tensor], Tensor]) -> Tensor | None:
-        """What the last training pass adds to the loss: that of the poolings."""
+        """Return the poolings' loss of the preceding training pass, or None."""
         return self._pool_loss

@@ -1,4 +1,4 @@
-"""The stack that all message-passing networks share."""
+"""The stack shared by all message-passing networks."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class MPNN(Network):
         \mathrm{conv}_l(h^{(l)}))))
 
     Args:
-        conv: Makes one layer that keeps the given width. With a gate, it is wrapped in
+        conv: Factory of a layer that keeps the given width. With a gate, it is wrapped in
             `UnionPlugin`, unless it has a gate already (UnionSNN's own layer).
-        in_channels: Width of the node features, or how many values each categorical one can take.
+        in_channels: Width of the node features, or the cardinality of each categorical one.
         out_channels: Number of classes or targets.
         level: ``graph`` for one row per graph, ``node`` for one per node.
-        gate: Makes a gate of a given width, one for each layer; None for the plain network.
+        gate: Factory of gates of a given width, one for each layer; None for the plain network.
         hidden_channels: Width of the network.
         num_layers: Number of message-passing layers.
         dropout: Probability of dropping a channel after each layer.
         norm: ``batch``, ``layer`` or ``none``, after each layer and inside its MLP.
-        residual: Whether each layer's input is added to its output.
+        residual: Whether to add each layer's input to its output.
         readout: ``sum``, ``mean`` or ``max``; only for graphs.
 
     Shapes:
@@ -86,7 +86,7 @@ class MPNN(Network):
         self.head = make_head(hidden_channels, out_channels, dropout)
 
     def embed(self, batch: GraphBatch) -> Tensor:
-        """Encode, convolve, read out."""
+        """Encode nodes, convolve, and read out."""
         h = self.encoder(batch.x)
         state = self.initial_state(h, batch)
         h, _ = self.convolve(h, batch.edge_index, state, batch.edge_coefficient)
@@ -98,16 +98,16 @@ class MPNN(Network):
         return isinstance(self.convs[0], _GATED)
 
     def initial_state(self, h: Tensor, batch: GraphBatch) -> Any:
-        """What the first layer is given beside nodes and edges; None for nothing."""
+        """Return the first layer's input in addition to nodes and edges, or None."""
         return None
 
     def convolve(
         self, h: Tensor, edge_index: Tensor, state: Any, edge_coefficient: Tensor | None
     ) -> tuple[Tensor, Any]:
-        """All layers: new node features, and the state after the last one.
+        """Apply all layers; return new node features and the last state.
 
-        A layer that returns a pair renews the state (edge features, a memory); otherwise all are
-        given the same.
+        A layer that returns a pair updates the state (edge features, a memory); otherwise all
+        layers get the same.
         """
         given = [] if state is None else [state]
         arguments = {"edge_coefficient": given_coefficient(edge_coefficient)} if self.gated else {}
@@ -121,10 +121,10 @@ class MPNN(Network):
 
 
 class CoefficientMPNN(MPNN):
-    """A stack whose layers read a coefficient of their own, whether or not there is a gate."""
+    """A stack whose layers read their own coefficient, with or without a gate."""
 
     def initial_state(self, h: Tensor, batch: GraphBatch) -> Tensor:
-        """The coefficient, [num_edges]; raises RequestError if there is none for each edge."""
+        """Return the coefficient, [num_edges]; RequestError unless each edge has one."""
         return required(
             "layer_coefficient",
             batch.layer_coefficient,
@@ -135,7 +135,7 @@ class CoefficientMPNN(MPNN):
 
 
 def plugged(conv: MessagePassing, gate: GateFactory | None) -> nn.Module:
-    """Wrap a layer in `UnionPlugin` if there is a gate and the layer has none of its own."""
+    """Wrap a layer in `UnionPlugin` if there is a gate that the layer does not have itself."""
     if gate is None or isinstance(conv, _GATED):
         return conv
     return UnionPlugin(conv, gate=gate(message_width(conv)))

@@ -18,7 +18,7 @@ from unionsnn.nn.readout import READOUTS, readout
 
 
 class NestedGIN(GIN):
-    r"""GIN inside the subgraph that is rooted at each node, pooled to the root, then to the graph.
+    r"""GIN inside the subgraph rooted at each node, pooled to the root, then to the graph.
 
     .. math::
         h^{(0)}_{vw} = E x_v + D_{d(v, w)}, \qquad
@@ -26,21 +26,21 @@ class NestedGIN(GIN):
         h_w = R_0(\{ h^{(L)}_{vw} : v \in G_w \})
 
     "Nested Graph Neural Networks" (Zhang and Li, NeurIPS 2021), section 3: G_w is induced on the
-    nodes within h hops of w, D embeds the distance to the root, and the h_w are read out as node
-    embeddings are. With a gate it is UnionNestedGIN: the messages inside the subgraphs are gated by
-    the coefficients of the graph's edges.
+    nodes within h hops of w, D embeds the distance to the root, and the h_w are read out like node
+    embeddings. With a gate it is UnionNestedGIN: the messages inside the subgraphs are gated by the
+    coefficients of the graph's edges.
 
     Args:
-        encodings: Must have ``subgraph``, the number of hops h, and nothing else.
+        encodings: Must be ``subgraph``, the number of hops h, alone.
         subgraph_readout: R_0: ``sum``, ``mean`` or ``max``.
         options: Arguments of `GIN`.
 
     Shapes:
-        - batch: as for `MPNN`, with all that begins with `subgraph`
+        - batch: as for `MPNN`, with all attributes `subgraph...`
         - output: as for `MPNN`
 
     Raises:
-        RequestError: if a choice is not allowed, or the subgraphs are not given.
+        RequestError: if a choice is not allowed, or the subgraphs are missing.
     """
 
     memory_choices = (*GIN.memory_choices, "encodings.subgraph")
@@ -60,7 +60,7 @@ class NestedGIN(GIN):
         self.distance = nn.Embedding(self.encodings["subgraph"] + 1, self.hidden_channels)
 
     def embed(self, batch: GraphBatch) -> Tensor:
-        """Encode, convolve inside the subgraphs, pool to their roots, read out."""
+        """Encode nodes, convolve inside the subgraphs, pool to their roots, and read out."""
         if (
             batch.subgraph_index is None
             or batch.subgraph_distance is None
@@ -69,9 +69,8 @@ class NestedGIN(GIN):
         ):
             hops = self.encodings["subgraph"]
             raise RequestError(
-                f"{type(self).__name__} needs the subgraphs that are rooted at the nodes: data "
-                f"loaded with model.encodings.subgraph={hops}, or RootedSubgraphs({hops}), have "
-                "them.",
+                f"{type(self).__name__} needs the subgraphs rooted at the nodes: load the data "
+                f"with model.encodings.subgraph={hops}, or apply RootedSubgraphs({hops}).",
                 code="batch.attribute",
             )
         root, node = batch.subgraph_index.long()
@@ -84,6 +83,6 @@ class NestedGIN(GIN):
         return self.pool(readout(h, root, batch.x.size(0), self.subgraph_readout), batch)
 
     def batch_bytes(self, extent: Extent) -> int:
-        """The layers' rows of the subgraphs' nodes and edges."""
+        """Estimate the memory of the layers' rows of the subgraphs' nodes and edges."""
         rows = extent.rows
         return self.layer_bytes(rows["subgraph_index"], rows["subgraph_edge_index"])

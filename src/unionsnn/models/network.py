@@ -1,4 +1,4 @@
-"""What all networks share: encoder, readout, head, and the gates inside."""
+"""Base class of all networks: encoder, readout, head, and gates."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from unionsnn.nn.gates import StructuralGate, gates
 from unionsnn.nn.readout import READOUTS, readout
 
 GateFactory = Callable[[int], StructuralGate]
-"""Makes a gate of a given number of channels."""
+"""Factory of a gate with a given number of channels."""
 
 
 class Encodings(TypedDict, total=False):
-    """Encodings of position and structure that a network reads; what is left out it does not."""
+    """Encodings of position and structure that a network reads."""
 
     random_walk: int
-    """Steps of the random walk whose landing probabilities are added to the node features."""
+    """Steps of the random walk whose encoded landing probabilities are added to the nodes."""
     laplacian: int
-    """Number of the Laplacian's eigenvectors that are added to the node features."""
+    """Number of Laplacian eigenvectors whose encoding is added to the nodes."""
     distance: bool
-    """Whether attention knows the distance between two nodes."""
+    """Whether attention reads the distance of two nodes."""
     subgraph: int
-    """Hops of the subgraphs that are rooted at the nodes."""
+    """Number of hops of the subgraphs rooted at the nodes."""
 
 
 class NetworkOptions(TypedDict, total=False):
@@ -48,16 +48,16 @@ class NetworkOptions(TypedDict, total=False):
 class Network(nn.Module):
     """Encoder, layers of a subclass, readout and head, for graphs or nodes.
 
-    A subclass makes the `head` after its layers and says how a batch is embedded.
+    A subclass creates the `head` after its layers and implements `embed`.
 
     Attributes:
         head: From embeddings of graphs or nodes to classes or targets.
-        at_most_1wl: Whether it tells apart no more graphs than 1-WL does, as long as it is given
-            neither a gate nor a coefficient nor encodings.
-        memory_choices: Arguments that a batch needs less memory with if they are smaller.
+        at_most_1wl: Whether it tells apart no more graphs than 1-WL, as long as it has neither a
+            gate nor a coefficient nor encodings.
+        memory_choices: Arguments to reduce if a batch needs too much memory.
 
     Args:
-        in_channels: Width of the node features, or how many values each categorical one can take.
+        in_channels: Width of the node features, or the cardinality of each categorical one.
         level: ``graph`` for one row per graph, ``node`` for one per node.
         hidden_channels: Width of the network.
         num_layers: Number of layers.
@@ -91,30 +91,30 @@ class Network(nn.Module):
         self.encoder = make_encoder(in_channels, hidden_channels)
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        """Logits or targets, [num_graphs or num_nodes, out_channels]."""
+        """Return logits or targets, [num_graphs or num_nodes, out_channels]."""
         return self.head(self.embed(batch))
 
     def embed(self, batch: GraphBatch) -> Tensor:
-        """Embeddings of the graphs (or nodes), which the head is given."""
+        """Return the embeddings of graphs (or nodes), the input of the head."""
         raise NotImplementedError
 
     def pool(self, h: Tensor, batch: GraphBatch) -> Tensor:
-        """Embeddings of the graphs (or nodes) from those of all nodes after the last layer."""
+        """Return embeddings of graphs (or nodes) from the node rows after the last layer."""
         if self.level == "node":
             return h
         return readout(h, batch.batch, batch.num_graphs, self.readout)
 
     def batch_bytes(self, extent: Extent) -> int | None:
-        """Estimate what a batch needs at the peak of a step, in the mode that the network is in.
+        """Estimate the peak memory of a step on a batch, in the network's current mode.
 
         Returns:
-            The bytes; None where the network states nothing.
+            The bytes; None if the network has no estimate.
         """
         return None
 
     @property
     def element_size(self) -> int:
-        """Bytes of a number inside the network."""
+        """Bytes per number inside the network."""
         return next(self.head.parameters()).element_size()
 
 
@@ -123,28 +123,28 @@ def sole_encoding(
     name: Literal["random_walk", "laplacian", "subgraph"],
     encodings: Encodings | None,
 ) -> Encodings:
-    """Return the encodings of a network that needs one of them and reads no other.
+    """Return the encodings of a network that reads exactly one of them.
 
     Raises:
-        RequestError: if it is not asked for, or another one is.
+        RequestError: if it is missing, or another one is given.
     """
     given = {key: value for key, value in (encodings or {}).items() if value}
     size = given.pop(name, 0)
     if given or not isinstance(size, int) or size < 1:
         leave = "".join(f" Leave model.encodings.{key} out." for key in given)
         raise RequestError(
-            f"{network} reads the encoding {name} and no other, encodings is {encodings}: it must "
-            f"be a number from 1 there, as in model.encodings.{name}=3.{leave}",
+            f"{network} reads the encoding {name} and no other, but encodings is {encodings}: it "
+            f"must be an integer of at least 1, as in model.encodings.{name}=3.{leave}",
             code="model.encodings",
         )
     return {name: size}  # type: ignore[misc]
 
 
 def refuse_gate(gate: GateFactory | None, model: str, reason: str) -> None:
-    """Refuse a gate in a network where the union plug-in has no meaning.
+    """Refuse a gate in a network to which the union plug-in does not apply.
 
     Raises:
-        RequestError: if there is a gate; with the reason.
+        RequestError: if there is a gate, with the reason.
     """
     if gate is not None:
         raise RequestError(
@@ -153,7 +153,7 @@ def refuse_gate(gate: GateFactory | None, model: str, reason: str) -> None:
 
 
 def make_head(hidden_channels: int, out_channels: int, dropout: float) -> nn.Sequential:
-    """Linear, ReLU, dropout, linear: from embeddings of graphs or nodes to classes or targets."""
+    """Make the head from embeddings to classes or targets: linear, ReLU, dropout, linear."""
     return nn.Sequential(
         nn.Linear(hidden_channels, hidden_channels),
         nn.ReLU(),
@@ -165,9 +165,9 @@ def make_head(hidden_channels: int, out_channels: int, dropout: float) -> nn.Seq
 def fit_to_training(
     network: nn.Module, rows: Callable[[], Tensor], sizes: Callable[[], Tensor]
 ) -> None:
-    """Fit to the training graphs what a network takes from them: statistics of gates, sizes.
+    """Fit a network to the training graphs: statistics of gates, sizes of graphs.
 
-    A network that depends on the number of nodes of each training graph has a method ``fit_sizes``.
+    A network that depends on the sizes of the training graphs has a method ``fit_sizes``.
 
     Args:
         network: The network.
@@ -185,7 +185,7 @@ def fit_to_training(
 
 
 def two_layer_mlp(channels: int, norm: str = "batch") -> nn.Sequential:
-    """Linear, norm, ReLU, linear: the MLP inside GIN, GraphSNN and UnionSNN layers."""
+    """Make the MLP of GIN, GraphSNN and UnionSNN layers: linear, norm, ReLU, linear."""
     return nn.Sequential(
         nn.Linear(channels, channels),
         make_norm(norm, channels),

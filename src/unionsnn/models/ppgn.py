@@ -19,7 +19,7 @@ from unionsnn.nn.readout import readout
 
 
 class PPGN(Network):
-    r"""PPGN: matrix products of features of all pairs of nodes, as powerful as 3-WL.
+    r"""PPGN: matrix products over features of all pairs of nodes, as powerful as 3-WL.
 
     .. math::
         X^{(0)} = [A;\ \mathrm{diag}(E x)], \qquad X^{(l)} = \mathrm{block}_l(X^{(l-1)}), \qquad
@@ -28,20 +28,19 @@ class PPGN(Network):
 
     "Provably Powerful Graph Networks" (Maron et al., NeurIPS 2019), in the setting of "Benchmarking
     Graph Neural Networks" (Dwivedi et al., JMLR 2023), which calls it 3WL-GNN; see `PairBlock`.
-    Graphs of a batch are padded to the size of graphs like them only (`similar_sizes`).
-    Each block is read out, the diagonal apart from the rest. For tasks on nodes the row of a node
-    is pooled, not the whole matrix. Time grows with the third power of a graph's nodes and memory
-    with the second: see `batch_bytes`. Edges are taken as 0 or 1, and no message is sent that a
-    gate could weight.
+    Graphs of similar size are padded to a common size (`similar_sizes`). Each block is read out,
+    the diagonal separately from the rest. On node tasks the row of a node is pooled, not the whole
+    matrix. Time grows cubically and memory quadratically with the nodes of a graph: see
+    `batch_bytes`. Edges are 0 or 1, and no messages are sent that a gate could weight.
 
     Args:
-        in_channels: Width of the node features, or how many values each categorical one can take.
+        in_channels: Width of the node features, or the cardinality of each categorical one.
         out_channels: Number of classes or targets.
         level: ``graph`` for one row per graph, ``node`` for one per node.
         gate: Must be None.
-        hidden_channels: Channels of a pair.
+        hidden_channels: Number of channels of a pair.
         num_layers: Number of blocks.
-        mlp_layers: Linear maps in each of the two MLPs of a block.
+        mlp_layers: Number of linear maps in each of the two MLPs of a block.
         dropout: Probability of dropping a channel in the head.
         readout: ``sum``, ``mean`` or ``max``, over nodes and over pairs.
 
@@ -80,14 +79,14 @@ class PPGN(Network):
         self.blocks = nn.ModuleList(
             PairBlock(width, hidden_channels, mlp_layers=mlp_layers) for width in widths
         )
-        # The head has a bias, so that a graph without nodes is 0 for it, as in other networks.
+        # The head has a bias; without one here, an empty graph is 0 as in other networks.
         self.readers = nn.ModuleList(
             nn.Linear(2 * hidden_channels, hidden_channels, bias=False) for _ in widths
         )
         self.head = make_head(hidden_channels, out_channels, dropout)
 
     def embed(self, batch: GraphBatch) -> Tensor:
-        """Encode, multiply, read out each block, by groups of graphs of similar sizes."""
+        """Encode nodes, apply and read out each block, in groups of graphs of similar size."""
         h, graph, num_graphs = self.encoder(batch.x), batch.batch, batch.num_graphs
         groups = similar_sizes(graph, num_graphs)
         if len(groups) == 1:
@@ -103,7 +102,7 @@ class PPGN(Network):
         return torch.cat(parts)[torch.cat(places).argsort()]
 
     def _read(self, h: Tensor, edge_index: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
-        """What all blocks read out, one row per graph (or node), padded to the largest graph."""
+        """Return the readouts of all blocks, one row per graph (or node)."""
         padding = Padding(batch, num_graphs)
         pairs = pair_features(h, edge_index, padding)
         taken = padding.pairs.unsqueeze(1)
@@ -117,17 +116,17 @@ class PPGN(Network):
         return total
 
     def batch_bytes(self, extent: Extent) -> int:
-        """Channels of pairs that are there at the same time."""
+        """Estimate the memory from the channels of pairs that exist at the same time."""
         # `similar_sizes` pads a graph of n nodes to at most SPREAD n^2 pairs, an empty one to 1.
         padded = extent.num_graphs * max(extent.largest, 1) ** 2
         pairs = min(padded, SPREAD * extent.pairs + extent.num_graphs)
         width = self.hidden_channels
         if self.training:
-            # Kept for the gradient: the pairs, what each ReLU gives, the product, its masked pool.
+            # Kept for gradients: the pairs, each ReLU's output, the product, its masked pool.
             kept = 2 + 2 * self.mlp_layers + int(self.readout == "max")
-            # Beside it three gradients at the same time.
+            # In addition, three gradients at the same time.
             channels = (len(self.blocks) * kept + 3) * width
         else:
-            # What a block is given, its two factors, and the half-done sums of its output.
+            # A block's input, its two factors, and the partial sums of its output.
             channels = 1 + width + 5 * width
         return pairs * channels * self.element_size

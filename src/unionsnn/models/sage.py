@@ -14,13 +14,12 @@ class GraphSAGE(MPNN):
     r"""GraphSAGE: W1 h_v + W2 mean_u h_u in each layer.
 
     "Inductive Representation Learning on Large Graphs" (Hamilton et al., NeurIPS 2017), with the
-    mean of the neighbours apart from the node itself, as their code has it. All neighbours are
-    taken, none sampled. With a gate it is UnionSAGE, equation 5 of "Union Subgraph Neural
-    Networks".
+    mean of the neighbours separate from the node itself, as in their code. All neighbours are used,
+    without sampling. With a gate it is UnionSAGE, equation 5 of "Union Subgraph Neural Networks".
 
     Args:
         aggregation: ``mean`` or ``max`` over the neighbours.
-        normalize: Whether each layer's output rows have length 1.
+        normalize: Whether to normalise each layer's output rows to length 1.
         stack: Arguments of `MPNN`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The stack that all graph transformers share."""
+"""The stack shared by all graph transformers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from unionsnn.nn.batch import GraphBatch, required
 from unionsnn.nn.encoders import LaplacianEncoder, RandomWalkEncoder
 from unionsnn.nn.padding import Padding
 
-# Quarters: norms, activations and gathered rows come to about a fourth of what linear maps keep.
+# In quarters: norms, activations and gathered rows take about a fourth of what linear maps keep.
 _MORE = 5
-# Without gradients: what a layer is given, its padded parts, and what is made of them.
+# Without gradients: a layer's input, its padded parts, and the results.
 _AT_ONCE = 2
 
 
@@ -37,27 +37,27 @@ class GraphTransformer(Network):
         h^{(0)}_v = E x_v + W_{RW} \mathrm{BN}(r_v) + W_L \lambda_v, \qquad
         h^{(l+1)} = \mathrm{layer}_l(h^{(l)}, b)
 
-    r are the landing probabilities of a random walk, λ eigenvectors of the Laplacian, where the
-    network reads them. GraphGPS puts such encodings beside the node features; they are added here,
-    which contains the other and leaves each width open. b is the bias of `AttentionBias`, made
-    once and the same in all layers; with a gate it is equation 6 of "Union Subgraph Neural
-    Networks" (Xu et al., AAAI 2024), on attention alone: no message is gated.
+    r are the landing probabilities of a random walk, λ eigenvectors of the Laplacian, if the
+    network reads them. GraphGPS concatenates such encodings to the node features; here they are
+    added, which is more general and leaves each width free. b is the bias of `AttentionBias`,
+    computed once and shared by all layers; with a gate it is equation 6 of "Union Subgraph Neural
+    Networks" (Xu et al., AAAI 2024), on attention only: no message is gated.
 
     Args:
-        layer: Makes one layer of a width; its keyword arguments are `heads`, `dropout` and
+        layer: Factory of a layer of a width; its keyword arguments are `heads`, `dropout` and
             `attention_dropout`.
-        in_channels: Width of the node features, or how many values each categorical one can take.
+        in_channels: Width of the node features, or the cardinality of each categorical one.
         out_channels: Number of classes or targets.
         level: ``graph`` for one row per graph, ``node`` for one per node.
-        gate: Makes Trans for a number of heads; one for all layers. None for the plain network.
+        gate: Factory of Trans for a number of heads, one for all layers; None for a plain network.
         hidden_channels: Width of the network, a multiple of `heads`.
         num_layers: Number of layers.
         heads: Number of attention heads.
         dropout: Probability of dropping a channel in the layers and the head.
         attention_dropout: Probability of dropping an attention weight.
-        encodings: What the batches carry for it; None for nothing.
-        max_distance: The largest distance that is told from larger ones; only with distances.
-        token: Whether each graph has a token that is its representation; not for nodes.
+        encodings: Encodings in the batches; None for none.
+        max_distance: The largest distance that is distinguished; only with distances.
+        token: Whether each graph is represented by a token; not for nodes.
         readout: ``sum``, ``mean`` or ``max``; only for graphs.
 
     Shapes:
@@ -66,7 +66,7 @@ class GraphTransformer(Network):
         - output: [num_graphs or num_nodes, out_channels]
 
     Raises:
-        RequestError: if a choice or size is not allowed, or an encoding is not given.
+        RequestError: if a choice or size is not allowed, or an encoding is missing.
     """
 
     at_most_1wl = True
@@ -120,7 +120,7 @@ class GraphTransformer(Network):
         self.head = make_head(hidden_channels, out_channels, dropout)
 
     def embed(self, batch: GraphBatch) -> Tensor:
-        """Encode features and positions, attend, read out."""
+        """Encode features and positions, attend, and read out."""
         h = self.encoder(batch.x)
         if self.random_walk is not None:
             h = h + self.random_walk(self._required("random_walk", batch.random_walk, h))
@@ -140,35 +140,35 @@ class GraphTransformer(Network):
         return self.pool(h, batch)
 
     def initial_rows(self, h: Tensor, edge_index: Tensor, padding: Padding) -> Tensor:
-        """Rows that the first layer is given, from the encoded nodes."""
+        """Return the first layer's input rows from the encoded nodes."""
         return h
 
     def step(
         self, layer: nn.Module, h: Tensor, edge_index: Tensor, padding: Padding, bias: Tensor
     ) -> Tensor:
-        """One layer."""
+        """Apply one layer."""
         return layer(h, edge_index, padding, bias)
 
     def _required(
         self, name: Literal["random_walk", "laplacian"], encoding: Tensor | None, h: Tensor
     ) -> Tensor:
-        """Return an encoding that has one row of its size for each node."""
+        """Return an encoding with one row of its size for each node."""
         size = self.encodings[name]
         return required(
             name,
             encoding,
             [h.size(0), size],
             reader=type(self).__name__,
-            remedy=f"data loaded with model.encodings.{name}={size} have it; or build the network "
+            remedy=f"load the data with model.encodings.{name}={size}, or build the network "
             f"with model.encodings.{name}=0.",
         )
 
     def batch_bytes(self, extent: Extent) -> int:
-        """What attention keeps of pairs, and the layers of nodes.
+        """Estimate the memory of attention over pairs, and of the layers over nodes.
 
-        What grows with edges is not counted beyond a few for each node.
+        It assumes a few edges per node.
         """
-        # A linear map keeps what it is given, and what follows keeps what it gives.
+        # A linear map keeps its input, and the next operation keeps its output.
         widths = [sum(p.shape) for p in self.layers.parameters() if p.dim() == 2]
         width = sum(widths) if self.training else _AT_ONCE * max(widths)
         # Attention pads its rows to the largest graph.
@@ -190,7 +190,7 @@ class GraphTransformer(Network):
 
 
 def checked(encodings: Encodings | None) -> Encodings:
-    """Return the encodings with none left out; raises RequestError if one is not allowed."""
+    """Return the encodings with defaults filled in; RequestError if one is not allowed."""
     known: Encodings = {"random_walk": 0, "laplacian": 0, "distance": False}
     faults = []
     for name, value in (encodings or {}).items():
@@ -200,7 +200,7 @@ def checked(encodings: Encodings | None) -> Encodings:
             if not isinstance(value, bool):
                 faults.append(f"encodings.distance is {value!r}; it must be true or false.")
         elif isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            faults.append(f"encodings.{name} is {value!r}; it must be a number from 0.")
+            faults.append(f"encodings.{name} is {value!r}; it must be an integer of at least 0.")
     if faults:
         raise RequestError(*faults, code="model.encodings")
     return {**known, **(encodings or {})}

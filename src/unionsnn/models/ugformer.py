@@ -48,19 +48,19 @@ class UGformerLayer(nn.Module):
 
 
 class UGformer(GraphTransformer):
-    r"""UGformer: transformer blocks and graph convolutions in turn.
+    r"""UGformer: alternating transformer blocks and graph convolutions.
 
     "Universal Graph Transformer Self-Attention Networks" (Nguyen et al., WWW 2022), variant 2: each
     layer lets all nodes of a graph attend to each other, then aggregates over the edges with GCN;
-    see `UGformerLayer`. The published code adds up a prediction from each layer's readout; here the
+    see `UGformerLayer`. The published code sums a prediction from each layer's readout; here the
     last layer is read out, as in all networks of this package. With a gate it has the bias of
-    equation 6 of "Union Subgraph Neural Networks"; the convolution is left as it is.
+    equation 6 of "Union Subgraph Neural Networks"; the convolution is unchanged.
 
     Args:
-        feedforward_ratio: Width inside the feed-forward network by that of the network.
+        feedforward_ratio: Hidden width of the feed-forward network divided by the network's width.
         readout: ``sum``, ``mean`` or ``max``; only for graphs.
-        options: Arguments of `GraphTransformer`; with distances among the `encodings`, the
-            attention has the spatial encoding of Graphormer.
+        options: Arguments of `GraphTransformer`; if `encodings` has distances, the attention has
+            Graphormer's spatial encoding.
     """
 
     def __init__(

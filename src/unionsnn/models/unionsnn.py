@@ -13,8 +13,8 @@ from unionsnn.nn.conv.union import UnionConv
 class UnionSNN(MPNN):
     r"""UnionSNN: MLP((1 + eps) h_v + sum_u Trans(a_vu) * h_u) in each layer.
 
-    Equation 3 of "Union Subgraph Neural Networks" (Xu et al., AAAI 2024), with a Trans of its own
-    in each layer.
+    Equation 3 of "Union Subgraph Neural Networks" (Xu et al., AAAI 2024), with a separate Trans in
+    each layer.
 
     Args:
         input_linear: Whether a linear map comes before message and self term, as in the authors'
