@@ -198,7 +198,7 @@ def test_without_locks_there_is_one_warning(store, calls, monkeypatch, error):
         raise error
 
     monkeypatch.setattr(fcntl, "flock", no_lock)
-    with pytest.warns(UserWarning, match="cannot be locked .* going on without") as caught:
+    with pytest.warns(UserWarning, match="cannot be locked .* continuing without") as caught:
         values = [store.get(EDGES, num_nodes, SPEC) for num_nodes in (5, 5, 6)]
     assert len(caught) == 1
     assert all((v == RIGHT).all() for v in values)
@@ -221,7 +221,7 @@ def test_a_full_disk_costs_a_warning_not_the_values(store, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.warns(UserWarning, match="could not be kept .*No space left"):
+    with pytest.warns(UserWarning, match="could not be cached .*No space left"):
         values = store.get(EDGES, 5, SPEC)
     assert (values == RIGHT).all()
     assert [path.suffix for path in store.root.iterdir()] == [".lock"]

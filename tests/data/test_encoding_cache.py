@@ -127,7 +127,7 @@ def test_a_full_disk_costs_a_warning_not_the_values(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.warns(UserWarning, match="encodings could not be kept .*No space left"):
+    with pytest.warns(UserWarning, match="encodings could not be cached .*No space left"):
         values = store.get("distance", 1, EDGES, SLICES)
     np.testing.assert_array_equal(values, right("distance", 1))
 

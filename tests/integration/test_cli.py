@@ -60,7 +60,7 @@ def test_train_prints_a_table_writes_a_record_and_reads_it_the_second_time(
     assert json.loads(command("train", "--json", *ONE_EPOCH).stdout) == record
     third = command("train", *ONE_EPOCH)
     assert folder in third.stdout
-    assert "All was finished before and not trained again; force=true starts anew." in third.stdout
+    assert "All repetitions were finished before and not trained again" in third.stdout
 
 
 def test_dry_run_trains_nothing(tmp_path: Path, command: Command) -> None:

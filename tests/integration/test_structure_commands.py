@@ -233,7 +233,7 @@ def test_precompute_fills_the_cache_and_says_the_second_time_that_it_was_there(
     assert "computed in" in first.stdout
     assert "40 graphs" in first.stdout
     second = command("precompute", *toy)
-    assert "there before" in second.stdout
+    assert "cached before" in second.stdout
     content = json.loads(command("precompute", "--json", *toy).stdout)
     assert content["computed"] is False
     assert Path(content["entry"]).exists()

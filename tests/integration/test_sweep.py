@@ -72,7 +72,7 @@ def test_a_study_ends_with_its_table_and_a_page_that_loads_nothing(run: Any, sma
     # The library is there once.
     assert 1_000_000 < len(page) < 8_000_000
     again = run(small, quiet=False)
-    assert "4 of 4 trials are done already" in again.stderr
+    assert "4 of 4 trials are already done" in again.stderr
     assert [line for line in again.stdout.splitlines() if "test_accuracy" in line] == [
         line for line in done.stdout.splitlines() if "test_accuracy" in line
     ]

@@ -179,7 +179,7 @@ def test_the_stated_memory_is_what_a_training_step_keeps_and_some_more(
     ("choices", "message"),
     [
         ({"runs": 0}, "runs is 0; it must be at least 1, or null"),
-        ({"drop_probability": 1.0}, "drop_probability is 1.0; it must be from 0 to below 1"),
+        ({"drop_probability": 1.0}, r"drop_probability is 1.0; it must be in \[0, 1\)"),
         ({"auxiliary_weight": -1.0}, "auxiliary_weight is -1.0; it must be at least 0"),
     ],
 )

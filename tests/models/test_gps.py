@@ -120,7 +120,7 @@ def test_every_choice_gives_another_function(attention: str, local: str) -> None
         ({"encodings": {"distance": 1}}, r"encodings\.distance is 1; it must be true or false"),
         (
             {"encodings": {"distance": True, "random_walk": -1}},
-            r"encodings\.random_walk is -1; it must be a number from 0",
+            r"encodings\.random_walk is -1; it must be an integer of at least 0",
         ),
         ({"heads": 3}, "hidden_channels is 8 and heads is 3"),
         ({"norm": "group"}, "norm is 'group'; allowed are batch, layer, none"),
@@ -159,7 +159,7 @@ def test_an_encoding_that_is_not_given_is_refused(name: Any) -> None:
     data = many()
     given = read_by(network, data)
     for value in (None, torch.zeros(1, 7)):
-        message = rf"needs {name} of the shape .*it was given.*model\.encodings\.{name}="
+        message = rf"needs {name} of the shape .*but got.*model\.encodings\.{name}="
         with pytest.raises(ValueError, match=message):
             network(dataclasses.replace(given, **{name: value}))
 

@@ -172,13 +172,13 @@ def test_a_width_that_cannot_be_found_is_asked_for(make: Callable[[], MessagePas
 
 @pytest.mark.parametrize("conv", [nn.Linear(3, 3), None, "GINConv"])
 def test_what_passes_no_messages_is_refused(conv: Any) -> None:
-    message = f"wraps a PyG MessagePassing layer, it was given {type(conv).__name__}"
+    message = f"wraps a PyG MessagePassing layer, but got {type(conv).__name__}"
     with pytest.raises(TypeError, match=message):
         UnionPlugin(conv)
 
 
 def test_a_plugin_of_a_plugin_is_refused() -> None:
-    with pytest.raises(TypeError, match="it was given UnionPlugin"):
+    with pytest.raises(TypeError, match="but got UnionPlugin"):
         UnionPlugin(UnionPlugin(GCNConv(3, 4)))  # type: ignore[arg-type]
 
 

@@ -161,7 +161,7 @@ def test_a_refused_layer_says_why(name: str, data: Data) -> None:
 
 
 def test_what_sends_no_messages_is_refused() -> None:
-    with pytest.raises(TypeError, match="wraps a PyG MessagePassing layer, it was given Linear"):
+    with pytest.raises(TypeError, match="wraps a PyG MessagePassing layer, but got Linear"):
         UnionPlugin(nn.Linear(3, 3))  # type: ignore[arg-type]
 
 

@@ -45,12 +45,12 @@ def test_claims_hold_only_without_an_exception() -> None:
     edge, node, order, overall = verdicts(made(1.0, 1.0, 4))
     assert edge.endswith("raises a: holds in all 100 cases.")
     assert node.endswith("lowers a: holds in all 50 cases.")
-    assert "holds; it is so in 4 of the 4 subgraphs with all four kinds (100.0 %)" in order
+    assert "holds; true in 4 of the 4 subgraphs with all four kinds (100.0 %)" in order
     assert "it holds: E1 +0.0000, E2 +0.1000" in overall
     edge, node, order, _ = verdicts(made(0.75, 0.98, 3))
     assert edge.endswith("fails in 25.0 % of 100 cases.")
     assert node.endswith("fails in 2.0 % of 50 cases.")
-    assert "fails; it is so in 3 of the 4" in order
+    assert "fails; true in 3 of the 4" in order
 
 
 def test_what_was_not_measured_is_said() -> None:
@@ -59,7 +59,7 @@ def test_what_was_not_measured_is_said() -> None:
         made(1, 1, 0), edge=nothing, with_all_kinds=0, kinds=dict.fromkeys(KINDS, nothing)
     )
     lines = verdicts(result)
-    assert "not measured, there is none to delete" in lines[0]
+    assert "not measured, there was none to delete" in lines[0]
     assert "not measured, no subgraph has edges of all four kinds" in lines[2]
 
 
@@ -84,5 +84,5 @@ def test_tables(console: Console, at_ends: bool) -> None:
     assert "Deletions from 30 random union subgraphs" in text
     for kind in KINDS:
         assert f"{result.kinds[kind].cases:,}" in text
-    assert ("deletions of edges leave a part that nothing reaches" in text) == at_ends
+    assert ("edge deletions disconnect the subgraph" in text) == at_ends
     assert "v and u themselves are never deleted" in text

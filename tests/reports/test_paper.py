@@ -188,7 +188,7 @@ def test_an_interval_beyond_100_percent_says_why() -> None:
     high["result"]["interval"] = (0.97, 1.02)
     line = summary_line(high).splitlines()[0]
     assert "[97.00 %, 102.00 %]" in line
-    assert line.endswith("over folds, which knows no bounds at 0 and 100 %)")
+    assert line.endswith("over folds, which ignores the bounds 0 and 100 %)")
     assert "bounds" not in summary_line(record("unionsnn", "mutag", "default"))
 
 

@@ -18,10 +18,7 @@ from unionsnn.reports.views.reproduction import plan_report
 from unionsnn.runs import experiment
 
 MATCHED = ["reproduce", "table6", "--datasets", "4cycles", "--models", "gin,unionsnn"]
-WARNING = (
-    "WARNING: ours differs from the stated setting of the table: data.variant=matched instead of "
-    "plain"
-)
+WARNING = "WARNING: ours differs from the table's setting: data.variant=matched instead of plain"
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +49,7 @@ def test_what_only_some_rows_have_is_named_with_them_and_what_changes_nothing_is
     done = call("-q", *MATCHED, "--", "gate=default", "paths.output=elsewhere", "logger=none")
     (line,) = [row for row in done.stdout.splitlines() if row.startswith("WARNING")]
     text = " ".join(done.stdout.split())
-    assert "stated setting of the table (UnionSNN): " in text
+    assert "table's setting (UnionSNN): " in text
     assert "gate.preset=default instead of paper" in text
     assert "paths" not in line
 
@@ -96,8 +93,7 @@ def test_what_cannot_be_estimated_is_not_counted_as_no_time() -> None:
     left = "2 of 2 experiments are left"
     assert plan_report(cells, {}).tables[0].notes[0] == left
     assert plan_report(cells, {cells[0].key: 60.0}).tables[0].notes[0] == (
-        f"{left}, at most about 1:00 min of training on one process beside 1 whose time is not "
-        "known"
+        f"{left}, at most about 1:00 min of training on one process, plus 1 of unknown duration"
     )
 
 

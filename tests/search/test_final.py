@@ -168,7 +168,7 @@ def test_a_study_may_have_a_name_of_any_signs(make: Make, tmp_path: Path, name: 
     assert (tmp_path / "runs" / "studies" / name / "study.db").is_file()
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["studies"]
     compose_config(["experiment=best"], study.folder)
-    (line,) = [line for line in final_lines(record) if line.startswith("the same again: ")]
+    (line,) = [line for line in final_lines(record) if line.startswith("to repeat it: ")]
     words = shlex.split(line.partition(": ")[2])
     assert words == ["unionsnn", "train", "--config-dir", str(study.folder), "experiment=best"]
     comment = Path(record["best_file"]).read_text().splitlines()[2]

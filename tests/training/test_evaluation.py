@@ -88,7 +88,7 @@ def test_a_network_that_draws_is_evaluated_several_times(tiny: Maker) -> None:
         assert row["other_evaluations"] == other["other_evaluations"]
     console = Console(width=200, file=io.StringIO())
     print_results(record, console)
-    assert "evaluated 5 times with other draws" in console.file.getvalue()
+    assert "evaluated 5 times with other seeds" in console.file.getvalue()
 
 
 def test_checkpoint_and_predictions_are_those_of_the_reported_evaluation(tiny: Maker) -> None:

@@ -1,4 +1,4 @@
-"""Structural coefficients of edges: graph theory on numpy arrays, without torch."""
+"""Structural coefficients of edges, on numpy arrays and without torch."""
 
 from unionsnn.coefficients.cache import CoefficientCache
 from unionsnn.coefficients.graph import SimpleGraph

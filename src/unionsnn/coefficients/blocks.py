@@ -1,4 +1,4 @@
-"""Finished blocks of a long computation, kept on disk until its entry is complete."""
+"""Finished blocks of a long computation, kept on disk until the cache entry is complete."""
 
 import contextlib
 import hashlib
@@ -19,7 +19,7 @@ from unionsnn.base.errors import DamagedBlocksError
 
 FloatArray = npt.NDArray[np.float64]
 Block = tuple[int, int, FloatArray]
-"""First edge, end of the edges and their values."""
+"""Begin and end of a range of edges, and their values."""
 
 _MAGIC = b"unionsnn-blocks-1\n"
 _LENGTH = struct.Struct("<I")
@@ -27,19 +27,19 @@ _RECORD = struct.Struct("<qqqq32s")
 
 
 class BlockFile:
-    """The blocks of one computation that are done, in a file that only ever grows.
+    """The finished blocks of one computation, in an append-only file.
 
-    A block is the values of the undirected edges begin..end-1. Each is one record with a checksum
-    of its own, and what a killed writer left at the end is cut off when the file is read next.
-    Blocks are written in batches, at most one batch an interval, so that short work writes
-    nothing. One process at a time may use a file: hold the entry's lock.
+    A block holds the values of the undirected edges begin..end-1, as a record with its own
+    checksum; a partial record left by a killed writer is truncated on the next read. Blocks are
+    written in batches, at most one per interval, so that short computations write nothing. Only one
+    process at a time may use a file: acquire the entry's lock.
 
-    Used as a context manager, what is pending is written at the end, an interrupt included.
+    As a context manager, it writes pending blocks on exit, even on an interrupt.
 
     Args:
-        path: The file, named by what its values depend on; made when the first batch is written.
-        about: What the blocks belong to, for listings; plain types.
-        interval: Seconds between batches, at the least.
+        path: The file, named by what its values depend on; created with the first batch.
+        about: Description of the computation for listings; plain types.
+        interval: Minimum number of seconds between batches.
     """
 
     def __init__(self, path: Path, about: Mapping[str, Any], *, interval: float = 1.0) -> None:
@@ -64,12 +64,12 @@ class BlockFile:
             self.flush()
 
     def read(self, part: int = 0) -> list[Block]:
-        """Return the blocks that are whole and cut off what follows them.
+        """Return the intact blocks and truncate the file after them.
 
-        A file whose beginning is damaged is removed.
+        A file with a damaged header is removed.
 
         Args:
-            part: Which part of a computation in several passes.
+            part: Index of the pass, of a computation in several passes.
 
         Shapes:
             values of a block [end - begin, C].
@@ -92,9 +92,9 @@ class BlockFile:
         return found
 
     def add(self, begin: int, end: int, values: FloatArray, part: int = 0) -> None:
-        """Keep a block; it is on disk after the interval at the latest.
+        """Add a block; it is written within the interval.
 
-        Values that are not finite are no result and are not kept.
+        Blocks with non-finite values are not kept.
 
         Shapes:
             values [end - begin, C].
@@ -109,7 +109,7 @@ class BlockFile:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is pending; after a failure nothing more is kept, with one warning."""
+        """Write pending blocks; after a failure, warn once and keep nothing more."""
         if not self._pending or self._given_up:
             return
         if not self._tail_is_whole:
@@ -139,10 +139,10 @@ class BlockFile:
 
 
 def read_about(file: BinaryIO) -> dict[str, Any]:
-    """Read the beginning of a file of blocks: what they belong to.
+    """Read the header of a file of blocks: the description of the computation.
 
     Raises:
-        DamagedBlocksError: It is not what was written.
+        DamagedBlocksError: The header is damaged.
     """
     if file.read(len(_MAGIC)) != _MAGIC:
         raise DamagedBlocksError("not a file of blocks")
@@ -157,10 +157,10 @@ def read_about(file: BinaryIO) -> dict[str, Any]:
 
 
 def survey_blocks(path: Path) -> tuple[dict[str, Any], int]:
-    """Tell what the blocks of a file belong to and how many edges they cover.
+    """Return the description of a file of blocks and the number of edges they cover.
 
     Raises:
-        DamagedBlocksError: The beginning of the file is not what was written.
+        DamagedBlocksError: The header is damaged.
         OSError: The file cannot be read.
     """
     with path.open("rb") as file:
@@ -168,7 +168,7 @@ def survey_blocks(path: Path) -> tuple[dict[str, Any], int]:
 
 
 def _records(file: BinaryIO) -> Iterator[tuple[int, int, int, FloatArray]]:
-    """Yield part, begin, end and values of whole records until one is not."""
+    """Yield part, begin, end and values of records until one is damaged."""
     limit = os.fstat(file.fileno()).st_size
     while len(head := file.read(_RECORD.size)) == _RECORD.size:
         *measures, digest = _RECORD.unpack(head)

@@ -1,4 +1,4 @@
-"""Coefficients on disk: computed once, whoever asks, and never handed out damaged."""
+"""Cache of coefficients on disk, shared between processes and checked for damage."""
 
 import hashlib
 import json
@@ -22,12 +22,12 @@ class CoefficientCache(ArrayCache):
     """Content-addressed store of coefficients, safe to share between processes.
 
     The key of an entry is a digest of the graph and of the spec's canonical key, so an entry never
-    goes stale: another graph, choice or engine version is another entry. Processes that ask for
-    the same entry at once compute it once. What an interrupted or killed process had finished of a
-    long computation is kept beside the entries and reused by the next.
+    goes stale: another graph, choice or engine version is another entry. Processes that request the
+    same entry at once compute it once. The finished part of an interrupted or killed computation is
+    kept next to the entries and reused by the next.
 
     Args:
-        root: Folder of the entries; made when the first one is written.
+        root: Folder of the entries; created with the first one.
     """
 
     what = "coefficients"
@@ -45,8 +45,8 @@ class CoefficientCache(ArrayCache):
     ) -> FloatArray:
         """Read the coefficients of a graph, or compute and keep them.
 
-        A damaged entry is computed anew with one warning. Where the folder cannot be locked or
-        written there is one warning too, and the values are returned all the same.
+        A damaged entry is recomputed with one warning. If the folder cannot be locked or written,
+        there is also one warning, and the values are returned anyway.
 
         Args:
             edge_index: Directed edges, anything that numpy reads as integers.
@@ -54,15 +54,15 @@ class CoefficientCache(ArrayCache):
             spec: Which coefficients.
             symmetrize: Add the missing reverse of every edge instead of refusing the input.
             threads: As in `CoefficientSpec.compute`.
-            progress: As in `CoefficientSpec.compute`; not called where nothing is computed.
-            label: What a listing calls the entry, such as the name of the data set. An entry that
-                is there keeps the label it has.
+            progress: As in `CoefficientSpec.compute`; not called if nothing is computed.
+            label: Name of the entry in listings, such as the name of the data set. An existing
+                entry keeps its label.
 
         Shapes:
             edge_index [2, E] -> [E, C], C = len(spec.columns).
 
         Raises:
-            TypeError: edge_index or num_nodes is not of integers.
+            TypeError: edge_index or num_nodes is not an integer type.
             RequestError: The graph cannot be used as given.
             FloatingPointError: A coefficient is not finite; nothing is kept.
         """
@@ -80,7 +80,7 @@ class CoefficientCache(ArrayCache):
                     symmetrize=symmetrize,
                     threads=threads,
                     progress=progress,
-                    # Only one process at a time may write there.
+                    # Only one process at a time may write to the file.
                     blocks=blocks if locked else None,
                 )
                 if not np.isfinite(values).all():
@@ -103,10 +103,10 @@ class CoefficientCache(ArrayCache):
     def path(
         self, edge_index: Any, num_nodes: int, spec: CoefficientSpec, *, symmetrize: bool = False
     ) -> Path:
-        """Where the entry of a graph is or would be.
+        """Return the path of a graph's entry, whether or not it exists.
 
         Raises:
-            TypeError: edge_index or num_nodes is not of integers.
+            TypeError: edge_index or num_nodes is not an integer type.
             RequestError: edge_index or num_nodes cannot be used as given.
         """
         return self._path(as_edge_index(edge_index), check_num_nodes(num_nodes), spec, symmetrize)
@@ -120,20 +120,20 @@ class CoefficientCache(ArrayCache):
 
 
 def blocks_path(path: Path) -> Path:
-    """Where the finished blocks of an entry that is not complete are."""
+    """Return the path of the finished blocks of an incomplete entry."""
     return path.with_name(f".{path.stem}.blocks")
 
 
 def write_entry(
     path: Path, values: FloatArray, spec: CoefficientSpec, label: str | None = None
 ) -> None:
-    """Write an entry so that others see either all of it or nothing.
+    """Write an entry atomically.
 
     Shapes:
         values [E, C].
 
     Raises:
-        OSError: The folder cannot be written; no temporary file is left.
+        OSError: The folder cannot be written; no temporary file remains.
     """
     about = {
         "label": label,

@@ -1,7 +1,7 @@
-"""Coefficients of one large graph on several machines, through a Dask client.
+"""Coefficients of one large graph on several machines, with a Dask client.
 
-Install with `pip install "unionsnn[distributed]"`, here and on the workers. Dask itself starts the
-workers, moves the work of one that dies to the others, and counts how often it does so.
+Install with `pip install "unionsnn[distributed]"`, here and on the workers. Dask reassigns the work
+of workers that die, and counts how often it does so.
 """
 
 from collections.abc import Iterable
@@ -35,9 +35,9 @@ def structural_coefficients_distributed(
 ) -> FloatArray:
     """Compute the columns of a spec for every directed edge, on the workers of a Dask client.
 
-    The graph goes to every worker once; the undirected edges are cut into chunks of about equal
-    cost. The value of an edge depends on the edge alone, so on machines of one kind the result is
-    that of `CoefficientSpec.compute` bit for bit, whatever the chunks and whichever worker dies.
+    The graph is sent to every worker once; the undirected edges are cut into chunks of about equal
+    cost. The value of an edge depends on the edge alone, so on equal machines the result equals
+    that of `CoefficientSpec.compute` bit for bit, whatever the chunks and even if workers die.
 
     Args:
         client: A `distributed.Client`, not an asynchronous one.
@@ -45,7 +45,7 @@ def structural_coefficients_distributed(
         num_nodes: Number of nodes.
         spec: Which coefficients; the paper's by default.
         symmetrize: Add the missing reverse of every edge instead of refusing the input.
-        num_chunks: How many chunks; by default eight for each thread of the workers.
+        num_chunks: Number of chunks; by default eight for each thread of the workers.
         progress: Called with (done, total), both in undirected edges.
 
     Shapes:
@@ -54,7 +54,7 @@ def structural_coefficients_distributed(
     Raises:
         TypeError: edge_index or num_nodes is not of integers.
         RequestError: The graph or num_chunks cannot be used as given.
-        RuntimeError: There is no worker, or a chunk was lost with its workers several times.
+        RuntimeError: There is no worker, or a chunk was lost several times with its worker.
     """
     spec = spec or CoefficientSpec()
     num_chunks = check_count("num_chunks", num_chunks, "eight for each thread of the workers")
@@ -63,7 +63,7 @@ def structural_coefficients_distributed(
     values = np.zeros((total, len(spec.columns)))
     threads = sum(client.nthreads().values())
     if not threads:
-        raise RuntimeError("The Dask client has no worker; start one, and see that it connects.")
+        raise RuntimeError("The Dask client has no worker; start one and check that it connects.")
     pending = balanced_chunks(graph, spec, num_chunks or _CHUNKS_PER_THREAD * threads)
     done = 0
     for _ in range(_ATTEMPTS):
@@ -81,14 +81,14 @@ def structural_coefficients_distributed(
         pending = lost
     raise RuntimeError(
         f"{len(pending)} chunks of edges were lost with their workers {_ATTEMPTS} times. See the "
-        "workers' logs; one that runs out of memory needs more, or fewer threads."
+        "workers' logs; a worker that runs out of memory needs more memory or fewer threads."
     )
 
 
 def balanced_chunks(
     graph: SimpleGraph, spec: CoefficientSpec, num_chunks: int
 ) -> list[tuple[int, int]]:
-    """Cut the undirected edges into at most `num_chunks` runs (begin, end) of about equal cost."""
+    """Cut the undirected edges into at most `num_chunks` ranges (begin, end) of similar cost."""
     total = graph.num_undirected_edges
     if total == 0:
         return []
@@ -105,7 +105,7 @@ def balanced_chunks(
 def _on_workers(
     client: Any, graph: SimpleGraph, spec: CoefficientSpec, chunks: list[tuple[int, int]]
 ) -> Iterable[tuple[int, int, FloatArray | None]]:
-    """Yield (begin, end, values) of each chunk as it is done; None where it was lost."""
+    """Yield (begin, end, values) of each chunk as it is done, with None for a lost one."""
     from concurrent.futures import CancelledError
 
     from distributed import KilledWorker, as_completed
@@ -125,7 +125,7 @@ def _on_workers(
                 yield begin, end, future.result()
             except (KilledWorker, CancelledError):
                 yield begin, end, None
-            # The values are here; the workers need not keep them.
+            # The values have arrived; the workers need not keep them.
             del futures[future]
             future.release()
     finally:
@@ -148,5 +148,5 @@ def chunk_values(graph: SimpleGraph, spec: CoefficientSpec, begin: int, end: int
 
 
 def _writable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Copy a read-only array, for which numba would compile everything anew."""
+    """Copy a read-only array, for which numba would recompile everything."""
     return array if array.flags.writeable else array.copy()

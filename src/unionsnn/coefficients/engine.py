@@ -1,8 +1,8 @@
 """One run over the edges of a graph: chunks on threads, progress, finished edges, interrupts.
 
-The value of an edge is a function of the graph alone: neither the chunk it falls into nor what was
-computed before changes a bit of it. First the chunks are computed, all but the edges that are
-cheaper together (at a hub: see `kernels.hubs`); these follow, group by group.
+The value of an edge is a function of the graph alone: neither its chunk nor earlier computations
+change a bit of it. First the chunks are computed, except for edges that are cheaper together (at a
+hub: see `kernels.hubs`); these follow, group by group.
 """
 
 import os
@@ -32,10 +32,10 @@ Progress = Callable[[int, int], Any]
 Partial = Callable[[int, int, FloatArray], Any]
 Task = Callable[[], None]
 
-# Estimated nanoseconds below which a second thread costs more than it brings.
+# Estimated nanoseconds below which a second thread costs more than it saves.
 _TINY_WORK = 2.0e7
 
-# A chunk takes between these times: long against a call, short enough for progress and interrupts.
+# Bounds on the time of a chunk: long compared to a call, short enough for progress and interrupts.
 _CHUNKS_PER_THREAD = 16
 _MIN_CHUNK_COST = 3.0e6
 _MAX_CHUNK_COST = 5.0e7
@@ -46,14 +46,14 @@ _POLL_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Group:
-    """Edges that chunks have left because they are cheaper together.
+    """Edges that chunks have skipped because they are cheaper together.
 
     Attributes:
         edges: Numbers of the undirected edges.
-        column: Where their values belong.
+        column: Column of their values.
         cost: Estimated nanoseconds.
-        memory: Bytes that are in use meanwhile.
-        values: Yields the value of each edge, given the memory of a thread.
+        memory: Bytes in use meanwhile.
+        values: Yields the value of each edge, given a thread's workspace.
 
     Shapes:
         edges [K].
@@ -67,14 +67,14 @@ class Group:
 
 
 class Pass(Protocol):
-    """What a kernel brings to a run.
+    """Interface of a kernel to the engine.
 
     Attributes:
         graph: The graph.
-        num_columns: Numbers of each edge.
-        max_order: Largest order of a matrix that LAPACK may be given.
-        max_groups: Most groups that chunks can leave.
-        failure: Why a value may not be finite.
+        num_columns: Number of values of each edge.
+        max_order: Largest order of a matrix passed to LAPACK.
+        max_groups: Maximum number of groups that chunks can leave.
+        failure: Reason for a non-finite value.
     """
 
     graph: SimpleGraph
@@ -84,19 +84,19 @@ class Pass(Protocol):
     failure: str
 
     def costs(self, routes: NodeArray) -> tuple[FloatArray, FloatArray]:
-        """Estimate the nanoseconds of each edge in its chunk, and in the group it is left to.
+        """Estimate the nanoseconds of each edge in its chunk, and in its group.
 
         Shapes:
             routes [M] -> [M] and [M], 0 for an edge that is `KNOWN`.
         """
 
     def new_workspace(self) -> Any:
-        """Allocate the memory of one thread."""
+        """Allocate the workspace of one thread."""
 
     def compute(
         self, begin: int, end: int, routes: NodeArray, workspace: Any, values: FloatArray
     ) -> None:
-        """Compute the edges begin..end-1 but the known ones; a route says which are left.
+        """Compute the edges begin..end-1 except known ones; routes name those left to groups.
 
         Shapes:
             routes [M] (in: `DIRECT` or `KNOWN`, out: at least 0 where a group follows),
@@ -104,23 +104,23 @@ class Pass(Protocol):
         """
 
     def groups(self, routes: NodeArray) -> list[Group]:
-        """Edges that chunks have left."""
+        """Return the edges that chunks have left, in groups."""
 
 
 def available_threads() -> int:
-    """Number of cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def check_count(option: str, value: Any, default: str) -> int | None:
-    """Return a number of threads or edges, or say why it cannot be used.
+    """Check a number of threads or edges.
 
     Args:
         option: Its name.
         value: A positive integer or None.
-        default: What None stands for.
+        default: Meaning of None.
 
     Raises:
         RequestError: It is neither.
@@ -145,24 +145,23 @@ def compute_values(
     partial: Partial | None = None,
     known: Iterable[tuple[int, int, FloatArray]] = (),
 ) -> FloatArray:
-    """Compute the numbers of every undirected edge.
+    """Compute the values of every undirected edge.
 
-    Beside the graph and the result, memory is bounded by the number of threads times the largest
-    neighbourhoods: a thread holds the matrices of one substructure or of one hub (24 bytes a pair
-    of neighbours; the hubs held at once are kept below a gigabyte in all, or to one).
+    In addition to the graph and the result, memory is bounded by the number of threads times the
+    largest neighbourhoods: a thread holds the matrices of one substructure or of one hub (24 bytes
+    per pair of neighbours; hubs in memory are limited to a gigabyte in total, or to one hub).
 
     Args:
         edge_pass: The pass.
-        threads: Number of threads; None uses the cores available, but one for tiny work.
-        block_size: Most edges that are computed between two looks at progress and interrupts;
-            None leaves it to their estimated cost, 50 ms at most.
-        progress: Called with (done, total) from the calling thread; the total is the number of
-            edges, and done the known ones and the share of the estimated work on the others that
-            is done, in edges.
+        threads: Number of threads; None uses all available cores, or one for tiny work.
+        block_size: Maximum number of edges between two checks for progress and interrupts; None
+            bounds their estimated cost instead, by 50 ms.
+        progress: Called with (done, total) from the calling thread; total is the number of edges,
+            and done counts known edges and the finished share of the estimated work on others.
         partial: Called with (begin, end, values) from the calling thread when the edges
-            begin..end-1 are done, a few at a time and in no particular order; an interrupt
-            delivers what is done before it is raised.
-        known: Finished edges as `partial` got them, which are not computed again.
+            begin..end-1 are done, a few at a time and in no particular order; finished edges are
+            delivered before an interrupt is raised.
+        known: Finished edges as passed to `partial`, which are not computed again.
 
     Shapes:
         -> [M, C], M undirected edges.
@@ -189,8 +188,8 @@ def compute_values(
 
 
 def _single_threaded_blas(max_order: int) -> AbstractContextManager[Any]:
-    """Hold BLAS to one thread while matrices of up to the given order are solved."""
-    # Asking for the loaded libraries takes longer than a small graph; only LAPACK needs it.
+    """Limit BLAS to one thread while matrices of up to the given order are solved."""
+    # Finding the loaded libraries takes longer than a small graph; only LAPACK needs it.
     if max_order <= OWN_SOLVER_LIMIT:
         return nullcontext()
     return threadpool_limits(limits=1, user_api="blas")
@@ -199,7 +198,7 @@ def _single_threaded_blas(max_order: int) -> AbstractContextManager[Any]:
 def plan_chunks(
     costs: FloatArray, threads: int, block_size: int | None
 ) -> tuple[IntArray, FloatArray]:
-    """Cut the edges into chunks of about equal cost, of at most ``block_size`` edges.
+    """Cut the edges into chunks of similar cost, of at most ``block_size`` edges.
 
     Shapes:
         costs [M] -> bounds [K + 1] and the cost of each chunk [K].
@@ -226,7 +225,7 @@ def _cut(costs: FloatArray, per_chunk: float, block_size: int) -> tuple[IntArray
 
 
 class _Run:
-    """One pass over the edges: what the tasks write, and who is told."""
+    """State of one pass over the edges: results and callbacks."""
 
     def __init__(
         self,
@@ -250,7 +249,7 @@ class _Run:
         self._done = self._work = 0.0
 
     def compute(self, threads: int | None, block_size: int | None) -> None:
-        """Compute all edges; the first failure or interrupt stops what has not begun."""
+        """Compute all edges; the first failure or interrupt cancels tasks that have not started."""
         costs, in_groups = self._pass.costs(self._routes)
         cores = threads or available_threads()
         bounds, chunk_costs = plan_chunks(costs, cores, block_size)
@@ -268,7 +267,7 @@ class _Run:
         self._run_tasks(chunks, cores)
         if self._pass.max_groups:
             groups = sorted(self._pass.groups(self._routes), key=lambda group: -group.cost)
-            # What the chunks found sets the scale for the rest of the work.
+            # The measured cost of the chunks scales the estimates of the rest.
             scale = (self._work - self._done) / max(sum(group.cost for group in groups), 1.0)
             self._run_tasks([self._group_task(group, scale) for group in groups], cores)
         self._done = self._work
@@ -333,13 +332,13 @@ class _Run:
         return task
 
     def _report(self, begin: int, end: int, work: float) -> None:
-        """Note a piece of work from any thread; the calling thread hands it on at once."""
+        """Record finished work from any thread; the calling thread delivers it at once."""
         self._finished.put((begin, end, work))
         if threading.current_thread() is self._caller:
             self._deliver()
 
     def _deliver(self, *, tell_progress: bool = True) -> None:
-        """Hand on what has been finished, from the calling thread."""
+        """Deliver finished work to the callbacks, from the calling thread."""
         news = False
         while True:
             try:
@@ -355,7 +354,7 @@ class _Run:
             self._tell_progress()
 
     def _finished_runs(self, begin: int, end: int) -> list[tuple[int, int]]:
-        """Longest runs of edges in begin..end-1 that are new and wait for no group."""
+        """Return the maximal ranges in begin..end-1 that are new and not left to groups."""
         new = np.concatenate([[False], self._routes[begin:end] == DIRECT, [False]])
         changes = begin + np.flatnonzero(new[1:] != new[:-1])
         return list(zip(changes[::2].tolist(), changes[1::2].tolist(), strict=True))
@@ -369,7 +368,7 @@ class _Run:
 
 
 class MemoryGate:
-    """Holds back who asks for memory until there is enough of it, or nobody else has any."""
+    """Blocks requests for memory until enough is free, or nobody else holds any."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -378,7 +377,7 @@ class MemoryGate:
 
     @contextmanager
     def hold(self, size: int) -> Iterator[None]:
-        """Use so many bytes."""
+        """Reserve a number of bytes."""
         with self._changed:
             self._changed.wait_for(lambda: not self._in_use or self._in_use + size <= self._limit)
             self._in_use += size

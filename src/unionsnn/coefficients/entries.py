@@ -1,4 +1,4 @@
-"""Arrays on disk: made once, whoever asks, and never handed out damaged."""
+"""Cache of arrays on disk, shared between processes and checked for damage."""
 
 import contextlib
 import hashlib
@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 _FORMAT = 1
 _TYPES = ("<f8", "<f4", "|u1", "<i4")
 
-# A marker in place of a lock would outlive a holder that is killed on another machine.
+# A marker file instead of a lock would outlive a holder that is killed on another machine.
 _LOCK_OPTIONS: dict[str, Any] = (
     {"fallback_to_soft": False}
     if "fallback_to_soft" in inspect.signature(FileLock.__init__).parameters
@@ -35,18 +35,18 @@ _STALE_SECONDS = 24 * 3600.0
 
 
 class ArrayCache:
-    """Folder of arrays under the keys of what they were made from, safe to share.
+    """Folder of arrays, named by keys of their inputs, safe to share.
 
     An entry is one npz file with a JSON header (label, spec, versions, shape, checksum), read
-    without pickle and written under a temporary name. Processes that ask for the same entry at
-    once make it once.
+    without pickle and written under a temporary name. Processes that request the same entry at once
+    compute it once.
 
     Args:
-        root: Folder of the entries; made when the first one is written.
+        root: Folder of the entries; created with the first one.
     """
 
     what = "arrays"
-    """What messages call the entries."""
+    """Name of the entries in messages."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root)
@@ -60,12 +60,12 @@ class ArrayCache:
         return tuple(sorted(p for p in self.root.glob("*.npz") if not p.name.startswith(".")))
 
     def _fetch(self, path: Path, read: Callable[[], Array], make: Callable[[bool], Array]) -> Array:
-        """Read an entry, or make it while no other process does.
+        """Read an entry, or compute it under its lock.
 
         Args:
-            path: Where the entry is or would be.
-            read: Reads it; FileNotFoundError and `DamagedEntryError` have it made.
-            make: Makes and keeps it; told whether the entry is locked.
+            path: Path of the entry.
+            read: Reads it; on FileNotFoundError and `DamagedEntryError` it is computed.
+            make: Computes and writes it; its argument says whether the entry is locked.
         """
         with contextlib.suppress(FileNotFoundError, DamagedEntryError):
             return read()
@@ -76,7 +76,7 @@ class ArrayCache:
                 pass
             except DamagedEntryError as error:
                 warnings.warn(
-                    f"The cached {self.what} {path} are damaged ({error}); computing them anew.",
+                    f"The cached {self.what} {path} are damaged ({error}) and are recomputed.",
                     stacklevel=3,
                 )
             _remove_leftovers(path, older_than=0.0 if locked else _STALE_SECONDS)
@@ -84,7 +84,7 @@ class ArrayCache:
 
     @contextlib.contextmanager
     def _lock(self, path: Path) -> Iterator[bool]:
-        """Hold the entry's lock, or go on without where the file system has none."""
+        """Hold the entry's lock, or continue without it if the file system has no locks."""
         lock = None
         try:
             self.root.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ class ArrayCache:
                 self._warned_about_locks = True
                 warnings.warn(
                     f"Files in {self.root} cannot be locked ({type(error).__name__}: {error}); "
-                    "going on without: processes that start together may each compute the same "
+                    "continuing without: processes that start together may each compute the same "
                     f"{self.what}.",
                     stacklevel=5,
                 )
@@ -107,13 +107,13 @@ class ArrayCache:
                 lock.release()
 
     def _keep(self, write: Callable[[], None]) -> bool:
-        """Write an entry; where that is not possible, say so and go on."""
+        """Write an entry; on failure, warn and continue."""
         try:
             write()
         except OSError as error:
             warnings.warn(
-                f"The {self.what} could not be kept in {self.root} ({error}); they will be "
-                "computed again next time.",
+                f"The {self.what} could not be cached in {self.root} ({error}); they will be "
+                "recomputed next time.",
                 stacklevel=5,
             )
             return False
@@ -121,29 +121,29 @@ class ArrayCache:
 
 
 def new_lock(path: Path, timeout: float = -1) -> FileLock:
-    """Make the lock of an entry; where files cannot be locked, acquiring it says so."""
+    """Make the lock of an entry; acquiring it fails if files cannot be locked."""
     return FileLock(lock_path(path), timeout, **_LOCK_OPTIONS)
 
 
 def lock_path(path: Path) -> Path:
-    """Where the lock of an entry is."""
+    """Return the path of an entry's lock."""
     return path.with_suffix(".lock")
 
 
 def write_array(path: Path, values: Array, about: Mapping[str, Any]) -> None:
-    """Write an entry so that others see either all of it or nothing.
+    """Write an entry atomically.
 
     Args:
         path: The entry.
-        values: Of float64, float32, uint8 or int32.
-        about: What the header says beside format, versions, shape, type and checksum: label, spec,
-            spec_key, columns and engine_version.
+        values: Array of float64, float32, uint8 or int32.
+        about: Fields of the header in addition to format, versions, shape, type and checksum:
+            label, spec, spec_key, columns and engine_version.
 
     Shapes:
         values [rows, columns].
 
     Raises:
-        OSError: The folder cannot be written; no temporary file is left.
+        OSError: The folder cannot be written; no temporary file remains.
     """
     values = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
     header = {
@@ -159,13 +159,13 @@ def write_array(path: Path, values: Array, about: Mapping[str, Any]) -> None:
 
 
 def read_array(path: Path, spec_key: str, shape: tuple[int | None, int]) -> Array:
-    """Read an entry and check it against its header and against what is asked for.
+    """Read an entry and check it against its header and the request.
 
-    A number of rows that is None is not checked.
+    The number of rows is not checked if None.
 
     Raises:
         FileNotFoundError: There is no such entry.
-        DamagedEntryError: The entry cannot be read, or is not what was written.
+        DamagedEntryError: The entry cannot be read or is damaged.
     """
     header, values = read_intact(path)
     rows, columns = shape
@@ -182,7 +182,7 @@ def read_intact(path: Path) -> tuple[dict[str, Any], Array]:
 
     Raises:
         FileNotFoundError: There is no such entry.
-        DamagedEntryError: The entry cannot be read, or is not what was written.
+        DamagedEntryError: The entry cannot be read or is damaged.
     """
     try:
         content = path.read_bytes()
@@ -192,7 +192,7 @@ def read_intact(path: Path) -> tuple[dict[str, Any], Array]:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             header = json.loads(archive["header"].tobytes())
             values = archive["values"]
-        # Entries of earlier releases say no type: all were of float64.
+        # Entries of earlier releases have no type: all were float64.
         written = header.get("type", "<f8")
         checks = {
             "format": header["format"] == _FORMAT,
@@ -215,7 +215,7 @@ def _refuse(checks: Mapping[str, bool]) -> None:
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """Read what an entry says of itself, without its values.
+    """Read the header of an entry, without its values.
 
     Raises:
         FileNotFoundError: There is no such entry.
@@ -234,9 +234,9 @@ def read_header(path: Path) -> dict[str, Any]:
 
 
 def _remove_leftovers(path: Path, older_than: float) -> None:
-    """Remove temporary files that killed writers of this entry left.
+    """Remove temporary files left by killed writers of this entry.
 
-    Under the entry's lock every one of them is a leftover; without it, only an old one surely is.
+    Under the entry's lock all of them are leftovers; without it, only old ones certainly are.
     """
     for leftover in path.parent.glob(f".{path.stem}.*.part"):
         with contextlib.suppress(OSError):

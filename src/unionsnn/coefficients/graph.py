@@ -1,4 +1,4 @@
-"""The graph as the coefficients see it: simple and undirected, rows sorted."""
+"""The graph behind an edge list: simple and undirected, with sorted rows."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +20,7 @@ MAX_NODES = np.iinfo(np.int32).max
 
 @dataclass(frozen=True, eq=False)
 class SimpleGraph:
-    """A simple undirected graph and where each edge of the input went.
+    """A simple undirected graph, and the edge of it for each input edge.
 
     Attributes:
         num_nodes: Number of nodes N.
@@ -43,7 +43,7 @@ class SimpleGraph:
 
     @property
     def csr(self) -> Csr:
-        """The graph as kernels take it."""
+        """The graph in the form that kernels take."""
         return Csr(self.indptr, self.indices, self.edges)
 
     @property
@@ -52,7 +52,7 @@ class SimpleGraph:
         return int(self.edges.shape[1])
 
     def to_directed(self, values: FloatArray) -> FloatArray:
-        """Give each edge of the input the row of its undirected edge, a self loop the row 0.
+        """Give each input edge the row of its undirected edge, and self loops a row of 0.
 
         Shapes:
             values [>= M, C] -> [E, C].
@@ -63,21 +63,21 @@ class SimpleGraph:
     def from_edge_index(
         cls, edge_index: Any, num_nodes: int, *, symmetrize: bool = False
     ) -> "SimpleGraph":
-        """Build the simple graph behind a list of directed edges.
+        """Build the simple graph of a list of directed edges.
 
         Self loops are dropped and duplicates count once.
 
         Args:
             edge_index: Directed edges, anything that numpy reads as integers.
-            num_nodes: Number of nodes N; nodes without an edge are legal.
+            num_nodes: Number of nodes N; nodes may be isolated.
             symmetrize: Add the missing reverse of every edge instead of refusing the input.
 
         Shapes:
             edge_index [2, E].
 
         Raises:
-            TypeError: edge_index or num_nodes is not of integers.
-            RequestError: Wrong shape, an id outside 0..N-1, or an edge without its reverse.
+            TypeError: edge_index or num_nodes is not an integer type.
+            RequestError: Wrong shape, an id outside 0..N-1, or an edge without a reverse edge.
         """
         num_nodes = check_num_nodes(num_nodes)
         edges = as_edge_index(edge_index)
@@ -85,7 +85,7 @@ class SimpleGraph:
         given = edges.shape[1]
         if symmetrize:
             edges = np.concatenate([edges, edges[::-1]], axis=1)
-        # Half the memory of a large graph is numbers of edges.
+        # Edge numbers are half the memory of a large graph.
         number = np.int32 if edges.shape[1] < 2**31 else np.int64
         slots: EdgeArray = np.full(edges.shape[1], -1, number)
         indptr, indices = _sorted_rows(edges[0], edges[1], num_nodes, slots)
@@ -95,7 +95,7 @@ class SimpleGraph:
             raise RequestError(
                 f"edge_index is not symmetric: {missing} of its {len(indices)} distinct edges lack "
                 f"their reverse, for example {v} -> {u} without {u} -> {v}. Add the reverse edges, "
-                "or pass symmetrize=True to have them added (at the command: --symmetrize, or "
+                "or pass symmetrize=True to have them added (on the command line: --symmetrize, or "
                 "data.symmetrize=true for data=folder and data=pyg).",
                 code="graph.not_symmetric",
             )
@@ -103,11 +103,11 @@ class SimpleGraph:
 
 
 def check_num_nodes(num_nodes: Any) -> int:
-    """Return num_nodes as an int, or say why it cannot be one.
+    """Check num_nodes and return it as an int.
 
     Raises:
-        TypeError: Not an integer.
-        RequestError: Negative, or beyond 32-bit node ids.
+        TypeError: It is not an integer.
+        RequestError: It is negative or exceeds 32-bit node ids.
     """
     if isinstance(num_nodes, bool | np.bool_) or not isinstance(num_nodes, int | np.integer):
         raise TypeError(
@@ -121,7 +121,7 @@ def check_num_nodes(num_nodes: Any) -> int:
 
 
 def as_edge_index(edge_index: Any) -> IntArray:
-    """Read an edge list as contiguous int64, whatever holds it.
+    """Convert an edge list to contiguous int64.
 
     Args:
         edge_index: Array, nested list or CPU tensor of integers.
@@ -140,7 +140,7 @@ def as_edge_index(edge_index: Any) -> IntArray:
             f"edge_index must have shape [2, num_edges], got {list(array.shape)}.{hint}",
             code="graph.shape",
         )
-    # An empty list is read as float64; there is nothing in it to convert wrongly.
+    # An empty list is read as float64, which is harmless.
     if array.size and not np.issubdtype(array.dtype, np.integer):
         raise TypeError(
             f"edge_index must hold integer node ids, got dtype {array.dtype}. "
@@ -161,7 +161,7 @@ def _check_range(edges: IntArray, num_nodes: int) -> None:
     bad = next(int(node) for node in edges[:, column] if not 0 <= node < num_nodes)
     allowed = f"0..{num_nodes - 1}" if num_nodes else "none, the graph has no nodes"
     advice = (
-        "Node ids count from 0 and are never negative."
+        "Node ids start at 0 and are never negative."
         if bad < 0
         else f"Pass num_nodes={int(edges.max()) + 1} or more, or renumber the nodes."
     )
@@ -187,7 +187,7 @@ def _sorted_rows(
         for i in range(source.shape[0]):
             order[i] = i
         return _merge_duplicates(source, target, start, order, slots)
-    # Two stable counting sorts, the minor key first. The slots are not needed yet.
+    # Two stable counting sorts, minor key first. The slots are not needed yet.
     by_target = slots
     cursor = _row_starts(target, num_nodes)
     for i in range(source.shape[0]):
@@ -249,12 +249,12 @@ def _merge_duplicates(
 def _pair_directions(
     indptr: IntArray, indices: NodeArray, like: EdgeArray
 ) -> tuple[EdgeArray, NodeArray, int, int]:
-    """Number the undirected edges; count the slots without a reverse and name one of them.
+    """Number the undirected edges; count the slots without a reverse and return one of them.
 
     The numbers are of the type of ``like``.
 
     Rows are visited in ascending order, so the reverse of (v, u) is met in row u in ascending
-    order too: one cursor a row replaces any search.
+    order too: one cursor per row replaces any search.
     """
     num_nodes = indptr.shape[0] - 1
     undirected = np.full(indices.shape[0], -1, like.dtype)

@@ -1,4 +1,4 @@
-"""Passes over the edges of a graph: what each kernel brings to the engine."""
+"""Passes over the edges of a graph: the kernels' interface to the engine."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ NodeArray = npt.NDArray[np.int32]
 
 
 def _columns(names: Sequence[str], wanted: Sequence[str]) -> IntArray:
-    """Column of each of the names among those wanted, or -1."""
+    """Return the position of each name among the wanted ones, or -1."""
     return np.array([wanted.index(name) if name in wanted else -1 for name in names])
 
 
 @dataclass
 class RadiusOne:
-    """The paper's coefficient at radius 1; edges that are cheaper at a hub are left to it.
+    """The paper's coefficient at radius 1, with edges that are cheaper at a hub left to it.
 
     Args:
         graph: The graph.
@@ -42,7 +42,7 @@ class RadiusOne:
     )
 
     def __post_init__(self) -> None:
-        """Look for hubs where their coefficient is wanted."""
+        """Find hubs if the coefficient is wanted."""
         graph = self.graph
         self.num_columns = len(self.quantities)
         self.degrees = np.diff(graph.indptr)
@@ -61,7 +61,7 @@ class RadiusOne:
         return in_chunks, at_hubs
 
     def new_workspace(self) -> radius_one.Workspace:
-        """Allocate the memory of one thread."""
+        """Allocate the workspace of one thread."""
         g = self.graph
         return radius_one.new_workspace(
             g.num_nodes, int(self.degrees.max(initial=0)), g.num_undirected_edges
@@ -75,13 +75,13 @@ class RadiusOne:
         workspace: radius_one.Workspace,
         values: FloatArray,
     ) -> None:
-        """Compute the edges begin..end-1; `routes` names the hubs of those that are left."""
+        """Compute the edges begin..end-1; `routes` gets the hubs of edges left to them."""
         radius_one.compute_chunk(
             self.graph.csr, begin, end, routes, self.classes, workspace, self._wanted, values
         )
 
     def groups(self, routes: NodeArray) -> list[Group]:
-        """Edges that chunks have left, by hub."""
+        """Return the edges that chunks have left, by hub."""
         edges = np.flatnonzero(routes >= 0)
         edges = edges[np.argsort(routes[edges], kind="stable")]
         hubs, starts = np.unique(routes[edges], return_index=True)
@@ -107,7 +107,7 @@ class RadiusOne:
 
 @dataclass
 class AnyRadius:
-    """Any coefficient at any radii; the choices are taken to go together.
+    """Any coefficient at any radii, for choices already checked to be compatible.
 
     Args:
         graph: The graph.
@@ -135,7 +135,7 @@ class AnyRadius:
     max_groups = 0
 
     def __post_init__(self) -> None:
-        """Turn names into what the kernels are told."""
+        """Convert names to the arguments of the kernels."""
         self.num_columns = len(self.radii) * len(self.quantities)
         self.max_order = self.graph.num_nodes
         kernel = space.kernel_of(self.descriptor, self.encoding)
@@ -153,10 +153,10 @@ class AnyRadius:
         self._wanted = _columns(("a", "nodes", "edges"), self.quantities)
 
     def costs(self, routes: NodeArray) -> tuple[FloatArray, FloatArray]:
-        """Estimate the cost of each edge; no work is left to hubs.
+        """Estimate the cost of each edge; no edge is left to a hub.
 
-        A ball is taken to have as many nodes as there are walks from its centre, which is too many
-        where there are cycles: good enough to balance chunks. It has no more than its component.
+        The size of a ball is estimated by the number of walks from its centre, at most the size of
+        the component; with cycles that is too many, but good enough to balance chunks.
         """
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import connected_components
@@ -177,7 +177,7 @@ class AnyRadius:
         return costs, np.zeros(len(routes))
 
     def new_workspace(self) -> Workspace:
-        """Allocate the memory of one thread."""
+        """Allocate the workspace of one thread."""
         num_values = self.graph.num_undirected_edges * len(self.radii)
         return new_workspace(self.graph.num_nodes, num_values)
 
@@ -198,7 +198,7 @@ class AnyRadius:
                     self._compute_slowly(i, workspace, values[i])
 
     def _compute_slowly(self, i: int, workspace: Workspace, row: FloatArray) -> None:
-        """Replace the coefficients of edge i by those for an α that is no simple fraction."""
+        """Recompute the coefficients of edge i for an α that is not a simple fraction."""
         assert self._for_any_alpha is not None
         graph = self.graph
         v, u = (int(node) for node in graph.edges[:, i])
@@ -212,5 +212,5 @@ class AnyRadius:
             row[place * len(self.quantities) + self._wanted[0]] = value
 
     def groups(self, routes: NodeArray) -> list[Group]:
-        """Nothing is left by the chunks."""
+        """Return no groups: chunks leave nothing."""
         return []

@@ -1,4 +1,4 @@
-"""The space of coefficients: the table of choices, and what may be combined with what.
+"""The space of coefficients: the table of choices, and which can be combined.
 
 Kernels, checks, messages, help and the tables of docs/coefficients.md are made from the rows here.
 A new descriptor or encoding is a kernel and a row: docs/add_a_descriptor.md,
@@ -41,8 +41,8 @@ class Kernel:
         function: Takes what it reads, the numbers and the memory of a thread.
         reads: The whole graph, as (graph, v, u), the substructure, or its quotient by twins; the
             types are those of `kernels.arguments`.
-        needs_lists: Whether the lists of a substructure are read where there are bit rows too.
-        for_any_alpha: What computes curvature where α is not a fraction with a small denominator.
+        needs_lists: Whether it reads adjacency lists even if there are bit rows.
+        for_any_alpha: Computes curvature if α is not a fraction with a small denominator.
     """
 
     function: Callable[..., float]
@@ -56,10 +56,10 @@ class Substructure:
     """Subgraph around an edge (v, u), with B the nodes within the radius.
 
     Attributes:
-        code: What kernels call it.
+        code: Its code in kernels.
         nodes: Its nodes.
         edges: Its edges.
-        in_paper: What Xu et al. (AAAI 2024) call it.
+        in_paper: Its name in Xu et al. (AAAI 2024).
     """
 
     code: int
@@ -70,12 +70,12 @@ class Substructure:
 
 @dataclass(frozen=True)
 class Descriptor:
-    """What is looked at in a substructure S or in the whole graph.
+    """A descriptor of a substructure S or of the edge in the whole graph.
 
     Attributes:
         definition: One line, with its source.
-        kernel: What computes it; None for a matrix, of which encodings make numbers.
-        parameter: The option that its values depend on.
+        kernel: Computes it; None for a matrix, which needs an encoding.
+        parameter: The option on which its values depend.
         can_be_negative: Whether its values can be negative or sum to 0.
     """
 
@@ -87,11 +87,11 @@ class Descriptor:
 
 @dataclass(frozen=True)
 class Encoding:
-    """A number made of a matrix.
+    """An encoding of a matrix as a number.
 
     Attributes:
         definition: One line.
-        kernels: For each matrix that it is of use to, what computes it.
+        kernels: The kernel for each matrix that it applies to.
     """
 
     definition: str
@@ -183,25 +183,25 @@ DEFAULT_EXPONENT = 2.0
 
 
 def matrices() -> tuple[str, ...]:
-    """Descriptors that are a matrix of the substructure."""
+    """Return the descriptors that are matrices of the substructure."""
     return tuple(name for name, row in DESCRIPTORS.items() if row.kernel is None)
 
 
 def is_of_whole_graph(descriptor: str) -> bool:
-    """Whether a descriptor knows neither a substructure nor a radius."""
+    """Return whether a descriptor has neither a substructure nor a radius."""
     kernel = DESCRIPTORS[descriptor].kernel
     return kernel is not None and kernel.reads == "graph"
 
 
 def encodings_of(descriptor: str) -> tuple[str | None, ...]:
-    """Encodings that a descriptor allows; None alone for one that is a number."""
+    """Return the encodings that a descriptor allows; only None for a number."""
     if DESCRIPTORS[descriptor].kernel is not None:
         return (None,)
     return tuple(name for name, row in ENCODINGS.items() if descriptor in row.kernels)
 
 
 def kernel_of(descriptor: str, encoding: str | None) -> Kernel:
-    """Kernel of choices that go together."""
+    """Return the kernel of compatible choices."""
     if encoding is not None:
         return ENCODINGS[encoding].kernels[descriptor]
     kernel = DESCRIPTORS[descriptor].kernel
@@ -210,26 +210,26 @@ def kernel_of(descriptor: str, encoding: str | None) -> Kernel:
 
 
 def functions(reads: Reads) -> list[Callable[..., float]]:
-    """All functions that read the same; kernels are told the position of the one to call."""
+    """Return all functions with the same input; kernels call one by its position."""
     pairs = [(d, e) for d in DESCRIPTORS for e in encodings_of(d)]
     kernels = [kernel_of(*pair) for pair in pairs]
     return [kernel.function for kernel in kernels if kernel.reads == reads]
 
 
 def uses(descriptor: str, parameter: str) -> bool:
-    """Whether the values of a descriptor depend on alpha, or on the exponent."""
+    """Return whether the values of a descriptor depend on a parameter, alpha or exponent."""
     return DESCRIPTORS[descriptor].parameter == parameter
 
 
 def has_tree_value(
     substructure: str, descriptor: str, encoding: str | None, radius: Sequence[int]
 ) -> bool:
-    """Whether a_tree, and with it the excess a_tree - a, is defined at the first of the radii."""
+    """Return whether a_tree, and thus the excess a_tree - a, is defined at the first radius."""
     return (substructure, descriptor, encoding) == PAPER and 1 in radius
 
 
 def name_faults(option: str, value: Any, allowed: Iterable[str]) -> list[Fault]:
-    """Say why a value is not one of the allowed names, if it is not."""
+    """Return a fault if a value is not one of the allowed names."""
     allowed = tuple(allowed)
     if isinstance(value, str) and value in allowed:
         return []
@@ -239,7 +239,7 @@ def name_faults(option: str, value: Any, allowed: Iterable[str]) -> list[Fault]:
 
 
 def number_faults(option: str, value: Any, low: float, high: float) -> list[Fault]:
-    """Say why a value is not a finite number within bounds, if it is not."""
+    """Return a fault if a value is not a finite number within bounds."""
     number = isinstance(value, int | float | np.integer | np.floating)
     if number and not isinstance(value, bool) and math.isfinite(value) and low <= value <= high:
         return []
@@ -249,10 +249,10 @@ def number_faults(option: str, value: Any, low: float, high: float) -> list[Faul
 
 
 def encoding_faults(descriptor: str, encoding: Any) -> list[Fault]:
-    """Say why an encoding does not fit a descriptor, if it does not.
+    """Return a fault if an encoding does not fit a descriptor.
 
-    A descriptor that is a number has no encoding: None or "none" say so, and the default is taken
-    to mean the same, since nobody chose it.
+    A descriptor that is a number has no encoding: None, "none" and the default, which nobody chose
+    explicitly, all mean that.
     """
     none = encoding is None or encoding == "none"
     allowed = encodings_of(descriptor)
@@ -277,7 +277,7 @@ def encoding_faults(descriptor: str, encoding: Any) -> list[Fault]:
 
 
 def any_encoding_faults(encoding: Any) -> list[Fault]:
-    """Say why an encoding fits no descriptor at all, if it fits none."""
+    """Return a fault if an encoding fits no descriptor at all."""
     return [] if encoding is None else name_faults("encoding", encoding, (*ENCODINGS, "none"))
 
 
@@ -290,7 +290,7 @@ def combination_faults(
     alpha: float,
     exponent: float,
 ) -> list[Fault]:
-    """Say which choices, each available on its own, do not go together."""
+    """Return faults for choices that are available on their own but incompatible."""
     faults = encoding_faults(descriptor, encoding)
     if is_of_whole_graph(descriptor):
         for option, value, only in (
@@ -299,7 +299,7 @@ def combination_faults(
         ):
             if value != only:
                 text = (
-                    f"descriptor {descriptor!r} is taken in the whole graph, so {option} {value} "
+                    f"descriptor {descriptor!r} is one of the whole graph, so {option} {value} "
                     f"does not apply: leave it out (allowed: {only.strip('[]')})."
                 )
                 faults.append(Fault(text, "coefficient.whole_graph"))
@@ -325,7 +325,7 @@ def combination_faults(
 
 
 def paper_choices() -> str:
-    """Name the choices for which a_tree and the excess are defined."""
+    """Describe the choices for which a_tree and the excess are defined."""
     substructure, descriptor, encoding = PAPER
     return (
         f"substructure {substructure!r}, descriptor {descriptor!r}, encoding {encoding!r} and "

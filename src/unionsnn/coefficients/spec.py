@@ -1,4 +1,4 @@
-"""The choices behind a set of coefficients, checked together and given a canonical key."""
+"""The specification of a set of coefficients, checked as a whole, with a canonical key."""
 
 import hashlib
 import json
@@ -20,8 +20,8 @@ from unionsnn.coefficients.space import QUANTITIES as QUANTITIES
 
 ENGINE_VERSION = 1
 """Part of every key. Raise it when a change makes any value differ by more than rounding: another
-definition, another treatment of loops or duplicates, a corrected defect. A change that only makes
-the engine faster leaves it alone, so that caches stay valid."""
+definition, another treatment of loops or duplicates, a corrected defect. Do not raise it when the
+engine only becomes faster, so that caches stay valid."""
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -29,18 +29,18 @@ _COLUMN = re.compile(r"(?P<quantity>.+)_r(?P<radius>\d+)")
 
 
 class Blocks(Protocol):
-    """Finished runs of undirected edges, kept while a computation of several passes goes on."""
+    """Store of finished ranges of undirected edges during a computation in several passes."""
 
     def read(self, part: int) -> Iterable[tuple[int, int, FloatArray]]:
-        """Return (begin, end, values) of the runs that a pass has finished."""
+        """Return (begin, end, values) of the finished ranges of a pass."""
 
     def add(self, begin: int, end: int, values: FloatArray, part: int) -> None:
-        """Keep the values of the edges begin..end-1 of a pass."""
+        """Store the values of the edges begin..end-1 of a pass."""
 
 
 @dataclass(frozen=True)
 class CoefficientSpec:
-    """Which coefficients: the substructure, its descriptor, the encoding, radii and quantities.
+    """Specification of coefficients: substructure, descriptor, encoding, radii and quantities.
 
     An int as radius and lists are accepted; radii and quantities are kept in canonical order. The
     tables of `space` have the choices, docs/coefficients.md their definitions.
@@ -49,8 +49,8 @@ class CoefficientSpec:
         substructure: Subgraph around an edge, a key of `space.SUBSTRUCTURES`.
         descriptor: A key of `space.DESCRIPTORS`: a matrix of the substructure, or a number of the
             edge inside it or in the whole graph.
-        encoding: Number made of a matrix, a key of `space.ENCODINGS`. None for a descriptor that
-            is a number already; the default is read as None there.
+        encoding: Encoding of a matrix, a key of `space.ENCODINGS`. None for a descriptor that is a
+            number, for which the default also means None.
         radius: Radius of the neighbourhoods, or several.
         quantities: Columns for each radius: "a", the coefficient; "a_tree", the a of the double
             star with the degrees of v and u (union, path, singular_value_sum, and of several radii
@@ -59,7 +59,7 @@ class CoefficientSpec:
         exponent: λ of the node/edge count; node_edge_count only.
 
     Raises:
-        RequestError: One or more choices are not available or do not go together; all are named.
+        RequestError: Choices are not available or incompatible; all are named.
     """
 
     substructure: str = "union"
@@ -71,11 +71,11 @@ class CoefficientSpec:
     exponent: float = space.DEFAULT_EXPONENT
 
     def __post_init__(self) -> None:
-        """Check all choices at once, then bring them into canonical form."""
+        """Check all choices at once, then convert them to canonical form."""
         radius = _as_tuple(self.radius)
         quantities = _as_tuple(self.quantities)
         choices = self.substructure, self.descriptor, self.encoding
-        # What goes together can only be said once each name is known.
+        # Compatibility can be checked only if each name is known.
         faults = [
             *name_faults("substructure", self.substructure, SUBSTRUCTURES),
             *name_faults("descriptor", self.descriptor, DESCRIPTORS),
@@ -111,12 +111,12 @@ class CoefficientSpec:
 
     @property
     def has_tree_value(self) -> bool:
-        """Whether a_tree, and with it the excess a_tree - a, is defined for the choices at 1."""
+        """Whether a_tree, and thus the excess a_tree - a, is defined at radius 1."""
         return space.has_tree_value(self.substructure, self.descriptor, self.encoding, self.radius)
 
     @property
     def key(self) -> str:
-        """Digest of the choices that matter and the engine's version, in whatever order given."""
+        """Digest of the choices that have an effect and of the engine version."""
         content = {"engine_version": ENGINE_VERSION, **self.to_dict()}
         for parameter in ("alpha", "exponent"):
             if not space.uses(self.descriptor, parameter):
@@ -140,20 +140,19 @@ class CoefficientSpec:
             edge_index: Directed edges, anything that numpy reads as integers.
             num_nodes: Number of nodes.
             symmetrize: Add the missing reverse of every edge instead of refusing the input.
-            threads: Number of threads; None uses the cores available, but one for tiny work.
-            block_size: Most undirected edges that a thread works on at once; None for no limit.
-            progress: Called with (done, total): total in undirected edges, done the share of the
-                estimated work that is done, in edges; where radius 1 and others are asked for,
-                each edge counts once for each radius.
-            blocks: Where finished edges are read from and kept, so that an interrupted
-                computation can go on.
+            threads: Number of threads; None uses all available cores, or one for tiny work.
+            block_size: Maximum number of undirected edges per thread at once; None for no limit.
+            progress: Called with (done, total): total in undirected edges, done as the finished
+                share of the estimated work; if radius 1 and others are requested, each edge counts
+                once for each radius.
+            blocks: Store of finished edges, from which an interrupted computation resumes.
 
         Shapes:
             edge_index [2, E] -> [E, C], one row per edge in the input's order, C = len(columns).
             The row of a self loop is 0.
 
         Raises:
-            TypeError: edge_index or num_nodes is not of integers.
+            TypeError: edge_index or num_nodes is not an integer type.
             RequestError: The graph, threads or block_size cannot be used as given.
             RuntimeError: A value could not be computed.
         """
@@ -172,7 +171,7 @@ class CoefficientSpec:
         progress: Progress | None,
         blocks: Blocks | None,
     ) -> FloatArray:
-        """Columns of every undirected edge; radius 1 of the paper's coefficient is a pass apart.
+        """Compute the columns of every undirected edge; the paper's radius 1 is a separate pass.
 
         Shapes:
             -> [M, C].
@@ -192,16 +191,16 @@ class CoefficientSpec:
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def passes(self, graph: SimpleGraph) -> dict[int, tuple[Pass, int]]:
-        """Passes over a graph, in the order of the columns, each with its number of radii.
+        """Return the passes over a graph in the order of columns, each with its number of radii.
 
-        The keys are what `Blocks` calls the passes.
+        The keys are the names of the passes in `Blocks`.
         """
         passes: dict[int, tuple[Pass, int]] = {}
         other_radii = self.radius
         if self.has_tree_value:
             other_radii = tuple(r for r in self.radius if r != 1)
             passes[0] = RadiusOne(graph, self.quantities), 1
-        # Of a_tree alone there is nothing at other radii.
+        # a_tree alone has nothing at other radii.
         if other_radii and self._quantities_at(other_radii[0]):
             edge_pass = AnyRadius(
                 graph,
@@ -222,7 +221,7 @@ class CoefficientSpec:
 
     @classmethod
     def from_dict(cls, choices: Mapping[str, Any]) -> "CoefficientSpec":
-        """Build a spec from what `to_dict` returned.
+        """Build a spec from the output of `to_dict`.
 
         Raises:
             RequestError: A key or a choice is unknown.
@@ -247,7 +246,7 @@ class CoefficientSpec:
         """Build the smallest spec that provides the given columns.
 
         Raises:
-            RequestError: No column, or one that is unknown.
+            RequestError: There is no column, or an unknown one.
         """
         names = _as_tuple(columns)
         if not names:
@@ -316,7 +315,7 @@ def _collection_faults(option: str, values: tuple[Any, ...], allowed: str) -> li
 
 
 def _share(progress: Progress | None, before: int, radii: int, all_radii: int) -> Progress | None:
-    """Report one of several passes as a part of all: each edge counts once for each radius."""
+    """Scale the progress of one pass to all passes: each edge counts once for each radius."""
     if progress is None or radii == all_radii:
         return progress
 
@@ -327,7 +326,7 @@ def _share(progress: Progress | None, before: int, radii: int, all_radii: int) -
 
 
 def _resumption(blocks: Blocks | None, part: int) -> dict[str, Any]:
-    """Arguments with which a pass skips what is finished and keeps what it finishes."""
+    """Return the arguments with which a pass skips finished edges and stores new ones."""
     if blocks is None:
         return {}
 

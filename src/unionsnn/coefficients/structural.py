@@ -42,17 +42,17 @@ def structural_coefficients(
         substructure: Subgraph around an edge, a key of `space.SUBSTRUCTURES`.
         descriptor: A key of `space.DESCRIPTORS`: a matrix of the substructure, or a number of the
             edge inside it or in the whole graph.
-        encoding: Number made of a matrix, a key of `space.ENCODINGS`; of no effect on a descriptor
+        encoding: Encoding of a matrix, a key of `space.ENCODINGS`; has no effect on a descriptor
             that is a number.
         radius: Radius of the neighbourhoods, or several.
         quantities: One or several of "a" (the coefficient), "a_tree" (a of the double star with
             the same end degrees; union, path, singular_value_sum, and of several radii at 1 only),
             "nodes" (|V_S|) and "edges" (|E_S|).
         alpha: Mass that stays at the end nodes; curvature only.
-        exponent: λ of the node/edge count: the paper takes 2 for graph and 1 for node tasks.
+        exponent: λ of the node/edge count; the paper uses 2 for graph and 1 for node tasks.
         symmetrize: Add the missing reverse of every edge instead of refusing the input.
-        threads: Number of threads; None uses the cores available, but one for tiny work.
-        block_size: Most undirected edges that a thread works on at once; None for no limit.
+        threads: Number of threads; None uses all available cores, or one for tiny work.
+        block_size: Maximum number of undirected edges per thread at once; None for no limit.
         progress: As in `CoefficientSpec.compute`.
 
     Shapes:
@@ -60,8 +60,8 @@ def structural_coefficients(
         the quantities in the order given. Rows follow the input's edges.
 
     Raises:
-        TypeError: edge_index or num_nodes is not of integers.
-        RequestError: A choice is not available or does not go with another, or the graph cannot be
+        TypeError: edge_index or num_nodes is not an integer type.
+        RequestError: A choice is not available or incompatible with another, or the graph cannot be
             used as given.
         RuntimeError: A value could not be computed.
     """

@@ -1,4 +1,4 @@
-"""Columns of coefficients in three numbers each."""
+"""Summary of columns of coefficients."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 def column_summary(
     columns: Sequence[str], values: npt.NDArray[np.float64]
 ) -> dict[str, dict[str, float | None]]:
-    """Smallest value, mean and largest value of each column; None where there is no edge.
+    """Return minimum, mean and maximum of each column; None without edges.
 
     Args:
         columns: Names of the columns.

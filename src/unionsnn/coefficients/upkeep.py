@@ -1,4 +1,4 @@
-"""What lies in a cache folder, whether it is intact, and what may go."""
+"""Maintenance of a cache folder: list, check and delete its files."""
 
 import contextlib
 import os
@@ -20,21 +20,21 @@ State = Literal["complete", "old engine", "damaged", "unfinished", "in work", "l
 
 @dataclass(frozen=True)
 class CacheItem:
-    """An entry of the cache, or a file beside the entries.
+    """An entry of the cache, or another file in its folder.
 
     Attributes:
         path: The file.
         state: ``complete``; ``old engine``, intact but never read again; ``damaged``;
-            ``unfinished``, blocks that the next process goes on from; ``in work``, held by a
-            process now; ``leftover`` of a killed process.
-        label: What the entry was called when it was made.
+            ``unfinished``, blocks from which the next process resumes; ``in work``, locked by a
+            process; ``leftover`` of a killed process.
+        label: Label of the entry, given when it was computed.
         choices: Substructure, descriptor and encoding.
         columns: Names of the columns.
-        edges: Directed edges of an entry, finished undirected edges of an unfinished one; nodes or
-            pairs of nodes where the rows of an entry are of those.
+        edges: Number of directed edges of an entry, or of finished undirected edges of an
+            unfinished one; of nodes or pairs of nodes if the rows belong to those.
         num_bytes: Size of the file.
         age: Seconds since it was written.
-        detail: What is wrong with it, if something is.
+        detail: What is wrong with it, if anything.
     """
 
     path: Path
@@ -51,12 +51,12 @@ class CacheItem:
 def survey(
     root: str | os.PathLike[str], *, checksums: bool = False, version: int = ENGINE_VERSION
 ) -> list[CacheItem]:
-    """List what lies in a cache folder, the entries first; nothing is changed.
+    """List the files of a cache folder, entries first, without changing anything.
 
     Args:
         root: Folder of the cache.
-        checksums: Read every entry whole and check it, instead of its header only.
-        version: Of the engine whose entries are still read.
+        checksums: Whether to read and check entire entries instead of their headers.
+        version: Engine version whose entries are still read.
     """
     cache = ArrayCache(root)
     entries = cache.entries()
@@ -68,21 +68,21 @@ def survey(
 
 
 def removable(items: list[CacheItem], *, everything: bool = False) -> list[CacheItem]:
-    """Choose what nobody will read again: damaged, left over, or of another engine version.
+    """Return files that nothing will read again: damaged, leftovers, other engine versions.
 
     Args:
-        items: What `survey` found.
-        everything: Choose all but what is in work.
+        items: The items listed by `survey`.
+        everything: Whether to return everything except files in work.
     """
     useless = ("damaged", "leftover", "old engine")
     return [i for i in items if i.state in useless or (everything and i.state != "in work")]
 
 
 def remove(items: list[CacheItem]) -> list[CacheItem]:
-    """Remove files under their entries' locks, and the locks with them.
+    """Remove files under their entries' locks, together with the locks.
 
     Returns:
-        The items that were kept, because a process holds their lock now.
+        The items that were kept because a process holds their lock.
 
     Raises:
         OSError: A file cannot be removed.
@@ -151,7 +151,7 @@ def _choices(spec: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _stem(path: Path) -> str:
-    """Key of the entry that a file belongs to."""
+    """Return the key of the entry that a file belongs to."""
     return path.name.removeprefix(".").partition(".")[0]
 
 
@@ -163,7 +163,7 @@ def _entry_of(path: Path) -> Path:
 def _lock_if_free(path: Path) -> Iterator[bool]:
     """Hold the lock of the entry that a file belongs to, unless a process holds it.
 
-    A lock file that is not there is held by nobody; where files cannot be locked, nobody is asked.
+    A missing lock file is free; if files cannot be locked, every lock counts as free.
     """
     entry = _entry_of(path)
     lock = new_lock(entry, timeout=0)

@@ -1,1 +1,1 @@
-"""Compiled kernels: what one edge costs and how its number is computed."""
+"""Compiled kernels: the cost of an edge and the computation of its value."""

@@ -1,4 +1,4 @@
-"""The kernel of any radius: from an undirected edge to the descriptor of its substructure.
+"""The kernel for any radius: from an undirected edge to the descriptor of its substructure.
 
 Small quotient matrices are looked up by their full key in a table of values seen before; the value
 is always computed from the key's own order of classes, so a hit and a miss give the same bits. A
@@ -58,20 +58,20 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 NodeArray = npt.NDArray[np.int32]
 
-# A key holds the lower triangle of the adjacency, two rows a word, and 7 bits of size and 1 bit of
-# kind for each of 32 classes.
+# A key holds the lower triangle of the adjacency, two rows per word, and 7 bits of size and 1 bit
+# of kind for each of 32 classes.
 _KEY_CLASSES = 32
 
 
 class Choice(NamedTuple):
-    """The choices as the kernels see them.
+    """The choices in the form that kernels take.
 
     Attributes:
         substructure: Code of the substructure.
-        place: Of the coefficient's kernel in `space.KERNELS`.
-        of_quotient: Whether that kernel takes the quotient by twins.
-        needs_lists: Whether it reads the lists of the adjacency where there are bit rows.
-        numbers: Numbers that it may depend on.
+        place: Position of the coefficient's kernel in `space.KERNELS`.
+        of_quotient: Whether that kernel takes the quotient by classes of twins.
+        needs_lists: Whether it reads adjacency lists even if there are bit rows.
+        numbers: Numerical parameters.
     """
 
     substructure: int
@@ -108,13 +108,13 @@ def compute_whole_graph_chunk(
     work: Workspace,
     values: FloatArray,
 ) -> None:
-    """Compute a descriptor of the edges begin..end-1 in the whole graph, but of the known ones.
+    """Compute a descriptor in the whole graph for the edges begin..end-1, except known ones.
 
     Shapes:
         routes [M], values [M].
 
     Raises:
-        NotImplementedError: Nothing here computes the descriptor.
+        NotImplementedError: No kernel computes the descriptor.
     """
     for i in range(begin, end):
         if routes[i] != KNOWN:
@@ -134,14 +134,14 @@ def compute_chunk(
     wanted: IntArray,
     values: FloatArray,
 ) -> None:
-    """Compute the quantities of the edges begin..end-1 that belong to a substructure.
+    """Compute the quantities of the substructures of the edges begin..end-1.
 
     Shapes:
-        routes [M] (`KNOWN` where nothing is to do), radii [R] (ascending), wanted [3] (place of
+        routes [M] (`KNOWN` for edges to skip), radii [R] (ascending), wanted [3] (place of
         a, nodes and edges among the Q columns of a radius, or -1), values [M, R Q].
 
     Raises:
-        NotImplementedError: Nothing here computes the substructure, the descriptor or the encoding.
+        NotImplementedError: No kernel computes the substructure, the descriptor or the encoding.
     """
     indptr, indices = graph.indptr, graph.indices
     place_a, place_nodes, place_edges = wanted
@@ -189,7 +189,7 @@ def compute_chunk(
             if place_edges >= 0:
                 values[i, at + place_edges] = ends // 2
             if place_a >= 0:
-                # Substructures only grow with the radius: one that has not grown is the same.
+                # Substructures only grow with the radius: without growth it is the same.
                 if size == last_size and ends == last_ends:
                     values[i, at + place_a] = values[i, at - per_radius + place_a]
                 else:
@@ -199,7 +199,7 @@ def compute_chunk(
                     else:
                         a = _value_of_subgraph(choice.place, subgraph, choice.numbers, work)
                     values[i, at + place_a] = a
-            # What small ones take at radius 1 is another route, which may change the last bits.
+            # At radius 1 small ones take another route, which may change the last bits.
             if radii[r] > 1 or size > WORD:
                 last_size, last_ends = size, ends
             for k in range(size):
@@ -218,7 +218,7 @@ def _radius_one_rows(
     local: NodeArray,
     rows: IntArray,
 ) -> tuple[int, Word, Word, Word]:
-    """Write the substructure at radius 1 as bit rows; degrees sum up to at most 64.
+    """Write the substructure at radius 1 as bit rows; the degrees sum to at most 64.
 
     Shapes:
         nodes [>= n] (out), local [N] (-1 on entry; on return the position of the nodes), rows [64].
@@ -248,7 +248,7 @@ def _radius_one_rows(
 
 @kernel
 def _common_nodes(indptr: IntArray, indices: NodeArray, v: int, u: int, nodes: NodeArray) -> int:
-    """List N[v] ∩ N[u], which v and u are in, in ascending order; returns their number."""
+    """List N[v] ∩ N[u], which contains v and u, in ascending order; return their number."""
     count = 0
     j = indptr[u]
     for i in range(indptr[v], indptr[v + 1]):
@@ -278,7 +278,7 @@ def _lists(
     substructure: int,
     work: Workspace,
 ) -> tuple[IntArray, NodeArray]:
-    """Adjacency of the substructure at one radius, from balls gathered at that or a larger one."""
+    """List the adjacency of the substructure at a radius, from balls of at least that radius."""
     size = select(work.nodes, count, radius, substructure, work.depth_v, work.depth_u, work.chosen)
     return substructure_lists(
         indptr,
@@ -297,7 +297,7 @@ def _lists(
 def one_substructure(
     graph: Csr, v: int, u: int, radius: int, substructure: int, work: Workspace
 ) -> tuple[IntArray, NodeArray, tuple[Word, Word]]:
-    """Adjacency of one substructure and the positions of v and u in it."""
+    """Return the adjacency of one substructure and the positions of v and u in it."""
     indptr, indices = graph.indptr, graph.indices
     count = gather(
         indptr, indices, v, u, radius, work.depth_v, work.depth_u, work.queue, work.nodes
@@ -312,7 +312,7 @@ def one_substructure(
 
 @kernel
 def _write_rows(starts: IntArray, neighbors: NodeArray, rows: IntArray) -> None:
-    """Turn the lists of at most 64 nodes into bit rows."""
+    """Convert the lists of at most 64 nodes to bit rows."""
     for i in range(starts.shape[0] - 1):
         row = np.int64(0)
         for k in range(starts[i], starts[i + 1]):
@@ -322,7 +322,7 @@ def _write_rows(starts: IntArray, neighbors: NodeArray, rows: IntArray) -> None:
 
 @kernel
 def _quotient_value(subgraph: Subgraph, place: int, numbers: Numbers, work: Workspace) -> float:
-    """Encode a matrix of a substructure; of up to 64 nodes it is looked up by its full key."""
+    """Encode a matrix of a substructure; up to 64 nodes it is looked up by its full key."""
     scratch, size = work.scratch, subgraph.size
     slot = np.int64(-1)
     if size <= WORD:
@@ -359,7 +359,7 @@ def _quotient_value(subgraph: Subgraph, place: int, numbers: Numbers, work: Work
 def _write_key(classes: int, scratch: IntArray) -> Word:
     """Pack the sorted classes into the key and return its hash.
 
-    A size is at least 1, so the key also tells the number of classes and is never zero.
+    A size is at least 1, so the key also determines the number of classes and is never zero.
     """
     key, sizes_at = scratch[KEY], _KEY_CLASSES // 2
     for k in range(KEY_WORDS):

@@ -1,4 +1,4 @@
-"""What kernels are given: the graph, a subgraph around an edge, and the memory of a thread."""
+"""Arguments of kernels: the graph, a subgraph around an edge, and the workspace of a thread."""
 
 from typing import NamedTuple
 
@@ -31,12 +31,12 @@ class Csr(NamedTuple):
 
 
 class Subgraph(NamedTuple):
-    """The substructure around an edge (v, u); its nodes are named by their position.
+    """The substructure around an edge (v, u); its nodes are positions.
 
     Attributes:
-        starts: Where the list of each node begins; empty at radius 1 where bit rows are enough.
-        neighbors: The lists, ascending.
-        size: |V_S|. Up to 64 nodes the bit rows of the adjacency are in the scratch memory.
+        starts: Start of each node's list; empty at radius 1 if bit rows are enough.
+        neighbors: The concatenated lists, each ascending.
+        size: |V_S|. For up to 64 nodes the bit rows of the adjacency are in the scratch memory.
         ends: 2 |E_S|.
         v: Position of one end.
         u: Position of the other.
@@ -56,7 +56,7 @@ class Subgraph(NamedTuple):
 
 
 class Quotient(NamedTuple):
-    """A subgraph with each class of twins folded into one node.
+    """A subgraph with each class of twins merged into one node.
 
     Shapes:
         rows [>= m, W] (bit rows of the adjacency between classes, W words), sizes [>= m],
@@ -70,7 +70,7 @@ class Quotient(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """The exponent λ and α, which is p / q where it is a simple fraction, else p / q is 0 / 1."""
+    """The exponent λ and α; p / q is α if it is a simple fraction, otherwise 0 / 1."""
 
     exponent: float
     alpha: float
@@ -79,7 +79,7 @@ class Numbers(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """Memory of one thread.
+    """Workspace of one thread.
 
     ``depth_v``, ``depth_u`` and ``local`` are -1 and ``mark`` is 0 between edges; ``keys`` and
     ``known`` are the table of quotient matrices seen before. The last two rows of ``matrix`` are
@@ -100,7 +100,7 @@ class Workspace(NamedTuple):
 
 
 def new_workspace(num_nodes: int, num_values: int) -> Workspace:
-    """Allocate the memory of one thread for a graph and a number of values."""
+    """Allocate the workspace of one thread for a graph and a number of values."""
     slots = min(_MAX_SLOTS, 1 << max(6, (2 * num_values).bit_length()))
     return Workspace(
         depth_v=np.full(num_nodes, -1, np.int32),

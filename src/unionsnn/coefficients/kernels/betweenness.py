@@ -20,7 +20,7 @@ NodeArray = npt.NDArray[np.int32]
 
 @kernel
 def edge_betweenness(subgraph: Subgraph, numbers: Numbers, work: Workspace) -> float:
-    """Edge betweenness of (v, u) in a substructure."""
+    """Return the edge betweenness of (v, u) in a substructure."""
     v, u = subgraph.v, subgraph.u
     if subgraph.radius > 1 or subgraph.size > WORD:
         return _betweenness_of_lists(subgraph.starts, subgraph.neighbors, v, u)
@@ -33,7 +33,7 @@ def edge_betweenness(subgraph: Subgraph, numbers: Numbers, work: Workspace) -> f
 
 @kernel
 def _betweenness_of_rows(rows: IntArray, v: int, u: int) -> float:
-    r"""Edge betweenness in a subgraph of at most 64 nodes, all of them adjacent to v or u.
+    r"""Return the edge betweenness in a subgraph of at most 64 nodes, all adjacent to v or u.
 
     With X_v the nodes adjacent to v only, X_u to u only, a pair uses the edge if it is (v, u)
     itself; (v, t), t ∈ X_u; (s, u), s ∈ X_v; or (s, t) at distance 3:
@@ -56,7 +56,7 @@ def _betweenness_of_rows(rows: IntArray, v: int, u: int) -> float:
         row_s = rows[popcount((outer & -outer) - 1)]
         total += 1.0 / popcount(row_u & row_s)
         outer &= outer - 1
-        # At distance 1 from s or 2 there is no way through the edge.
+        # At distance 1 or 2 from s no shortest path uses the edge.
         inner = only_u & ~row_s
         while inner != 0:
             row_t = rows[popcount((inner & -inner) - 1)]
@@ -73,9 +73,9 @@ def _betweenness_of_rows(rows: IntArray, v: int, u: int) -> float:
 
 @kernel
 def _betweenness_of_lists(starts: IntArray, neighbors: NodeArray, v: int, u: int) -> float:
-    """Edge betweenness in a connected subgraph of any shape.
+    """Return the edge betweenness in any connected subgraph.
 
-    Brandes' search, but only from the nodes on one side of the edge, and without his backward
+    Brandes' search, but only from the nodes on one side of the edge, and without the backward
     pass: the shortest paths s .. v - u .. t are counted by σ_vs σ_ut.
 
     Shapes:
@@ -114,7 +114,7 @@ def _count_paths(
     paths: FloatArray,
     queue: NodeArray,
 ) -> None:
-    """Distances from a node and numbers of shortest paths, by breadth-first search."""
+    """Compute distances from a node and numbers of shortest paths, by breadth-first search."""
     depth[:] = -1
     paths[:] = 0.0
     depth[source] = 0

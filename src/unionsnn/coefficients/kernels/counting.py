@@ -1,4 +1,4 @@
-"""Counts of what is around an edge: nodes and edges of its substructure, cycles of the graph."""
+"""Counts around an edge: nodes and edges of its substructure, cycles of the graph."""
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ _OF_V, _OF_U = np.uint8(1), np.uint8(2)
 
 @kernel
 def node_edge_count(subgraph: Subgraph, numbers: Numbers, work: Workspace) -> float:
-    r"""Node/edge count |E_S| / (|V_S| |V_S - 1|) |V_S|^λ (Xu et al., AAAI 2024, eq. 8)."""
+    r"""Return the count |E_S| / (|V_S| |V_S - 1|) |V_S|^λ (Xu et al., AAAI 2024, eq. 8)."""
     size = subgraph.size
     density = 0.5 * subgraph.ends / (size * (size - 1.0))
     return density * float(size) ** numbers.exponent
@@ -24,7 +24,7 @@ def node_edge_count(subgraph: Subgraph, numbers: Numbers, work: Workspace) -> fl
 
 @kernel
 def cycle_count(graph: Csr, v: int, u: int, numbers: Numbers, work: Workspace) -> float:
-    """Number of simple cycles of length 3 to 6 that contain the edge (v, u), in the whole graph."""
+    """Count the simple cycles of length 3 to 6 in the whole graph that contain the edge (v, u)."""
     return float(_cycle_count(graph.indptr, graph.indices, v, u, work.depth_u, work.mark))
 
 
@@ -34,8 +34,8 @@ def _cycle_count(
 ) -> Word:
     """Count the cycles of length 3 to 6 through (v, u).
 
-    Each is the edge and a simple path of 2 to 5 edges from v to u. The path is walked up to its
-    last node but two; w(x) = |N(x) ∩ N(u)| counts how it can end, less what it has visited:
+    Each is the edge and a simple path of 2 to 5 edges from v to u. The path is enumerated up to its
+    third-last node; w(x) = |N(x) ∩ N(u)| counts its completions, minus visited nodes:
 
         v-d-u       w(v)
         v-a-d-u     w(a) - 1                                (d = v)

@@ -5,8 +5,8 @@ r"""Ollivier-Ricci curvature of an edge, exactly.
 d(v, u) = 1 on an edge; μ_v puts α on v and (1 - α) / d_v on each neighbour; W1 is the least cost
 of moving one to the other over shortest paths (Xu et al., AAAI 2024, eqs. 9-11; Ollivier, 2009).
 Distances between a neighbour of v and one of u are at most 3. For α = p / q all masses are
-multiples of 1 / (q lcm(d_v, d_u)), and the transport is solved in integers. Any other α goes to
-scipy's linear programming, an edge at a time.
+multiples of 1 / (q lcm(d_v, d_u)), and the transport is solved in integers. For any other α,
+scipy's linear programming solves one edge at a time.
 """
 
 import math
@@ -28,14 +28,14 @@ _MAX_DENOMINATOR = 1000
 
 
 def as_ratio(alpha: float) -> tuple[int, int] | None:
-    """Return p and q with α = p / q to the last bit and q at most 1000, or None."""
+    """Return p and q with exactly α = p / q and q at most 1000, or None."""
     ratio = Fraction(alpha).limit_denominator(_MAX_DENOMINATOR)
     return (ratio.numerator, ratio.denominator) if float(ratio) == alpha else None
 
 
 @kernel
 def curvature_inside(subgraph: Subgraph, numbers: Numbers, work: Workspace) -> float:
-    """Curvature of (v, u) in a substructure."""
+    """Return the curvature of (v, u) in a substructure."""
     return curvature(
         subgraph.starts,
         subgraph.neighbors,
@@ -49,7 +49,7 @@ def curvature_inside(subgraph: Subgraph, numbers: Numbers, work: Workspace) -> f
 
 @kernel
 def curvature_in_graph(graph: Csr, v: int, u: int, numbers: Numbers, work: Workspace) -> float:
-    """Curvature of (v, u) in the whole graph."""
+    """Return the curvature of (v, u) in the whole graph."""
     return curvature(graph.indptr, graph.indices, v, u, numbers.p, numbers.q, work.mark)
 
 
@@ -57,9 +57,9 @@ def curvature_in_graph(graph: Csr, v: int, u: int, numbers: Numbers, work: Works
 def curvature(
     starts: IntArray, neighbors: NodeArray, v: int, u: int, p: int, q: int, mark: MarkArray
 ) -> float:
-    """Curvature of the edge (v, u) for α = p / q, in the graph that the lists describe.
+    """Return the curvature of the edge (v, u) for α = p / q, in the graph of the lists.
 
-    Mass that both measures put on a node stays there.
+    Mass that both measures place on a node stays there.
 
     Shapes:
         starts [n + 1], neighbors [2 m] (ascending lists), mark [>= n] (0 on entry and on return).
@@ -108,7 +108,7 @@ def curvature(
 def _costs(
     starts: IntArray, neighbors: NodeArray, sources: IntArray, sinks: IntArray, mark: MarkArray
 ) -> npt.NDArray[np.int8]:
-    """Distances between nodes that are at most 3 apart."""
+    """Compute distances between nodes that are at most 3 apart."""
     cost = np.empty((sources.shape[0], sinks.shape[0]), np.int8)
     for i in range(sources.shape[0]):
         source = sources[i]
@@ -134,13 +134,13 @@ def _costs(
 def float_curvature(
     starts: IntArray, neighbors: NodeArray, v: int, u: int, alpha: float, mark: MarkArray
 ) -> float:
-    """Curvature of the edge (v, u) for any α, by linear programming in floating point.
+    """Return the curvature of the edge (v, u) for any α, by linear programming.
 
     Shapes:
         As in `curvature`.
 
     Raises:
-        RuntimeError: The solver gave up.
+        RuntimeError: The solver failed.
     """
     from scipy import sparse
     from scipy.optimize import linprog
@@ -153,7 +153,7 @@ def float_curvature(
     supply[-1] = demand[-1] = alpha
     rows = sparse.kron(sparse.eye_array(m), np.ones((1, n)))
     columns = sparse.kron(np.ones((1, m)), sparse.eye_array(n), format="csr")
-    # The last equation follows from the others; rounding could make it contradict them.
+    # The last equation follows from the others, and rounding could make it contradict them.
     solved = linprog(
         cost.ravel(),
         A_eq=sparse.vstack([rows, columns[:-1]]),
@@ -162,7 +162,7 @@ def float_curvature(
     )
     if not solved.success or not math.isfinite(solved.fun):
         raise RuntimeError(
-            f"The linear programme for the curvature of edge {v} - {u} failed: {solved.message} "
+            f"The linear program for the curvature of edge {v} - {u} failed: {solved.message} "
             f"Choose an alpha that is a fraction with a denominator up to {_MAX_DENOMINATOR}."
         )
     return 1.0 - float(solved.fun)

@@ -1,4 +1,4 @@
-r"""Coefficients around a hub: one eigen-decomposition a hub, a few rows an edge.
+r"""Coefficients around a hub: one eigendecomposition per hub, a few rows per edge.
 
 Inside N[v] any two nodes have distance 1 or 2, for v joins them. The path matrix P of the union
 subgraph S of an edge (v, u) therefore holds the same block M_v for every u, bordered by the rows
@@ -10,7 +10,7 @@ of the k nodes of N[u] \ N[v]:
 Coulson's integral |x| = 1/π ∫ log(1 + x²/y²) dy over y > 0, by the trapezoid rule after y = eᵗ, in
 which all singularities lie on |Im t| = π/2 however small x is, gives |x| as a fixed sum of
 logarithms (`absolute_value_rule`), hence the change of the nuclear norm as a sum of log|det S|.
-The eigenvectors of M turn (iy - M)⁻¹ into a diagonal; twins in N[v] are folded away before.
+The eigenvectors of M diagonalise (iy - M)⁻¹; twins in N[v] are merged before.
 """
 
 import math
@@ -34,12 +34,12 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 NodeArray = npt.NDArray[np.int32]
 
-# The rule reaches from the first to the last of these, as multiples of the scale of P, with steps
-# that widen as sinh towards both ends, where a log matters less.
+# Range of the rule, in multiples of the scale of P; its steps widen like sinh towards both ends,
+# where a log matters less.
 _LOWEST, _HIGHEST = 1e-11, 1000.0
 _STEP, _SPREAD, _CENTER = 0.08, 5.0, -3.0
 
-# Entries of the block of pairwise products that is multiplied at once; about a megabyte.
+# Number of entries of a block of pairwise products multiplied at once; about a megabyte.
 _PAIR_BLOCK = 1 << 17
 
 
@@ -80,13 +80,13 @@ def absolute_value_rule(scale: float) -> Rule:
 
 
 class Hub:
-    """The part of the path matrix that all edges of a node share, decomposed.
+    """Decomposition of the part of the path matrix that all edges of a node share.
 
     Args:
         indptr: Row starts of the simple graph.
         indices: Neighbours.
         v: The hub.
-        position: Work space that is -1 everywhere; in use until `close`.
+        position: Work space filled with -1; in use until `close`.
 
     Shapes:
         indptr [N + 1], indices [2 M], position [N].
@@ -97,7 +97,7 @@ class Hub:
         self._position = position
         nodes, sizes, kinds, self._rows, quotient = _neighborhood(indptr, indices, v, position)
         self._nodes = nodes
-        # Columns of B run over the nodes, class by class; those of a kind of twins are together.
+        # Columns of B are ordered class by class, with each kind of twins contiguous.
         self._starts = np.cumsum(sizes) - sizes
         self._roots = np.sqrt(sizes)
         false = int(((sizes > 1) & (kinds == FALSE_TWINS)).sum())
@@ -110,11 +110,11 @@ class Hub:
         self._response = _response(eigenvalues, self._rule.nodes)
 
     def close(self) -> None:
-        """Give the work space back."""
+        """Restore the work space."""
         self._position[self._nodes] = -1
 
     def coefficient(self, u: int) -> float:
-        """Sum the singular values of the path matrix of the edge (v, u)."""
+        """Return the sum of the singular values of the path matrix of the edge (v, u)."""
         B, C = _border(self._indptr, self._indices, u, self._position, self._rows)
         k = len(B)
         if k == 0:
@@ -136,7 +136,7 @@ class Hub:
         folded: FloatArray,
         responses: FloatArray,
     ) -> None:
-        """Add the eigenvalues -δ that belong to no class as a whole: B_c (I - 11ᵀ/s) B_cᵀ."""
+        """Add the eigenvalues -δ inside classes of twins: B_c (I - 11ᵀ/s) B_cᵀ."""
         for distance, first, last in self._twins:
             if first == last:
                 continue
@@ -149,7 +149,7 @@ class Hub:
 
 
 def _response(eigenvalues: FloatArray, nodes: FloatArray) -> FloatArray:
-    """Real and minus the imaginary part of -1 / (iy - μ).
+    """Return the real and the negative imaginary part of -1 / (iy - μ).
 
     Shapes:
         eigenvalues [m], nodes [J] -> [m, 2 J].
@@ -160,7 +160,7 @@ def _response(eigenvalues: FloatArray, nodes: FloatArray) -> FloatArray:
 
 
 def _pair_responses(W: FloatArray, response: FloatArray) -> FloatArray:
-    """Σ_i W_ai W_bi response_i for all b <= a, in the order of the lower triangle.
+    """Return Σ_i W_ai W_bi response_i for all b <= a, in the order of the lower triangle.
 
     Shapes:
         W [k, m], response [m, 2 J] -> [k (k + 1) / 2, 2 J].
@@ -194,7 +194,7 @@ def _fill_products(W: FloatArray, begin: int, end: int, products: FloatArray) ->
 
 @kernel
 def _schur_complements(C: FloatArray, responses: FloatArray, nodes: FloatArray) -> Any:
-    """S(iy) = iy - C - B (iy - M)⁻¹ Bᵀ at all nodes.
+    """Return S(iy) = iy - C - B (iy - M)⁻¹ Bᵀ at all nodes.
 
     Shapes:
         C [k, k], responses [k (k + 1) / 2, 2 J], nodes [J] -> [J, k, k].
@@ -217,7 +217,7 @@ def _schur_complements(C: FloatArray, responses: FloatArray, nodes: FloatArray) 
 def _neighborhood(
     indptr: IntArray, indices: NodeArray, v: int, position: NodeArray
 ) -> tuple[NodeArray, IntArray, IntArray, IntArray, FloatArray]:
-    """Describe the subgraph induced on N[v], its twins folded.
+    """Describe the subgraph induced on N[v], with its twins merged.
 
     Classes come in the order: single nodes, false twins, true twins; nodes class by class.
 
@@ -270,8 +270,8 @@ def _order_classes(first: IntArray, kind: IntArray) -> tuple[IntArray, IntArray,
         first [n], kind [n] (of `first_twins`).
 
     Returns:
-        members [m] (first node of each class), sizes [m], and the place of each node [n], those
-        of a class side by side.
+        members [m] (first node of each class), sizes [m], and the place of each node [n], with
+        classes contiguous.
     """
     count = first.shape[0]
     size = np.zeros(count, np.int64)
@@ -299,9 +299,9 @@ def _order_classes(first: IntArray, kind: IntArray) -> tuple[IntArray, IntArray,
 def _border(
     indptr: IntArray, indices: NodeArray, u: int, position: NodeArray, rows: IntArray
 ) -> tuple[FloatArray, FloatArray]:
-    r"""Distances of the nodes of N[u] \ N[v] to N[v] and to each other.
+    r"""Compute the distances of the nodes of N[u] \ N[v] to N[v] and to each other.
 
-    Two of them have the common neighbour u. One of them and a node of N[v] may have a common
+    Any two of them have the common neighbour u. One of them and a node of N[v] may have a common
     neighbour anywhere in the union subgraph.
 
     Shapes:

@@ -1,4 +1,4 @@
-"""The one place that touches numba's decorator: typed, cached on disk, never stale."""
+"""Compilation with numba: typed, cached on disk, never stale."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 
 def _source_stamp() -> str:
-    """Return a digest of every source file that holds kernels or is inlined into them."""
+    """Return a digest of all source files of kernels and of code inlined into them."""
     digest = hashlib.sha256()
     package = Path(__file__).parents[2]
     for folder in ("coefficients", "expressivity"):
@@ -29,11 +29,10 @@ SOURCE_STAMP = _source_stamp()
 def kernel(function: Function) -> Function:
     """Compile a function with numba: no GIL, no Python objects, machine code kept on disk.
 
-    numba looks only at the file of the compiled function to decide whether the machine code on
-    disk is fresh, although code from other files is inlined into it. The stamp is therefore
-    replaced by a digest of both packages that hold kernels. Where that is not possible (another
-    numba, or no writable folder for its cache) the function is compiled in memory: a slower start,
-    same values.
+    To decide whether machine code on disk is fresh, numba checks only the file of the compiled
+    function, although code from other files is inlined into it. Its stamp is therefore replaced by
+    a digest of both packages that contain kernels. If that is not possible (another numba, or no
+    writable cache folder), the function is compiled in memory: a slower start, the same values.
 
     Args:
         function: A file-level function in numba's nopython subset.
@@ -55,16 +54,16 @@ def kernel(function: Function) -> Function:
 def dispatcher(kernels: Sequence[Function], arguments: str, unknown: str) -> Function:
     """Compile a function that calls the kernel at a position in a sequence.
 
-    Its first argument is the position, the others are those of the kernels, which take and return
-    the same types.
+    Its first argument is the position, the others are those of the kernels, which all have the same
+    types.
 
     Args:
         kernels: Compiled functions.
         arguments: Names of their arguments.
-        unknown: What the error says about any other position.
+        unknown: Error message for any other position.
 
     Raises:
-        NotImplementedError: Raised by the function at a position without a kernel.
+        NotImplementedError: Raised by the function for a position without a kernel.
     """
     # Written out: in a chain of closures each link would count references to all arrays. What is
     # made here is not kept on disk by itself, but as a part of the kernels that call it.

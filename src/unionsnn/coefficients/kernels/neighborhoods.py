@@ -8,9 +8,9 @@ With B_v the nodes within distance r of v, for an edge (v, u):
 - union minus: the union of the subgraphs induced on B_v and B_u: all nodes of the union, without
   the edges between B_v - B_u and B_u - B_v.
 
-(Xu et al., AAAI 2024, for r = 1.) All three are connected: of a node in either ball the next node
-on a shortest path to v (or u) is in the same ball, and of a node in both it is in both, since the
-distances to v and u differ by at most 1.
+(Xu et al., AAAI 2024, for r = 1.) All three are connected: from a node in either ball, the next
+node on a shortest path to v (or u) is in the same ball, and from a node in both it is in both,
+since the distances to v and u differ by at most 1.
 """
 
 import numpy as np
@@ -37,7 +37,7 @@ def ball(
     depth: NodeArray,
     queue: NodeArray,
 ) -> int:
-    """List the nodes within a distance of a node, the nearest first.
+    """List the nodes within a distance of a node, nearest first.
 
     Shapes:
         depth [N] (-1 on entry; distances of the listed nodes on return), queue [>= nodes listed].
@@ -101,7 +101,7 @@ def gather(
 
 @kernel
 def release(nodes: NodeArray, count: int, depth_v: NodeArray, depth_u: NodeArray) -> None:
-    """Forget the distances of the listed nodes."""
+    """Reset the distances of the listed nodes."""
     for k in range(count):
         depth_v[nodes[k]] = -1
         depth_u[nodes[k]] = -1
@@ -128,7 +128,7 @@ def select(
         Number of nodes chosen.
 
     Raises:
-        NotImplementedError: Nothing here builds the substructure.
+        NotImplementedError: No kernel builds the substructure.
     """
     if substructure not in (UNION, OVERLAP, UNION_MINUS):
         raise NotImplementedError("no kernel builds this substructure")
@@ -155,7 +155,7 @@ def substructure_lists(
     depth_u: NodeArray,
     local: NodeArray,
 ) -> tuple[IntArray, NodeArray]:
-    """List the adjacency of a substructure; nodes are named by their position in ``chosen``.
+    """List the adjacency of a substructure, with nodes as positions in ``chosen``.
 
     Shapes:
         chosen [>= n], local [N] (-1 on entry; on return the position of the chosen nodes).

@@ -1,4 +1,4 @@
-r"""Path matrices of union subgraphs, with each class of twins folded into one row.
+r"""Path matrices of union subgraphs, with each class of twins merged into one row.
 
 P_ij is the length of a shortest path inside the subgraph (Xu et al., AAAI 2024, eq. 2): at most 3
 in a union subgraph, so 1 if i and j are adjacent, else 2 if they have a common neighbour, else 3.
@@ -41,7 +41,7 @@ def fill_path_quotient(
             common = rows[k, 0] & rows[j, 0]
             for word in range(1, words):
                 common |= rows[k, word] & rows[j, word]
-            # Without a branch on the distance: 1, 2 or 3.
+            # Branch-free: the distance is 1, 2 or 3.
             distance = 3 - np.int64(common != 0) * (1 - adjacent) - 2 * adjacent
             matrix[k, j] = distance * (matrix[k, k] * matrix[j, j])
             matrix[j, k] = matrix[k, j]
@@ -60,11 +60,11 @@ def path_coefficient(
     diagonal: FloatArray,
     squared: FloatArray,
 ) -> float:
-    """Sum the singular values of the path matrix: a = Σ|λ(P)| = 2 Σ max(λ(Q), 0).
+    """Return the sum of singular values of the path matrix, a = Σ|λ(P)| = 2 Σ max(λ(Q), 0).
 
     Shapes:
         rows [>= m, W], sizes [>= m], kinds [>= m]; work space: matrix of at least
-        [min(m, L), min(m, L)], diagonal and squared [>= min(m, L)], L the limit of the own solver.
+        [min(m, L), min(m, L)], diagonal and squared [>= min(m, L)], L the limit of our solver.
     """
     if classes <= OWN_SOLVER_LIMIT:
         fill_path_quotient(rows, sizes, kinds, classes, matrix)
@@ -82,10 +82,10 @@ def path_coefficient(
 def double_star_coefficient(
     degree_v: int, degree_u: int, matrix: FloatArray, diagonal: FloatArray, squared: FloatArray
 ) -> float:
-    """Coefficient a of the tree in which v and u are adjacent and have d - 1 leaves each.
+    """Return a of the tree in which v and u are adjacent and have d - 1 leaves each.
 
     The leaves of an end are false twins, so Q has the four classes v, u, leaves of v, leaves of u.
-    The value does not depend on which end is named first, to the last bit.
+    Swapping the ends does not change a bit of the value.
 
     Shapes:
         matrix [>= 4, >= 4], diagonal [>= 4], squared [>= 4] (work space).

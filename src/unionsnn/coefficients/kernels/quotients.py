@@ -1,4 +1,4 @@
-r"""Path matrix and Laplacian of a connected subgraph at any radius, each class of twins one row.
+r"""Path matrix and Laplacian of a connected subgraph at any radius, with one row per twin class.
 
 As in `path_matrices`, where the radius is 1: with A the adjacency between classes, s_k the size of
 a class, P the shortest-path lengths between classes and δ_k = 1 (true twins) or 2 (false twins),
@@ -30,7 +30,7 @@ _ROUNDS = 3
 
 @kernel
 def path_singular_value_sum(quotient: Quotient, numbers: Numbers, work: Workspace) -> float:
-    """Sum of the singular values of P, or NaN where the eigenvalue iteration did not converge.
+    """Return the sum of singular values of P, or NaN if the eigenvalue iteration did not converge.
 
     The trace of P is 0: the negative eigenvalues weigh as much as the positive ones.
     """
@@ -46,7 +46,7 @@ def path_singular_value_sum(quotient: Quotient, numbers: Numbers, work: Workspac
 def path_largest_eigenvalue(quotient: Quotient, numbers: Numbers, work: Workspace) -> float:
     """Largest eigenvalue of P, or NaN.
 
-    Those that stand for twins are negative.
+    The eigenvalues of twins are negative.
     """
     return _largest(_path_eigenvalues(quotient, work.matrix), 0.0)
 
@@ -74,7 +74,7 @@ def laplacian_largest_eigenvalue(quotient: Quotient, numbers: Numbers, work: Wor
 
 @kernel
 def laplacian_singular_value_sum(subgraph: Subgraph, numbers: Numbers, work: Workspace) -> float:
-    """Sum of the singular values of L: its trace, 2 |E_S|."""
+    """Return the sum of the singular values of L: its trace, 2 |E_S|."""
     return float(subgraph.ends)
 
 
@@ -97,7 +97,7 @@ def _largest(eigenvalues: FloatArray, other: float) -> float:
 
 @kernel
 def _path_eigenvalues(quotient: Quotient, matrix: FloatArray) -> FloatArray:
-    """Eigenvalues of the quotient path matrix, NaN on failure."""
+    """Return the eigenvalues of the quotient path matrix, NaN on failure."""
     matrix = path_lengths(quotient, matrix)
     for k in range(quotient.classes):
         within = 1.0 if quotient.kinds[k] == TRUE_TWINS else 2.0
@@ -111,12 +111,12 @@ def _path_eigenvalues(quotient: Quotient, matrix: FloatArray) -> FloatArray:
 
 @kernel
 def _eigenvalues(matrix: FloatArray, order: int) -> FloatArray:
-    """Eigenvalues of a symmetric matrix, of which the lower triangle is read; NaN on failure.
+    """Return the eigenvalues of a symmetric matrix from its lower triangle; NaN on failure.
 
-    Up to the limit of the own solver they are in the last row but one of the matrix.
+    Up to the limit of our solver they are in the second-last row of the matrix.
     """
     if order > OWN_SOLVER_LIMIT:
-        # LAPACK's wrapper looks at the unused triangle as well.
+        # LAPACK's wrapper also reads the unused triangle.
         for k in range(order):
             for j in range(k):
                 matrix[j, k] = matrix[k, j]
@@ -136,14 +136,14 @@ def _eigenvalues(matrix: FloatArray, order: int) -> FloatArray:
 def path_lengths(quotient: Quotient, matrix: FloatArray) -> FloatArray:
     """Write shortest-path lengths between classes below the diagonal.
 
-    Breadth-first search from all classes in lockstep: what k reaches in d steps is what its
-    neighbours reach in d - 1.
+    Breadth-first search from all classes in lockstep: k reaches in d steps what its neighbours
+    reach in d - 1.
 
     Shapes:
-        matrix [>= L + 2, >= L] (work space), L the limit of the own solver.
+        matrix [>= L + 2, >= L] (work space), L the limit of our solver.
 
     Returns:
-        The matrix that was written, another one beyond the limit.
+        The matrix written to, which is a new one beyond the limit.
     """
     rows, classes = quotient.rows, quotient.classes
     matrix = _large_enough(matrix, classes)
@@ -188,7 +188,7 @@ def path_lengths(quotient: Quotient, matrix: FloatArray) -> FloatArray:
 
 @kernel
 def _fill_laplacian_quotient(quotient: Quotient, matrix: FloatArray) -> float:
-    """Write the quotient of L; returns the largest eigenvalue that stands for twins, or 0."""
+    """Write the quotient of L; return the largest eigenvalue due to twins, or 0."""
     rows, sizes, of_twins = quotient.rows, quotient.sizes, 0.0
     for k in range(quotient.classes):
         outside = np.int64(0)
@@ -199,7 +199,7 @@ def _fill_laplacian_quotient(quotient: Quotient, matrix: FloatArray) -> float:
                 matrix[k, j] = -math.sqrt(sizes[k] * sizes[j]) if adjacent else 0.0
         matrix[k, k] = outside
         if sizes[k] > 1:
-            # A true twin is adjacent to the s - 1 others, and its eigenvalue is one more.
+            # A true twin is also adjacent to the s - 1 others, and its eigenvalue is one larger.
             of_class = outside + (sizes[k] if quotient.kinds[k] == TRUE_TWINS else 0)
             of_twins = max(of_twins, float(of_class))
     return of_twins
@@ -209,15 +209,15 @@ def _fill_laplacian_quotient(quotient: Quotient, matrix: FloatArray) -> float:
 def refine_colors(
     rows: IntArray, sizes: IntArray, kinds: IntArray, classes: int, colors: IntArray
 ) -> int:
-    """Colour classes by what they and their surroundings look like, to make equal keys likely.
+    """Colour classes by their own and their neighbours' structure, to make equal keys likely.
 
-    A few rounds of colour refinement; ties cost a hit, not the truth.
+    A few rounds of colour refinement; ties may cost a hit, never correctness.
 
     Shapes:
         rows [>= m] (single words), sizes [>= m], kinds [>= m], colors [2, >= m].
 
     Returns:
-        Which row of ``colors`` holds them.
+        The row of ``colors`` that holds them.
     """
     now = 0
     for k in range(classes):

@@ -1,4 +1,4 @@
-"""The radius-1 kernel: from an undirected edge to its raw quantities.
+"""The kernel for radius 1: from an undirected edge to its raw quantities.
 
 Trees take their value from a table of double stars. Small quotient matrices are looked up by their
 full key in a table of values seen before; the value is always computed from the key's own order of
@@ -55,7 +55,7 @@ _KEY_WORDS = 6
 
 
 class Workspace(NamedTuple):
-    """Memory of one thread.
+    """Workspace of one thread.
 
     ``local`` maps nodes to positions in the current subgraph, -1 outside, and is restored after
     each edge; ``stars`` holds a of double stars by end degrees, NaN where not yet computed;
@@ -73,7 +73,7 @@ class Workspace(NamedTuple):
 
 
 def new_workspace(num_nodes: int, max_degree: int, num_edges: int) -> Workspace:
-    """Allocate the memory of one thread for a graph of the given measures."""
+    """Allocate the workspace of one thread for a graph of the given sizes."""
     slots = min(_MAX_SLOTS, 1 << max(6, (num_edges // 4).bit_length()))
     stars = min(_STAR_TABLE, max_degree + 1)
     return Workspace(
@@ -98,7 +98,7 @@ def compute_chunk(
     wanted: IntArray,
     values: FloatArray,
 ) -> None:
-    """Compute the wanted quantities of the edges begin..end-1, but a of those that take a hub.
+    """Compute the wanted quantities of the edges begin..end-1, except a of edges left to a hub.
 
     Shapes:
         routes [M] (in: `KNOWN` or `DIRECT`, out: the hub where a is left NaN), classes [N] or [0]
@@ -169,7 +169,7 @@ def _tree_coefficient(degree_v: int, degree_u: int, stars: FloatArray, matrix: F
 def _small_coefficient(
     count: int, scratch: IntArray, matrix: FloatArray, keys: IntArray, known: FloatArray
 ) -> float:
-    """Coefficient of a union subgraph of at most 64 nodes, given as bit rows in the scratch."""
+    """Return the coefficient of a union subgraph of at most 64 nodes, given as bit rows."""
     classes = twin_classes_of_rows(
         scratch[ROWS], count, scratch[MEMBERS], scratch[SIZES], scratch[KINDS]
     )
@@ -202,7 +202,7 @@ def _small_coefficient(
 
 @kernel
 def _color_classes(classes: int, scratch: IntArray) -> None:
-    """Colour the classes by what they and their neighbours look like."""
+    """Colour the classes by their own and their neighbours' structure."""
     rows, looks = scratch[REDUCED], scratch[RANK]
     for k in range(classes):
         looks[k] = mix((popcount(rows[k]) << 8) | (scratch[SIZES, k] << 1) | scratch[KINDS, k])
@@ -219,8 +219,8 @@ def _color_classes(classes: int, scratch: IntArray) -> None:
 def _write_key(classes: int, scratch: IntArray) -> Word:
     """Pack the sorted classes into the key and return its hash.
 
-    At most 64 nodes make at most 64 members of a class, which 7 bits hold. A size is at least 1,
-    so the key also tells the number of classes and is never zero.
+    A class has at most 64 members, which 7 bits hold. A size is at least 1, so the key also
+    determines the number of classes and is never zero.
     """
     key = scratch[KEY]
     for k in range(_KEY_WORDS):

@@ -1,4 +1,4 @@
-r"""The routes of an edge at radius 1: what they cost, and which one it takes.
+r"""The routes of an edge at radius 1: their costs, and the choice between them.
 
 Costs are estimates in nanoseconds of one core of 2023. The route of an edge is a function of the
 graph alone: the bits of a value depend on neither threads nor chunks.
@@ -16,9 +16,9 @@ IntArray = npt.NDArray[np.int64]
 NodeArray = npt.NDArray[np.int32]
 
 DIRECT, KNOWN = -1, -2
-"""Routes of an edge that takes no hub: its matrix is solved directly; its values are given."""
+"""Routes of an edge without a hub: its matrix is solved directly, or its values are known."""
 
-# Between these degrees a node may serve as a hub. Beyond, its bit rows would not fit in memory.
+# Between these degrees a node may be a hub. Beyond, its bit rows would not fit in memory.
 _MIN_HUB_DEGREE = 96
 _MAX_HUB_DEGREE = 1 << 15
 
@@ -31,12 +31,12 @@ def direct_cost(classes: int) -> float:
 
 @kernel
 def hub_cost(classes: int, degree: int, border: int) -> float:
-    """Estimate the time of one edge of a hub, with its share of the hub's decomposition.
+    """Estimate the time of one edge at a hub, including its share of the hub's decomposition.
 
     Args:
-        classes: Classes of twins in the hub's closed neighbourhood.
+        classes: Number of twin classes in the hub's closed neighbourhood.
         degree: Degree of the hub.
-        border: Nodes of the other end's neighbourhood that are outside the hub's.
+        border: Number of nodes of the other end's neighbourhood outside the hub's.
     """
     m, k = float(classes), float(border)
     share = 0.4 * m * m * m / degree
@@ -47,16 +47,16 @@ def hub_cost(classes: int, degree: int, border: int) -> float:
 def choose_hub(
     classes: NodeArray, v: int, u: int, degree_v: int, degree_u: int, count: int, order: int
 ) -> int:
-    """Name the end of an edge to take as its hub, or `DIRECT`.
+    """Return the end of an edge to use as its hub, or `DIRECT`.
 
     Args:
-        classes: Classes of twins around each possible hub, 0 for other nodes; empty without hubs.
+        classes: Twin classes around each possible hub, 0 for other nodes; empty without hubs.
         v: One end of the edge.
         u: The other end.
         degree_v: Degree of v.
         degree_u: Degree of u.
-        count: Nodes of the union subgraph.
-        order: Order of the matrix that a direct solve would take.
+        count: Number of nodes of the union subgraph.
+        order: Order of the matrix in a direct solve.
     """
     hub = DIRECT
     if classes.shape[0] == 0:
@@ -72,10 +72,10 @@ def choose_hub(
 
 
 def hub_classes(indptr: IntArray, indices: NodeArray) -> NodeArray:
-    """Count the classes of twins in N[v] for each node that may serve as a hub.
+    """Count the twin classes in N[v] for each node that may be a hub.
 
     Shapes:
-        indptr [N + 1], indices [2 M] -> [N], 0 for other nodes; [0] where there is no such node.
+        indptr [N + 1], indices [2 M] -> [N], 0 for other nodes; [0] if there is no such node.
     """
     degrees = np.diff(indptr)
     hubs = np.flatnonzero((degrees >= _MIN_HUB_DEGREE) & (degrees <= _MAX_HUB_DEGREE))
@@ -89,7 +89,7 @@ def _count_classes(indptr: IntArray, indices: NodeArray, hubs: IntArray) -> Node
     classes = np.zeros(indptr.shape[0] - 1, np.int32)
     local = np.full(classes.shape[0], -1, np.int32)
     for v in hubs:
-        # v is adjacent to all others and changes nothing but the number of true twins.
+        # v is adjacent to all others and only changes the number of true twins.
         nodes = indices[indptr[v] : indptr[v + 1]]
         for k in range(nodes.shape[0]):
             local[nodes[k]] = k
@@ -104,7 +104,7 @@ def _count_classes(indptr: IntArray, indices: NodeArray, hubs: IntArray) -> Node
 def expected_costs(
     graph: Csr, classes: NodeArray, routes: NodeArray, costs: FloatArray, at_hubs: FloatArray
 ) -> None:
-    """Estimate the cost of each edge in its chunk and at its hub, but of the known ones.
+    """Estimate the cost of each edge in its chunk and at its hub, except known ones.
 
     Shapes:
         classes [N] or [0], routes [M], costs [M] (out), at_hubs [M] (out).
@@ -121,9 +121,9 @@ def expected_costs(
 def _expected_costs(
     indptr: IntArray, indices: NodeArray, classes: NodeArray, v: int, u: int
 ) -> tuple[float, float]:
-    """Cost of an edge in its chunk and at its hub; twins make the cubic term rarer than it looks.
+    """Estimate the cost of each edge in its chunk and at its hub.
 
-    Common neighbours are counted only where they matter for the choice of a hub.
+    Twins make the cubic term rare. Common neighbours are counted only if they affect the choice.
     """
     degree_v, degree_u = indptr[v + 1] - indptr[v], indptr[u + 1] - indptr[u]
     size = degree_v + degree_u

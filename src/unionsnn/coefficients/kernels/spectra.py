@@ -10,7 +10,7 @@ from unionsnn.coefficients.kernels.jit import kernel
 FloatArray = npt.NDArray[np.float64]
 
 OWN_SOLVER_LIMIT = 64
-"""Order up to which the own solver is faster than LAPACK through its interface."""
+"""Order up to which our solver is faster than LAPACK through its interface."""
 
 _EPSILON = 2.0**-53
 _MAX_SWEEPS = 60
@@ -18,8 +18,8 @@ _MAX_SWEEPS = 60
 # Eigenvalues below this share of the norm are rounding errors.
 _NEGLIGIBLE = 1e-14
 _TINY = 1e-150
-# Laguerre's iteration beats QL while the order is above this multiple of the number of roots; it
-# leaves roots to QL that are closer to the one before than this.
+# Laguerre's iteration beats QL while the order is above this multiple of the number of roots; roots
+# closer to the previous one than this are left to QL.
 _ORDER_PER_ROOT = 3
 _SEPARATED = 0.999
 _MAX_STEPS = 40
@@ -32,13 +32,13 @@ def positive_eigenvalue_sum(
     """Sum the positive eigenvalues of a symmetric matrix: Σ max(λ_i, 0).
 
     For a symmetric matrix with zero trace the sum of singular values, Σ|λ_i|, is twice this.
-    Householder reduction to tridiagonal form; then Laguerre's iteration where few eigenvalues are
-    positive, as in most path matrices, and else the root-free QL iteration of Pal, Walker and
+    Householder reduction to tridiagonal form; then Laguerre's iteration if few eigenvalues are
+    positive, as in most path matrices, otherwise the root-free QL iteration of Pal, Walker and
     Kahan, eigenvalues only.
 
     Args:
-        matrix: Symmetric matrix, of which the lower triangle is read; destroyed.
-        order: Rows and columns in use, n.
+        matrix: Symmetric matrix, read from its lower triangle; destroyed.
+        order: Number n of rows and columns in use.
         diagonal: Work space.
         squared: Work space.
 
@@ -46,7 +46,7 @@ def positive_eigenvalue_sum(
         matrix [>= n, >= n], diagonal [>= n], squared [>= n].
 
     Returns:
-        The sum, or NaN where the iteration did not converge.
+        The sum, or NaN if the iteration did not converge.
     """
     if order <= 1:
         return max(matrix[0, 0], 0.0) if order == 1 else 0.0
@@ -66,7 +66,7 @@ def positive_eigenvalue_sum(
 def tridiagonalize(
     matrix: FloatArray, order: int, diagonal: FloatArray, squared: FloatArray
 ) -> None:
-    """Reduce a symmetric matrix to tridiagonal form; off-diagonal entries come squared.
+    """Reduce a symmetric matrix to tridiagonal form, with squared off-diagonal entries.
 
     Shapes:
         matrix [>= n, >= n] (lower triangle read and destroyed), diagonal [>= n], squared [>= n].
@@ -120,15 +120,15 @@ def few_positive_eigenvalues(
 ) -> float:
     """Sum the positive eigenvalues of a tridiagonal matrix, if they are few.
 
-    From above, Laguerre's iteration falls to the largest root of a polynomial with real roots,
-    cubically. What is left of the sum of squares bounds the next root.
+    Starting above, Laguerre's iteration converges cubically to the largest root of a polynomial
+    with real roots. The remaining sum of squares bounds the next root.
 
     Shapes:
         diagonal [>= n], squared [>= n] (squares of the off-diagonal entries), both kept; roots
         [>= n] (work space).
 
     Returns:
-        The sum; -1 where they are too many to be worth it, or lie too close together.
+        The sum; -1 if they are too many or too close together.
     """
     squares = diagonal[order - 1] * diagonal[order - 1]
     for i in range(order - 1):
@@ -171,7 +171,7 @@ def _largest_root(
     found: int,
     scale: float,
 ) -> float:
-    """Find the largest eigenvalue but those found, from a bound above it; -1 if that fails.
+    """Find the largest remaining eigenvalue from an upper bound; -1 if that fails.
 
     With p the characteristic polynomial over the roots found, n its degree, f = p'/p and
     g = -f', the step down is n / (f + √((n - 1)(n g - f²))).
@@ -192,7 +192,7 @@ def _largest_root(
         if not step > -_NEGLIGIBLE * scale:
             return -1.0
         x -= step
-        # The steps shrink cubically, or by a factor where roots lie close together.
+        # The steps shrink cubically, or by a factor if roots are close together.
         if step * (step / before) * (step / before) <= _EPSILON * scale:
             return x
         before = step
@@ -203,7 +203,7 @@ def _largest_root(
 def _logarithmic_derivatives(
     diagonal: FloatArray, squared: FloatArray, order: int, x: float
 ) -> tuple[float, float]:
-    """p'/p and -(p'/p)' of the characteristic polynomial, by the ratios of leading minors."""
+    """Return p'/p and -(p'/p)' of the characteristic polynomial, by ratios of leading minors."""
     ratio = x - diagonal[0]
     inverse = 1.0 / ratio if ratio != 0.0 else 1.0 / _TINY
     first, second = inverse, 0.0

@@ -1,7 +1,7 @@
 """Union subgraphs of edges: their nodes, their induced edges, their classes of twins.
 
 The union subgraph of an edge (v, u) is induced on N[v] ∪ N[u] (Xu et al., AAAI 2024). Up to 64
-nodes its adjacency is held as one bit row a node, beyond that as sorted lists.
+nodes its adjacency is stored as one bit row per node, beyond that as sorted lists.
 """
 
 from typing import Any
@@ -13,11 +13,11 @@ from unionsnn.coefficients.kernels.jit import kernel
 
 IntArray = npt.NDArray[np.int64]
 NodeArray = npt.NDArray[np.int32]
-# To a type checker np.int64 and int differ, to numba they are one type.
+# np.int64 and int differ for a type checker, but are one type for numba.
 Word = Any
 
 WORD = 64
-"""Bits in a row word, and the most nodes of a subgraph that is held as single-word rows."""
+"""Bits of a row word, and the maximum number of nodes of a subgraph with single-word rows."""
 
 # Rows of the scratch memory of a thread, [SCRATCH_ROWS, WORD], for subgraphs of at most 64 nodes.
 ROWS, MEMBERS, SIZES, KINDS, REDUCED, RANK = range(6)
@@ -29,8 +29,8 @@ FALSE_TWINS = 0
 TRUE_TWINS = 1
 
 LOOKUP_RATIO = 16
-"""From this ratio of a neighbour's degree to the size of the subgraph on, looking the subgraph's
-nodes up in the neighbour's row is cheaper than reading the row."""
+"""Ratio of a neighbour's degree to the size of the subgraph from which looking up the subgraph's
+nodes in the neighbour's row is cheaper than reading the row."""
 
 
 @kernel
@@ -45,7 +45,7 @@ def popcount(word: Word) -> Word:
 
 @kernel
 def mix(value: Word) -> Word:
-    """Scatter an integer over 64 bits."""
+    """Hash an integer to 64 bits."""
     x = np.uint64(value) + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -54,7 +54,7 @@ def mix(value: Word) -> Word:
 
 @kernel
 def union_nodes(indptr: IntArray, indices: NodeArray, v: int, u: int, nodes: NodeArray) -> int:
-    """List N[v] ∪ N[u] in ascending order; v and u are in it as each other's neighbours.
+    """List N[v] ∪ N[u] in ascending order; v and u are included as each other's neighbours.
 
     Shapes:
         nodes [>= d_v + d_u], filled from the front.
@@ -82,7 +82,7 @@ def union_nodes(indptr: IntArray, indices: NodeArray, v: int, u: int, nodes: Nod
 
 @kernel
 def contains(indices: NodeArray, begin: int, end: int, node: int) -> bool:
-    """Binary search in the ascending entries begin..end-1."""
+    """Return whether a node is in the ascending entries begin..end-1, by binary search."""
     low, high = begin, end
     while low < high:
         middle = (low + high) // 2
@@ -119,7 +119,7 @@ def induced_rows(
                 row |= np.int64(contains(indices, begin, end, nodes[j])) << j
         else:
             for k in range(begin, end):
-                # Without a branch: what lies outside adds a zero bit.
+                # Branch-free: nodes outside add a zero bit.
                 position = np.int64(local[indices[k]])
                 row |= np.int64(position >= 0) << (position & (WORD - 1))
         rows[i] = row
@@ -202,7 +202,7 @@ def twin_classes_of_rows(
 
 @kernel
 def reduced_rows(rows: IntArray, members: IntArray, classes: int, reduced: IntArray) -> None:
-    """Keep of single-word bit rows what concerns the first node of each class.
+    """Reduce single-word bit rows to the first node of each class.
 
     Shapes:
         rows [>= n], members [>= m], reduced [>= m].
@@ -219,13 +219,13 @@ def reduced_rows(rows: IntArray, members: IntArray, classes: int, reduced: IntAr
 
 @kernel
 def sort_classes(colors: IntArray, classes: int, scratch: IntArray) -> None:
-    """Order the classes in the scratch by their colours, equal ones as they come.
+    """Sort the classes in the scratch by colour, stably.
 
     Shapes:
         colors [>= m], scratch [SCRATCH_ROWS, WORD].
     """
     rows, rank = scratch[REDUCED], scratch[RANK]
-    # Counting what comes before is quicker than an insertion sort, whose branches are a lottery.
+    # Counting predecessors is faster than an insertion sort, whose branches are unpredictable.
     for k in range(classes):
         before = np.int64(0)
         for j in range(k):
@@ -285,7 +285,7 @@ def twin_classes_of_lists(
 
 @kernel
 def first_twins(starts: IntArray, neighbors: NodeArray) -> tuple[IntArray, IntArray]:
-    """Name the smallest twin of each node of a subgraph, and the kind of twins they are.
+    """Return the smallest twin of each node of a subgraph, and their kind of twins.
 
     Shapes:
         starts [n + 1], neighbors [2 |E_S|] (sorted lists) -> [n], [n].
@@ -330,7 +330,7 @@ def _merge_twins(
 
 @kernel
 def _are_twins(starts: IntArray, neighbors: NodeArray, i: int, j: int, wanted: int) -> bool:
-    """Compare two neighbourhoods exactly; equal hashes are no proof."""
+    """Compare two neighbourhoods exactly, since hashes may collide."""
     if starts[i + 1] - starts[i] != starts[j + 1] - starts[j]:
         return False
     if wanted == FALSE_TWINS:

@@ -14,11 +14,11 @@ _FAR: Word = np.int64(1) << 40
 
 @kernel
 def transport(supply: IntArray, demand: IntArray, cost: CostArray) -> int:
-    """Least total cost of moving integer supplies to integer demands of the same sum.
+    """Return the minimum cost of moving integer supplies to integer demands of the same sum.
 
     Primal-dual method: potentials are the distances from all sources in the residual graph, flow
-    goes along arcs of reduced cost 0 only, and every phase makes the shortest way to a sink
-    longer. All arithmetic is in integers, so the result is exact.
+    uses only arcs of reduced cost 0, and every phase lengthens the shortest path to a sink. All
+    arithmetic is in integers, so the result is exact.
 
     Shapes:
         supply [m] and demand [n] (destroyed), cost [m, n], not negative.
@@ -33,7 +33,7 @@ def transport(supply: IntArray, demand: IntArray, cost: CostArray) -> int:
     left: Word = np.int64(0)
     for i in range(m):
         left += supply[i]
-    # The way to the super sink, in terms of the costs themselves.
+    # The path to the super sink, in terms of the original costs.
     reach: Word = np.int64(0)
     total: Word = np.int64(0)
     while left > 0:
@@ -62,7 +62,7 @@ def _distances(
     distance: IntArray,
     queue: IntArray,
 ) -> int:
-    """Reduced distances of all nodes from the sources with supply; returns that of the super sink.
+    """Compute reduced distances from the sources with supply; return that of the super sink.
 
     Dijkstra's algorithm on the dense residual graph.
     """
@@ -146,7 +146,7 @@ def _admissible_path(
 def _augment(
     supply: IntArray, demand: IntArray, flow: IntArray, parent: IntArray, sink: int
 ) -> int:
-    """Push as much flow as goes along the path that ends in a sink; returns how much."""
+    """Push the maximum flow along the path to a sink; return the amount."""
     m = supply.shape[0]
     moved = demand[sink]
     node = m + sink
