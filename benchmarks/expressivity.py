@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from unionsnn.config.compose import config_folder
-from unionsnn.reports.table import print_tables
+from unionsnn.reports.table import show
 from unionsnn.reports.views.trained_expressivity import trained_report
 
 FULL = (
@@ -84,7 +84,7 @@ def main() -> None:
             records.append(run(line))
     if records:
         report = trained_report(records)
-        print_tables(report.tables)
+        show(report.tables)
         if arguments.out is not None:
             report.write(arguments.out)
 

@@ -15,11 +15,15 @@ from click.testing import CliRunner, Result
 
 from commands import printed_codes
 from unionsnn.cli.app import command_line
-from unionsnn.expressivity.theorems import four_cycles
+from unionsnn.expressivity import bench
+from unionsnn.expressivity.theorems import (
+    APPENDIX_PAIR,
+    appendix_verdicts,
+    four_cycles,
+    graph_of,
+)
 from unionsnn.reports.table import markdown
-from unionsnn.reports.views import expressivity
 from unionsnn.reports.views.expressivity import PUBLISHED, bench_report, bench_table
-from unionsnn.reports.views.theorems import APPENDIX_PAIR, appendix_verdicts, graph_of
 
 Command = Callable[..., Result]
 
@@ -92,14 +96,14 @@ def test_a_narrow_terminal_gets_lines(
 def test_a_choice_at_fault_is_an_error(
     command: Command, own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = expressivity.measure
+    original = bench.measure
 
     def measured(*arguments: Any, **options: Any) -> dict[str, Any]:
         result = original(*arguments, **options)
         result["sets"][0]["choices"][0]["at_fault"] = 2
         return result
 
-    monkeypatch.setattr("unionsnn.reports.views.expressivity.measure", measured)
+    monkeypatch.setattr(bench, "measure", measured)
     done = command(own, "--choices", "a,cyclomatic", "--json")
     assert done.exit_code == 1
     assert json.loads(done.stdout)["sets"]
@@ -121,7 +125,7 @@ def test_graphs_without_edges_are_not_counted_as_whole(command: Command, tmp_pat
 def test_a_place_for_pictures_is_checked_before_the_work(
     command: Command, own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("unionsnn.reports.views.expressivity.measure", None)
+    monkeypatch.setattr(bench, "measure", None)
     done = command(own, "--plot", own)
     assert done.exit_code == 2
     assert printed_codes(done.stderr) == ["output.is_a_file"]
@@ -167,7 +171,7 @@ def test_golden_pairs_are_drawn(command: Command, tmp_path: Path) -> None:
 def test_brec_is_beside_what_others_printed() -> None:
     part = {"set": "brec", "categories": {"CFI": {"families": 1, "graphs": 2}}, "choices": []}
     text = markdown(bench_table(part))
-    assert all(f"{name} {count}" in text for name, (count, _) in PUBLISHED.items())
+    assert all(f"{name} {count}" in text for name, count in PUBLISHED.items())
     assert "brec" in text
     assert bench_report({"sets": [part]}).rows == []
 

@@ -13,12 +13,11 @@ from unionsnn.expressivity.case_study import (
     KINDS,
     CaseStudy,
     Shares,
-    delete_each,
-    example_subgraph,
     study,
 )
 from unionsnn.reports.formatting import share_text
-from unionsnn.reports.views.case_study import print_case_study, print_example, verdicts
+from unionsnn.reports.table import show
+from unionsnn.reports.views.case_study import case_study_table, example_table, verdicts
 
 
 @pytest.fixture
@@ -74,10 +73,9 @@ def test_small_shares_are_not_rounded_away(share: float, text: str) -> None:
 
 @pytest.mark.parametrize("at_ends", [False, True])
 def test_tables(console: Console, at_ends: bool) -> None:
-    example = example_subgraph()
-    print_example(example, delete_each(example, at_ends=at_ends), console)
     result = study(None, count=30, max_nodes=10, seed=0, at_ends=at_ends)
-    print_case_study(result, "random union subgraphs", at_ends=at_ends, console=console)
+    table = case_study_table(result, "random union subgraphs", at_ends=at_ends)
+    show([example_table(at_ends=at_ends), table], console)
     text = console.export_text()
     assert "a = 21.7810" in text
     assert "c1–c2" in text

@@ -9,12 +9,12 @@ import pytest
 from rich.console import Console
 
 from unionsnn.reports.formatting import difference_text
-from unionsnn.reports.table import latex, markdown
+from unionsnn.reports.table import latex, markdown, show
 from unionsnn.reports.views.comparison import (
     comparison_report,
+    comparison_tables,
     letter,
     notes,
-    print_comparison,
 )
 
 DIFFERENCE = {
@@ -120,7 +120,7 @@ def test_where_methods_differ_each_says_which_rows_it_is_of() -> None:
 
 def test_a_narrow_terminal_keeps_every_figure() -> None:
     console = Console(width=80, file=io.StringIO())
-    print_comparison(comparison(), console)
+    show(comparison_tables(comparison()), console)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     for figure in (
         "80.00 ± 10.00 %",

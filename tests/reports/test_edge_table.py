@@ -13,6 +13,7 @@ from rich.console import Console
 
 from unionsnn.base.errors import RequestError
 from unionsnn.data.sources.graph_files import read_graph_file
+from unionsnn.reports.table import check_output, show
 from unionsnn.reports.views import coefficients as tables
 
 VALUES = np.array([[1 / 3, 3.0], [np.pi * 1e10, 4.0], [5e-324, 0.0]])
@@ -69,7 +70,7 @@ def test_a_table_is_written_whole_or_not_at_all(
 def test_names_that_will_not_do_are_refused(tmp_path: Path, name: str, code: str) -> None:
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(RequestError) as caught:
-        tables.check_writable(tmp_path / name)
+        check_output("--out", tmp_path / name, tuple(tables.WRITERS))
     assert caught.value.codes == [code]
 
 
@@ -79,7 +80,7 @@ def test_a_summary_without_edges_has_no_numbers() -> None:
     summary = column_summary(("a_r1",), np.zeros((0, 1)))
     assert summary == {"a_r1": {"min": None, "mean": None, "max": None}}
     console = Console(record=True, width=80, file=io.StringIO())
-    tables.print_summary("toy", ["a fact"], summary, console)
+    show([tables.summary_table("toy", ["a fact"], summary)], console)
     text = console.export_text()
     assert "–" in text
     assert "a fact" in text

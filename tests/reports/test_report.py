@@ -16,7 +16,7 @@ from test_paper import record
 from unionsnn.cli.app import command_line
 from unionsnn.reports.claims import claims_report, from_paper, from_records, judged, wins
 from unionsnn.reports.collection import collect
-from unionsnn.reports.table import latex, markdown, print_tables
+from unionsnn.reports.table import latex, markdown, show
 from unionsnn.reports.views.page import page
 from unionsnn.reports.views.records import records_report
 
@@ -63,7 +63,7 @@ def test_a_narrow_terminal_keeps_every_figure(tmp_path: Path) -> None:
     saved(tmp_path, "gcn", 0.9)
     for width in (40, 80, 200):
         console = Console(width=width, file=io.StringIO())
-        print_tables(records_report(collect([tmp_path])[0]).tables, console)
+        show(records_report(collect([tmp_path])[0]).tables, console)
         text = console.file.getvalue()  # type: ignore[attr-defined]
         assert ("┃" in text) == (width == 200)
         for figure in ("90.00 ± 5.00 %", "70.00 ± 5.00 %", "70.00 to 80.00 %", "12,345"):

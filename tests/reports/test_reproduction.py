@@ -153,7 +153,7 @@ def test_table_12_times_epochs_and_prints_ratios_beside_the_paper_s(
     def timed(config: Config, progress: Any = None) -> dict[str, Any]:
         name, data = config.model.name, config.data
         seen.append((name, data.name, data.max_pairs, config.protocol.name))
-        if (name, data["name"]) == ("ppgn", "dd"):
+        if (name, data.name) == ("ppgn", "dd"):
             raise TooLargeError("one graph of up to 5,748 nodes, about 200 GB of 60 GB free")
         seconds = {"gin": 2.0, "ppgn": 30.0, "unionsnn": 3.0}[name]
         return {"seconds": seconds, "missing": [], "device": "cpu (1 thread(s))"}

@@ -173,7 +173,8 @@ def train(
         results.print_dry_run(record)
     else:
         results.print_results(record)
-        results.print_folder(folder.path, record, before)
+        for line in results.folder_lines(folder.path, record, before):
+            click.echo(line)
     if not dry_run and failed_now(record, config):
         sys.exit(1)
 
@@ -182,14 +183,15 @@ def train(
 @json_option()
 def info(as_json: bool) -> None:
     """Print versions, devices, folders and the size of the cache."""
-    from unionsnn.reports.views.results import print_info
+    from unionsnn.reports.table import show
+    from unionsnn.reports.views.results import info_table
     from unionsnn.runs.information import information
 
     content = information()
     if as_json:
         echo_json(content)
     else:
-        print_info(content)
+        show([info_table(content)])
 
 
 @command_line.command()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.console import Console
 
-from unionsnn.base.errors import RequestError
+from unionsnn.base.errors import DataError, RequestError
+from unionsnn.base.words import nearest
 from unionsnn.cli.common import (
     FILE,
     OVERRIDE,
@@ -22,6 +25,7 @@ from unionsnn.cli.common import (
 )
 
 if TYPE_CHECKING:
+    from unionsnn.coefficients import CoefficientSpec
     from unionsnn.coefficients.upkeep import CacheItem
 
 
@@ -41,7 +45,8 @@ def precompute(
     """
     config = composed(overrides, config_dir, quiet=options.quiet or as_json)
     from unionsnn.reports.progress import data_progress
-    from unionsnn.reports.views.coefficients import print_precomputed
+    from unionsnn.reports.table import show
+    from unionsnn.reports.views.coefficients import precomputed_table
     from unionsnn.runs.precompute import precompute as compute
 
     with data_progress(config.trainer.progress) as progress:
@@ -49,7 +54,7 @@ def precompute(
     if as_json:
         echo_json(result)
     else:
-        print_precomputed(result)
+        show([precomputed_table(result)])
 
 
 def _listed(ctx: click.Context, parameter: click.Parameter, text: str | None) -> Any:
@@ -117,20 +122,113 @@ def coefficients(
     an npz file with edge_index or a scipy adjacency matrix, or PyG's .pt. The table has one row
     per edge of the file: graph, source, target and the coefficients.
     """
-    from unionsnn.reports.views.coefficients import coefficients_of_file
-
-    coefficients_of_file(
-        file,
-        {key: value for key, value in choices.items() if value is not None},
-        form=form,
-        out=out,
-        plot=plot,
-        plot_graph=plot_graph,
-        symmetrize=symmetrize,
-        threads=threads,
-        use_cache=not no_cache,
-        progress=options.progress(as_json=False),
+    from unionsnn.coefficients.cache import CoefficientCache
+    from unionsnn.coefficients.summary import column_summary
+    from unionsnn.data.sources.download import data_root
+    from unionsnn.data.sources.graph_files import read_graph_file
+    from unionsnn.reports.figures.plots import check_drawable, draw_coefficients, save_figure
+    from unionsnn.reports.formatting import counted
+    from unionsnn.reports.progress import data_progress
+    from unionsnn.reports.table import show
+    from unionsnn.reports.views.coefficients import (
+        as_csv,
+        edge_table,
+        summary_table,
+        write_table,
     )
+
+    given = {key: value for key, value in choices.items() if value is not None}
+    spec = _checked(file, given, form, out, plot)
+    graphs = read_graph_file(file, form)
+    if not symmetrize:
+        graphs.check_symmetric()
+    if plot is not None:
+        if plot_graph >= graphs.num_graphs:
+            raise RequestError(
+                f"--plot-graph is {plot_graph}, but the file holds graphs "
+                f"0..{graphs.num_graphs - 1}.",
+                code="coefficients.plot_graph",
+            )
+        first, end = graphs.node_slices[plot_graph : plot_graph + 2]
+        check_drawable(int(end - first))
+    with data_progress(options.progress(as_json=False)) as progress:
+        arguments: dict[str, Any] = {
+            "symmetrize": symmetrize or not graphs.directed,
+            "threads": threads,
+            "progress": progress and functools.partial(progress, "coefficients"),
+        }
+        if no_cache:
+            values = spec.compute(graphs.edge_index, graphs.num_nodes, **arguments)
+        else:
+            cache = CoefficientCache(data_root() / "coefficients")
+            values = cache.get(
+                graphs.edge_index, graphs.num_nodes, spec, label=file.name, **arguments
+            )
+    table = edge_table(graphs, spec.columns, values)
+    on_stdout = out is None and plot is None
+    if out is not None:
+        write_table(table, out)
+    if plot is not None:
+        edges = slice(*graphs.edge_slices[plot_graph : plot_graph + 2])
+        name = file.name if graphs.num_graphs == 1 else f"{file.name}, graph {plot_graph}"
+        chosen = [spec.substructure, spec.descriptor, spec.encoding]
+        figure = draw_coefficients(
+            graphs.edge_index[:, edges] - first,
+            values[edges, 0],
+            graphs.node_names()[first:end].tolist(),
+            title=f"{name}: {', '.join(choice for choice in chosen if choice)}",
+            label=spec.columns[0],
+        )
+        save_figure(figure, plot)
+    if on_stdout:
+        click.echo(as_csv(table), nl=False)
+    facts = [
+        f"{counted(graphs.num_graphs, 'graph')}, {counted(graphs.num_nodes, 'node')}, "
+        f"{counted(graphs.num_edges, 'edge')} listed",
+        *(f"written: {path}" for path in (out, plot) if path is not None),
+    ]
+    summary = column_summary(spec.columns, values)
+    show([summary_table(f"Coefficients of {file.name}", facts, summary)], Console(stderr=on_stdout))
+
+
+def _checked(
+    file: Path,
+    choices: Mapping[str, Any],
+    form: str | None,
+    out: Path | None,
+    plot: Path | None,
+) -> CoefficientSpec:
+    """Check everything that does not need the file, and report all faults at once."""
+    from unionsnn.coefficients import CoefficientSpec
+    from unionsnn.data.sources.graph_files import FORMATS, format_of
+    from unionsnn.reports.figures.plots import check_plot
+    from unionsnn.reports.table import check_output
+    from unionsnn.reports.views.coefficients import WRITERS
+
+    def check_format() -> None:
+        if form is None:
+            format_of(file)
+        elif form not in FORMATS:
+            raise RequestError(
+                f"--format {form} is unknown; allowed are {', '.join(FORMATS)}."
+                f"{nearest(form, FORMATS)}",
+                code="coefficients.format",
+            )
+
+    checks: list[Callable[[], object]] = [lambda: CoefficientSpec(**choices), check_format]
+    if out is not None:
+        checks.append(functools.partial(check_output, "--out", out, tuple(WRITERS)))
+    if plot is not None:
+        checks.append(functools.partial(check_plot, plot))
+    faults: list[str] = []
+    for check in checks:
+        try:
+            check()
+        except (DataError, RequestError) as error:
+            faults += error.faults
+    if faults:
+        raise RequestError(*faults)
+    return CoefficientSpec(**choices)
 
 
 @click.command("case-study")
@@ -160,19 +258,30 @@ def case_study(
     effect grows over the four kinds of edges. Union subgraphs are random, or taken from a data set
     if OVERRIDES name one: data=mutag.
     """
-    from unionsnn.reports.figures.plots import check_plot
-    from unionsnn.reports.views import case_study as report
+    from unionsnn.expressivity.case_study import study
+    from unionsnn.reports.figures.plots import check_plot, draw_effects, save_figure
+    from unionsnn.reports.table import show
+    from unionsnn.reports.views.case_study import case_study_table, example_table
 
     if plot is not None:
         check_plot(plot)
     graph, name = None, None
+    source = f"random union subgraphs (seed {seed}, 4 to {max_nodes} nodes)"
     if overrides:
         config = composed(overrides, quiet=options.quiet)
         from unionsnn.runs.precompute import simple_graph
 
         graph, name = simple_graph(config), config.data.name
-    request = report.Request(name, graphs, max_nodes, seed, at_ends)
-    report.run(request, graph, plot, as_json=as_json)
+        source = f"union subgraphs of {name} (seed {seed}, up to {max_nodes} nodes)"
+    result = study(graph, count=graphs, max_nodes=max_nodes, seed=seed, at_ends=at_ends)
+    if as_json:
+        request = {"data": name, "graphs": graphs, "max_nodes": max_nodes, "seed": seed}
+        echo_json({**request, "at_ends": at_ends, **result.to_dict()})
+    else:
+        show([example_table(at_ends=at_ends), case_study_table(result, source, at_ends=at_ends)])
+    if plot is not None:
+        title = f"{result.subgraphs:,} {source}"
+        save_figure(draw_effects(result.effects, title=title, label="change of a"), plot)
 
 
 @click.group()
@@ -208,13 +317,14 @@ def _survey(root: Path, *, checksums: bool = False) -> list[CacheItem]:
 def cache_list(options: Options, overrides: tuple[str, ...], as_json: bool) -> None:
     """List the entries with data, choices, size, age and state."""
     root = _cache_root(overrides, options)
-    from unionsnn.reports.views import cache as report
+    from unionsnn.reports.table import show
+    from unionsnn.reports.views.cache import cache_table
 
     items = _survey(root)
     if as_json:
-        echo_json([report.as_plain(item) for item in items])
+        echo_json([{**vars(item), "path": str(item.path)} for item in items])
     else:
-        report.print_cache(items, root)
+        show([cache_table(items, root)])
 
 
 @cache.command("verify")

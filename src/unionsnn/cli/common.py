@@ -6,12 +6,16 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.decorators import FC
 from click.shell_completion import CompletionItem
 
 from unionsnn.config.schema import Config
+
+if TYPE_CHECKING:
+    from unionsnn.reports.table import Report
 
 
 class Completed(click.types.StringParamType):
@@ -109,6 +113,25 @@ def composed(overrides: Sequence[str], config_dir: str | None = None, *, quiet: 
 
     config = compose_config(overrides, config_dir)
     return config.replace({"trainer.progress": "none"}) if quiet else config
+
+
+def show_report(report: Report, out: Path | None, *, as_json: bool, content: object = None) -> None:
+    """Write a report if a file is named, and print it: its tables, or JSON.
+
+    Args:
+        report: The report.
+        out: File to write.
+        as_json: Whether JSON is printed.
+        content: What is printed as JSON; the report's rows unless given.
+    """
+    from unionsnn.reports.table import show
+
+    if out is not None:
+        report.write(out)
+    if as_json:
+        echo_json(report.rows if content is None else content)
+    else:
+        show(report.tables)
 
 
 def echo_json(content: object) -> None:

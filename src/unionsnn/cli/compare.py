@@ -44,8 +44,8 @@ def compare(
     """
     from unionsnn.config.compose import compose_config
     from unionsnn.reports.progress import data_progress
-    from unionsnn.reports.table import EXTENSIONS, check_output
-    from unionsnn.reports.views.comparison import comparison_report, print_comparison
+    from unionsnn.reports.table import EXTENSIONS, check_output, show
+    from unionsnn.reports.views.comparison import comparison_report, comparison_tables
     from unionsnn.reports.views.results import print_dry_run
     from unionsnn.runs.comparison import read_candidates, refuse_incomparable, run_comparison
 
@@ -73,4 +73,4 @@ def compare(
         for plan in plans:
             print_dry_run(plan)
     else:
-        print_comparison(result)
+        show(comparison_tables(result))

@@ -18,6 +18,7 @@ from unionsnn.cli.common import (
     echo_json,
     json_option,
     out_option,
+    show_report,
 )
 
 if TYPE_CHECKING:
@@ -150,9 +151,7 @@ def expressivity(options: Options, /, **parameters: Any) -> None:
     request = Request(**parameters)
     request.check()
     if request.theorems:
-        from unionsnn.reports.views import theorems
-
-        theorems.run(request.max_nodes, request.plot, as_json=request.as_json)
+        _theorems(request)
     elif request.trained:
         from unionsnn.reports.views import trained_expressivity as trained
 
@@ -167,25 +166,40 @@ def expressivity(options: Options, /, **parameters: Any) -> None:
 
 def _show(request: Request, result: dict[str, Any], report: Report, faults: Sequence[str]) -> None:
     """Write and print the measurements; fail if a choice is at fault."""
-    from unionsnn.reports.table import print_tables
+    show_report(report, request.out, as_json=request.as_json, content=result)
+    if faults:
+        raise UnionsnnError(*faults, code="expressivity.at_fault")
 
-    if request.out is not None:
-        report.write(request.out)
+
+def _theorems(request: Request) -> None:
+    """Check the theorems; draw counterexamples if asked to."""
+    from unionsnn.expressivity.theorems import check_theorems
+    from unionsnn.reports.figures.expressivity import make_folder, save_figures
+    from unionsnn.reports.table import show
+    from unionsnn.reports.views.theorems import draw_theorems, theorem_lines
+
+    if request.plot is not None:
+        make_folder(request.plot)
+    result = check_theorems(request.max_nodes)
+    if request.plot is not None:
+        save_figures(draw_theorems(result), request.plot)
     if request.as_json:
         echo_json(result)
     else:
-        print_tables(report.tables)
-    if faults:
-        raise UnionsnnError(*faults, code="expressivity.at_fault")
+        show(theorem_lines(result))
 
 
 def _measured(request: Request, progress_kind: str) -> dict[str, Any]:
     """Measure what colourings tell apart, without training; draw the golden pairs."""
     from unionsnn.data.sources.download import data_root
+    from unionsnn.expressivity.bench import measure
     from unionsnn.expressivity.edge_colorings import parse_colorings
-    from unionsnn.reports.figures.expressivity import draw_golden_pairs, make_folder
+    from unionsnn.reports.figures.expressivity import (
+        draw_golden_pairs,
+        make_folder,
+        save_figures,
+    )
     from unionsnn.reports.progress import data_progress
-    from unionsnn.reports.views.expressivity import measure
 
     colorings = parse_colorings(request.choices)
     if request.plot is not None:
@@ -205,7 +219,7 @@ def _measured(request: Request, progress_kind: str) -> dict[str, Any]:
             progress=progress,
         )
         if request.plot is not None:
-            draw_golden_pairs(request.plot)
+            save_figures(draw_golden_pairs(), request.plot)
     return result
 
 

@@ -38,11 +38,12 @@ def predict(
     labels and attributes come from npz files (node_labels, node_attributes).
     """
     from unionsnn.reports.progress import data_progress
+    from unionsnn.reports.table import check_output, show
     from unionsnn.reports.views import predictions
     from unionsnn.runs.prediction import predict as apply
 
     if out is not None:
-        predictions.check_writable(out)
+        check_output("--out", out, predictions.EXTENSIONS)
     with data_progress(options.progress(as_json=as_json)) as progress:
         found = apply(run, file, form=form, symmetrize=symmetrize, progress=progress)
         if out is not None:
@@ -50,7 +51,8 @@ def predict(
     if as_json:
         echo_json(predictions.as_plain(found))
     else:
-        predictions.print_predictions(found, f"Predictions of {run} for {file}", out)
+        title = f"Predictions of {run} for {file}"
+        show([predictions.prediction_table(found, title, out)])
 
 
 @click.command()

@@ -16,15 +16,14 @@ from unionsnn.cli.common import (
     common_option,
     config_dir_option,
     dry_run_option,
-    echo_json,
     json_option,
     out_option,
+    show_report,
 )
 
 if TYPE_CHECKING:
     from unionsnn.data.datamodules import Progress
     from unionsnn.reports.reproduction import Cell
-    from unionsnn.reports.table import Report
 
 
 def _names(ctx: click.Context, param: click.Parameter, value: str | None) -> list[str]:
@@ -67,7 +66,7 @@ def reproduce(
     from unionsnn.reports.paper import paper_table
     from unionsnn.reports.progress import data_progress
     from unionsnn.reports.reproduction import plan_table, run_cells
-    from unionsnn.reports.table import EXTENSIONS, check_output, print_tables
+    from unionsnn.reports.table import EXTENSIONS, check_output, show
     from unionsnn.reports.views.reproduction import plan_report, reproduction_report
 
     if out is not None:
@@ -92,7 +91,7 @@ def reproduce(
         if dry_run:
             return
     elif not quiet and cost is None:
-        print_tables(plan_report(cells).tables)
+        show(plan_report(cells).tables)
     from unionsnn.runs import costs, experiment
 
     run = experiment.run_experiment
@@ -101,21 +100,9 @@ def reproduce(
         run = costs.timed_preprocessing if preprocessing else costs.timed_training
     with data_progress(kind) as progress:
         outcomes = list(run_cells(cells, run, progress))
-        _show(reproduction_report(outcomes), out, as_json=as_json)
+        show_report(reproduction_report(outcomes), out, as_json=as_json)
     if any(o.failed or (o.absent and not available_only) for o in outcomes):
         sys.exit(1)
-
-
-def _show(report: Report, out: Path | None, *, as_json: bool) -> None:
-    """Print a report, and write it to ``out`` if given."""
-    from unionsnn.reports.table import print_tables
-
-    if out is not None:
-        report.write(out)
-    if as_json:
-        echo_json(report.rows)
-    else:
-        print_tables(report.tables)
 
 
 def _plan(cells: Sequence[Cell], progress: Progress | None, *, as_json: bool) -> None:
@@ -129,7 +116,7 @@ def _plan(cells: Sequence[Cell], progress: Progress | None, *, as_json: bool) ->
         click.echo(f"Times the coefficients of {len(cells)} whole data sets; trains nothing.")
         return
     seconds = estimates(cells, progress) if trained else {}
-    _show(plan_report(cells, seconds), None, as_json=as_json)
+    show_report(plan_report(cells, seconds), None, as_json=as_json)
 
 
 @click.command()
@@ -176,5 +163,5 @@ def report(
 
         write_text(out, page(records, faults, made.tables[0] if claims else None))
         out = None
-    _show(made, out, as_json=as_json)
+    show_report(made, out, as_json=as_json)
     sys.exit(1 if faults else 0)

@@ -66,8 +66,14 @@ def sweep(
     if as_json or options.quiet:
         kind = "none"
     from unionsnn.reports.progress import data_progress
-    from unionsnn.reports.table import write_text
-    from unionsnn.reports.views.study import print_plan, print_study, study_page, study_progress
+    from unionsnn.reports.table import show, write_text
+    from unionsnn.reports.views.study import (
+        final_lines,
+        plan_table,
+        study_page,
+        study_progress,
+        trials_table,
+    )
     from unionsnn.search.driver import RunOptions, describe_study, run_study
 
     if dry_run:
@@ -76,7 +82,7 @@ def sweep(
         if as_json:
             echo_json(plan)
         else:
-            print_plan(plan)
+            show([plan_table(plan)])
         return
     key, direction = request.file.objectives[0], request.directions[0]
     run_options = RunOptions(workers, extend, trials_only, nested)
@@ -92,5 +98,5 @@ def sweep(
     if as_json:
         echo_json(record)
         return
-    print_study(record)
+    show([trials_table(record), *final_lines(record)])
     click.echo(f"report: {page}")

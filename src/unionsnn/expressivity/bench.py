@@ -8,8 +8,9 @@ within which numbers are equal are counted too.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from unionsnn.expressivity.color_refinement import (
 )
 from unionsnn.expressivity.edge_colorings import EdgeColoring
 from unionsnn.expressivity.fingerprints import fingerprints
-from unionsnn.expressivity.graph_sets import Family
+from unionsnn.expressivity.graph_sets import Family, load_set
 
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
@@ -202,3 +203,86 @@ def _renumbered(classes: IntArray) -> IntArray:
     """Number classes by their first member."""
     _, first, inverse = np.unique(classes, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse.reshape(-1)]
+
+
+def measure(
+    sets: Sequence[str],
+    choices: Sequence[EdgeColoring],
+    *,
+    root: Path,
+    mirror: str | None = None,
+    offline: bool = False,
+    seed: int = 0,
+    threads: int | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> dict[str, Any]:
+    """Measure choices on sets; return plain types for JSON.
+
+    Args:
+        sets: Names of sets, or files of pairs.
+        choices: The choices.
+        root: The data root.
+        mirror: Mirror to try before the upstream address.
+        offline: Whether to avoid http(s) addresses.
+        seed: Seed of the relabelled copies.
+        threads: Number of threads of the engine; None for all cores.
+        progress: Called with (what, done, total).
+
+    Raises:
+        DataError: A set could not be obtained.
+    """
+    loaded = {
+        name: load_set(name, root=root, mirror=mirror, offline=offline)
+        for name in dict.fromkeys(sets)
+    }
+    results = []
+    for name, families in loaded.items():
+        bench = Bench(families, seed=seed, threads=threads)
+        members: dict[str, list[int]] = {}
+        for i, family in enumerate(families):
+            members.setdefault(family.category, []).append(i)
+        sizes = {
+            category: {"families": len(rows), "graphs": len(families[rows[0]].graphs)}
+            for category, rows in members.items()
+        }
+        outcomes = []
+        for choice in choices:
+
+            def report(done: int, total: int, what: str = f"{name}, {choice.name}") -> None:
+                if progress is not None:
+                    progress(what, done, total)
+
+            outcomes.append(_counts(families, members, bench.run(choice, report)))
+        results.append({"set": name, "categories": sizes, "choices": outcomes})
+    return {"seed": seed, "sets": results}
+
+
+def _counts(
+    families: Sequence[Family], members: Mapping[str, list[int]], outcome: Outcome
+) -> dict[str, Any]:
+    """Count an outcome by category; families in which S is the whole graph stand apart."""
+    categories = {}
+    for category, rows in members.items():
+        told = outcome.told[rows]
+        whole = None if outcome.whole is None else outcome.whole[rows]
+        categories[category] = {
+            "told": int(told.sum()),
+            "classes": int(outcome.classes[rows].sum()),
+            "whole": None if whole is None else int(whole.sum()),
+            "told_where_not_whole": None if whole is None else int(told[~whole].sum()),
+            "missed": [families[i].name for i in rows if not outcome.told[i]],
+            "at_fault": int(outcome.at_fault[rows].sum()),
+            "unstable": int(outcome.unstable[rows].sum()),
+        }
+    margin = outcome.margin
+    return {
+        "choice": outcome.coloring.name,
+        "told": int(outcome.told.sum()),
+        "at_fault": int(outcome.at_fault.sum()),
+        "unstable": int(outcome.unstable.sum()),
+        "exact": margin.exact,
+        "largest_equal": margin.equal,
+        "smallest_different": None if margin.exact else margin.different,
+        "seconds": outcome.seconds,
+        "categories": categories,
+    }

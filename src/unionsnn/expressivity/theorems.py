@@ -12,13 +12,17 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unionsnn.base.errors import RequestError
+from unionsnn.expressivity.bench import Bench
 from unionsnn.expressivity.color_refinement import GraphUnion, edge_colors, graph_classes, refine
+from unionsnn.expressivity.edge_colorings import EdgeColoring
 from unionsnn.expressivity.fingerprints import fingerprints
+from unionsnn.expressivity.graph_sets import Family
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -28,6 +32,19 @@ MAX_NODES = 8
 
 NUM_CONNECTED = (1, 1, 2, 6, 21, 112, 853, 11117)
 """Connected graphs of 1, 2, ... nodes (OEIS A001349)."""
+
+THEOREM_ONE_NODES = 7
+"""Maximum number of nodes of the graphs on which theorem 1 is checked."""
+
+FAILING = ("1wl", "a~", "a", "spectrum", "rooted", "a@2", "spectrum@2", "rooted@2")
+"""Choices whose smallest failures are searched for."""
+
+APPENDIX_PAIR = ("GMo`?K", "GhCK@K")
+"""Two squares joined by an edge, and an 8-cycle with its long chord, in graph6.
+
+The smallest pair like that of appendix A: 2 and 0 cycles of length 4; 1-WL, overlap and union minus
+do not tell them apart, union does. Among connected graphs of up to 8 nodes no pair has fewer edges.
+"""
 
 KINDS = ("union", "overlap", "union_minus")
 """Kinds of subgraphs around an edge."""
@@ -288,3 +305,88 @@ def four_cycles(adjacency: BoolArray) -> int:
     """Number of 4-cycles: half of Σ over pairs of nodes of (common neighbours choose 2)."""
     common = np.triu(adjacency.astype(np.int64) @ adjacency.astype(np.int64), 1)
     return int((common * (common - 1) // 2).sum()) // 2
+
+
+def graph_of(text: str) -> BoolArray:
+    """Read the adjacency of a graph in graph6."""
+    import networkx
+
+    return np.asarray(networkx.to_numpy_array(networkx.from_graph6_bytes(text.encode()))) > 0
+
+
+def text_of(adjacency: BoolArray) -> str:
+    """Write a graph in graph6."""
+    import networkx
+
+    graph = networkx.from_numpy_array(adjacency)
+    return str(networkx.to_graph6_bytes(graph, header=False).decode().strip())
+
+
+def as_family(name: str, adjacencies: Sequence[BoolArray]) -> Family:
+    """Make a family of adjacency matrices."""
+    return Family(name, name, tuple((np.argwhere(a).T, len(a)) for a in adjacencies))
+
+
+def check_theorems(max_nodes: int) -> dict[str, Any]:
+    """Check the theorems on all connected graphs of up to so many nodes; graphs are in graph6."""
+    graphs = connected_graphs(max_nodes)
+    census = Census([g for g in graphs if len(g) <= THEOREM_ONE_NODES])
+    bench = Bench([as_family("small", graphs)], threads=1)
+    classes = {
+        name: bench.graph_classes(bench.values(EdgeColoring.parse(name))) for name in FAILING
+    }
+    sizes = [(len(g), int(g.sum()) // 2) for g in graphs]
+    failures = {}
+    for name, partition in classes.items():
+        pairs = collisions(partition, sizes)
+        smallest = [text_of(graphs[g]) for g in pairs[0]] if pairs else None
+        failures[name] = {"classes": len(pairs), "pair": smallest}
+
+    def plain(pairs: Sequence[NodePair]) -> list[dict[str, Any]]:
+        return [
+            {
+                "graphs": [text_of(census.adjacencies[g]) for g in pair.graphs],
+                "nodes": list(pair.nodes),
+            }
+            for pair in pairs
+        ]
+
+    return {
+        "max_nodes": max_nodes,
+        "graphs": len(graphs),
+        "theorem_1": {
+            "graphs": len(census.adjacencies),
+            "unrooted": plain(theorem_one(census, rooted=False)),
+            "rooted": plain(theorem_one(census, rooted=True)),
+            "converse": plain(theorem_one_converse(census)[:1]),
+        },
+        "theorem_3": {
+            name: {
+                "coarser": coarser_pairs(partition, classes["1wl"]),
+                "finer": coarser_pairs(classes["1wl"], partition),
+            }
+            for name, partition in classes.items()
+            if name != "1wl"
+        },
+        "smallest_failures": failures,
+        "appendix_a": {
+            "pair": list(APPENDIX_PAIR),
+            "four_cycles": [four_cycles(graph_of(text)) for text in APPENDIX_PAIR],
+            "told_apart": appendix_verdicts(),
+        },
+    }
+
+
+def appendix_census() -> Census:
+    """Return the census of the pair like that of appendix A."""
+    return Census([graph_of(text) for text in APPENDIX_PAIR])
+
+
+def appendix_verdicts() -> dict[str, bool]:
+    """Return which edge colours tell that pair apart: none, or the class of each subgraph kind."""
+    census = appendix_census()
+    told = {"1-WL": bool(np.diff(one_wl_classes(census.union))[0])}
+    for kind in ("overlap", "union_minus", "union"):
+        nodes = refine(census.union, census.forms(kind, rooted=True))
+        told[kind] = bool(np.diff(graph_classes(census.union, nodes))[0])
+    return told

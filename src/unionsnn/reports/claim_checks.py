@@ -7,16 +7,19 @@ from functools import cache
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse.csgraph import dijkstra
 
 from unionsnn.coefficients.structural import structural_coefficients
 from unionsnn.expressivity.bench import Bench
-from unionsnn.expressivity.case_study import CaseStudy, Shares, study
+from unionsnn.expressivity.case_study import CaseStudy, study
 from unionsnn.expressivity.edge_colorings import EdgeColoring
 from unionsnn.expressivity.graph_sets import golden_pairs
-from unionsnn.expressivity.theorems import Census, connected_graphs, theorem_one
-from unionsnn.reports.views.theorems import appendix_verdicts
+from unionsnn.expressivity.theorems import (
+    Census,
+    appendix_verdicts,
+    connected_graphs,
+    theorem_one,
+)
 
 
 @dataclass(frozen=True)
@@ -26,59 +29,58 @@ class Verdict:
     state: Literal["holds", "fails", "not run"]
     evidence: str
 
-
-_CASES = 300
-_MOST_NODES = 14
+    @classmethod
+    def of(cls, holds: bool, evidence: str) -> Verdict:
+        """Make the verdict that a claim holds, or that it fails."""
+        return cls("holds" if holds else "fails", evidence)
 
 
 def theorem_one_on_its_counterexample() -> Verdict:
     """Check theorem 1 as worded, on one graph of 6 nodes."""
-    census = Census([complement_of_path_and_triangle()])
+    sides = np.zeros((6, 6), dtype=bool)
+    for v, u in ((0, 1), (1, 2), (3, 4), (4, 5), (3, 5)):
+        sides[v, u] = sides[u, v] = True
+    census = Census([~sides & ~np.eye(6, dtype=bool)])
     unrooted = theorem_one(census, rooted=False)
     rooted = theorem_one(census, rooted=True)
     if not unrooted:
-        return _verdict(True, "no exception in the complement of P3 and K3")
+        return Verdict.of(True, "no exception in the complement of P3 and K3")
     i, j = unrooted[0].nodes
-    also = "none" if not rooted else f"{len(rooted)}"
-    return _verdict(
+    return Verdict.of(
         False,
-        f"nodes {i} and {j} of the complement of P3 and K3 are an exception; {also} where an "
-        "isomorphism must carry edge to edge",
+        f"nodes {i} and {j} of the complement of P3 and K3 are an exception; "
+        f"{len(rooted) or 'none'} where an isomorphism must carry edge to edge",
     )
-
-
-def complement_of_path_and_triangle() -> NDArray[np.bool_]:
-    """Return the adjacency of the complement of P3 ∪ K3."""
-    adjacency = np.zeros((6, 6), dtype=bool)
-    for v, u in ((0, 1), (1, 2), (3, 4), (4, 5), (3, 5)):
-        adjacency[v, u] = adjacency[u, v] = True
-    return ~adjacency & ~np.eye(6, dtype=bool)
 
 
 def path_matrix_is_the_graph() -> Verdict:
     """Check that the ones of the path matrix are the edges, on all connected graphs of 5 nodes."""
     graphs = connected_graphs(5)
-    same = 0
-    for adjacency in graphs:
-        lengths = dijkstra(adjacency.astype(float), unweighted=True)
-        same += bool(np.array_equal(lengths == 1, adjacency))
-    return _verdict(
+    same = sum(
+        np.array_equal(dijkstra(adjacency.astype(float), unweighted=True) == 1, adjacency)
+        for adjacency in graphs
+    )
+    return Verdict.of(
         same == len(graphs),
         f"the ones of P are the edges of S in {same} of {len(graphs)} connected graphs of up to 5 "
         "nodes",
     )
 
 
-def _told(name: str, choice: str) -> bool:
-    families = [family for family in golden_pairs() if family.name == name]
-    outcome = Bench(families, threads=1).run(EdgeColoring.parse(choice))
-    return bool(outcome.told[0])
+def _told(name: str, *choices: str) -> list[bool]:
+    """Return whether each choice tells a golden pair apart."""
+    bench = Bench([family for family in golden_pairs() if family.name == name], threads=1)
+    return [bool(bench.run(EdgeColoring.parse(choice)).told[0]) for choice in choices]
+
+
+def _apart(told: bool) -> str:
+    return "apart" if told else "not apart"
 
 
 def beyond_one_wl() -> Verdict:
     """Check that the coefficient tells two triangles from a 6-cycle, which 1-WL does not."""
-    plain, ours = (_told("C6 / 2 C3", choice) for choice in ("1wl", "a"))
-    return _verdict(
+    plain, ours = _told("C6 / 2 C3", "1wl", "a")
+    return Verdict.of(
         ours and not plain,
         f"C6 and two C3: a tells them {_apart(ours)}, 1-WL {_apart(plain)}",
     )
@@ -86,8 +88,8 @@ def beyond_one_wl() -> Verdict:
 
 def rook_and_shrikhande() -> Verdict:
     """Check whether the coefficient, raw and normalised as in the paper, tells the pair apart."""
-    plain, normalized = (_told("Rook / Shrikhande", choice) for choice in ("a", "a~"))
-    return _verdict(
+    plain, normalized = _told("Rook / Shrikhande", "a", "a~")
+    return Verdict.of(
         normalized,
         f"a tells them {_apart(plain)}, the normalised a of the paper's layer {_apart(normalized)}",
     )
@@ -97,7 +99,7 @@ def size_aware() -> Verdict:
     """Check whether graphs of different size have different coefficients."""
     (family,) = (each for each in golden_pairs() if each.name == "C4 / K5")
     ring, whole = (float(structural_coefficients(e, n)[0]) for e, n in family.graphs)
-    return _verdict(
+    return Verdict.of(
         abs(ring - whole) > 1e-9, f"a is {ring:.4f} on each edge of C4, {whole:.4f} of K5"
     )
 
@@ -115,51 +117,39 @@ def others_miss_edges_of_kind_four() -> Verdict:
             values.append(float(rows[0]))
         texts.append(f"{descriptor.replace('_', ' ')} {values[0]:.3f} and {values[1]:.3f}")
         missed = missed and abs(values[0] - values[1]) < 1e-9
-    return _verdict(missed, f"without and with an E4 edge next to an E3 edge: {', '.join(texts)}")
+    return Verdict.of(missed, f"without and with an E4 edge next to an E3 edge: {', '.join(texts)}")
 
 
 def only_union_separates() -> Verdict:
     """Check whether a pair is told apart by union subgraphs and by nothing else compared."""
     told = [kind for kind, apart in appendix_verdicts().items() if apart]
-    return _verdict(
+    return Verdict.of(
         told == ["union"], f"a pair of 8 nodes with 2 and 0 cycles of length 4: {', '.join(told)}"
     )
 
 
 @cache
 def _case_study() -> CaseStudy:
-    return study(None, count=_CASES, max_nodes=_MOST_NODES, seed=0)
+    return study(None, count=300, max_nodes=14, seed=0)
 
 
-def deleting_an_edge() -> Verdict:
-    """Check whether deleting an edge always raises a."""
-    return _always(_case_study().edge, "raised")
-
-
-def deleting_a_node() -> Verdict:
-    """Check whether deleting a node always lowers a."""
-    return _always(_case_study().node, "lowered")
-
-
-def _always(shares: Shares, what: Literal["raised", "lowered"]) -> Verdict:
-    share = shares.raised if what == "raised" else shares.lowered
+def deletions_always(what: Literal["raise", "lower"]) -> Verdict:
+    """Check whether deleting an edge always raises a, or deleting a node always lowers it."""
+    cases = _case_study()
+    shares = cases.edge if what == "raise" else cases.node
+    share = shares.raised if what == "raise" else shares.lowered
     assert share is not None
-    return _verdict(share == 1, f"a is {what} in {100 * share:.1f} % of {shares.cases:,} deletions")
+    return Verdict.of(
+        share == 1,
+        f"a is {what.rstrip('e')}ed in {100 * share:.1f} % of {shares.cases:,} deletions",
+    )
 
 
 def order_of_kinds() -> Verdict:
     """Check whether mean changes rise from E1 to E4 in every union subgraph."""
     cases = _case_study()
-    return _verdict(
+    return Verdict.of(
         cases.ordered == cases.with_all_kinds,
         f"true in {cases.ordered} of {cases.with_all_kinds} union subgraphs with all four kinds; "
         f"over all edges it {'holds' if cases.ordered_overall else 'fails'}",
     )
-
-
-def _verdict(holds: bool, evidence: str) -> Verdict:
-    return Verdict("holds" if holds else "fails", evidence)
-
-
-def _apart(told: bool) -> str:
-    return "apart" if told else "not apart"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from unionsnn.reports import claim_checks as checks
@@ -14,7 +15,6 @@ from unionsnn.reports.table import Report, Table, words
 
 # (table, row, data set) -> mean and standard deviation
 Values = Mapping[tuple[str, str, str], tuple[float, float | None]]
-
 
 NOT_RUN: Literal["not run"] = "not run"
 
@@ -81,8 +81,8 @@ def wins(values: Values, tables: Sequence[str], row: str, wanted: int) -> Verdic
                 lost.append(dataset)
     won = sets - len(lost)
     but = f" (all but {', '.join(lost)})" if lost else ""
-    return Verdict(
-        "holds" if won >= wanted else "fails",
+    return Verdict.of(
+        won >= wanted,
         f"{won} of {sets} sets{but}; against {len(rivals)} other rows",
     )
 
@@ -99,8 +99,8 @@ def plug_in_gain(values: Values) -> Verdict | None:
     (model, dataset), gain = max(gains.items(), key=lambda item: item[1])
     sage = gains["UnionGraphSAGE", "ENZYMES"]
     up = sum(value > 0 for value in gains.values())
-    return Verdict(
-        "holds" if sage >= 0.11085 else "fails",
+    return Verdict.of(
+        sage >= 0.11085,
         f"GraphSAGE on ENZYMES {100 * sage:+.2f} %; largest {100 * gain:+.2f} % ({model} on "
         f"{dataset}); up in {up} of {len(gains)} pairs",
     )
@@ -120,8 +120,8 @@ def steadier(values: Values) -> Verdict | None:
         if table == "table7" and model != "UnionSNN" and model.startswith("Union"):
             pairs += [std < plain] if std is not None and plain is not None else []
     text = f"GCN on Cora {100 * before:.2f} to {100 * after:.2f} points"
-    return Verdict(
-        "holds" if after < before else "fails",
+    return Verdict.of(
+        after < before,
         f"{text}; lower in {sum(pairs)} of {len(pairs)} pairs of table7",
     )
 
@@ -135,14 +135,10 @@ def faster(values: Values) -> Verdict | None:
         except KeyError:
             return None
         ratios[dataset] = slow / fast
-    return Verdict(
-        "holds" if min(ratios.values()) > 4.56 else "fails",
+    return Verdict.of(
+        min(ratios.values()) > 4.56,
         ", ".join(f"{name} {ratio:.2f} ×" for name, ratio in ratios.items()),
     )
-
-
-def _best(tables: Sequence[str], row: str, wanted: int) -> Callable[[Values], Verdict | None]:
-    return lambda values: wins(values, tables, row, wanted)
 
 
 _EXPRESSIVITY = "unionsnn expressivity golden"
@@ -163,27 +159,29 @@ CLAIMS = (
           check=checks.others_miss_edges_of_kind_four),
     Claim("Pairs of graphs that only the union subgraph separates (appendix A)", (),
           _THEOREMS, check=checks.only_union_separates),
-    Claim("Deleting an edge raises a", (), "unionsnn case-study", check=checks.deleting_an_edge),
-    Claim("Deleting a node lowers a", (), "unionsnn case-study", check=checks.deleting_a_node),
+    Claim("Deleting an edge raises a", (), "unionsnn case-study",
+          check=partial(checks.deletions_always, "raise")),
+    Claim("Deleting a node lowers a", (), "unionsnn case-study",
+          check=partial(checks.deletions_always, "lower")),
     Claim("The effect of deleting an edge grows: E1 < E2 < E3 < E4", (), "unionsnn case-study",
           check=checks.order_of_kinds),
     Claim("Power at most 4-WL, cycles longer than 6 out of reach", (), "no command measures it"),
     Claim("UnionSNN wins 7 of 10 graph classification sets", ("table3", "table4"),
           "unionsnn reproduce table3 and table4",
-          _best(["table3", "table4"], "UnionSNN", 7)),
+          partial(wins, tables=["table3", "table4"], row="UnionSNN", wanted=7)),
     Claim("The plug-in gains up to 11.09 % relative (GraphSAGE, ENZYMES)", ("table3",),
           "unionsnn reproduce table3", plug_in_gain),
     Claim("UnionSNN wins all 5 node classification sets", ("table7",),
           "unionsnn reproduce table7",
-          _best(["table7"], "UnionSNN", 5)),
+          partial(wins, tables=["table7"], row="UnionSNN", wanted=5)),
     Claim("The plug-in lowers the spread (GCN on Cora, 4.41 to 0.42)", ("table7",),
           "unionsnn reproduce table7", steadier),
     Claim("The union subgraph is the best substructure on 6 of 6 sets", ("table8",),
-          "unionsnn reproduce table8", _best(["table8"], "union", 6)),
+          "unionsnn reproduce table8", partial(wins, tables=["table8"], row="union", wanted=6)),
     Claim("The path matrix is the best descriptor on 5 of 6 sets", ("table9",),
-          "unionsnn reproduce table9", _best(["table9"], "UnionSNN", 5)),
+          "unionsnn reproduce table9", partial(wins, tables=["table9"], row="UnionSNN", wanted=5)),
     Claim("The sum of singular values is the best encoding on 5 of 6 sets", ("table10",),
-          "unionsnn reproduce table10", _best(["table10"], "svd sum", 5)),
+          "unionsnn reproduce table10", partial(wins, tables=["table10"], row="svd sum", wanted=5)),
     Claim("Training is more than 4.56 times faster than 3WL-GNN's", ("table12",),
           "unionsnn reproduce table12", faster),
     Claim("Preprocessing costs O(n³M) for M edges, O((m+n)nM) for betweenness", (),
@@ -194,33 +192,32 @@ CLAIMS = (
 
 def judged(ours: Values | None = None) -> list[tuple[Claim, Verdict, Verdict]]:
     """Return each claim with the verdicts of the paper's own tables and of our values."""
-    paper, verdicts_of = from_paper(), []
+    paper, verdicts = from_paper(), []
     for claim in CLAIMS:
-        verdicts = [claim.judge(v) if claim.judge else None for v in (paper, ours or {})]
-        if claim.check is not None:
-            verdicts[1] = claim.check()
+        printed = claim.judge(paper) if claim.judge else None
+        measured = claim.judge(ours or {}) if claim.judge else claim.check and claim.check()
         not_run = Verdict(NOT_RUN, claim.command)
-        verdicts_of.append((claim, verdicts[0] or not_run, verdicts[1] or not_run))
-    return verdicts_of
+        verdicts.append((claim, printed or not_run, measured or not_run))
+    return verdicts
 
 
 def claims_report(ours: Values | None = None) -> Report:
     """Return the claims as a table, and as plain types."""
     cells, rows = [], []
     for claim, paper, measured in judged(ours):
-        texts = [
-            v.state if v.state == NOT_RUN else f"{v.state}: {v.evidence}" for v in (paper, measured)
-        ]
+        states = [verdict.state for verdict in (paper, measured)]
+        evidence = [v.evidence if v.state != NOT_RUN else "" for v in (paper, measured)]
+        texts = [": ".join(filter(None, pair)) for pair in zip(states, evidence, strict=True)]
         wanted = measured.state == NOT_RUN or claim.check is not None
         cells.append([claim.text, *texts, claim.command if wanted else None])
         rows.append(
             {
                 "claim": claim.text,
                 "tables": " ".join(claim.tables),
-                "paper": paper.state,
-                "paper_evidence": paper.evidence if paper.state != NOT_RUN else "",
-                "ours": measured.state,
-                "ours_evidence": measured.evidence if measured.state != NOT_RUN else "",
+                "paper": states[0],
+                "paper_evidence": evidence[0],
+                "ours": states[1],
+                "ours_evidence": evidence[1],
                 "command": claim.command,
             }
         )

@@ -94,6 +94,11 @@ def age_text(duration: float) -> str:
     return f"{duration:.0f} s"
 
 
+def result_columns(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Make columns of a result with full precision, for CSV."""
+    return with_bounds({key: result.get(key) for key in ("mean", "std", "interval", "method")})
+
+
 def with_bounds(numbers: Mapping[str, Any]) -> dict[str, Any]:
     """Split each interval into two columns, for CSV."""
     columns: dict[str, Any] = {}

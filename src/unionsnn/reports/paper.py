@@ -76,11 +76,6 @@ class PaperTable:
     varies: Literal["model", "coefficient"]
     cost: Cost | None
 
-    @property
-    def compares_models(self) -> bool:
-        """Whether it prints results of models, to compare with ours."""
-        return self.varies == "model" and self.cost is None
-
 
 @dataclass(frozen=True)
 class PaperNames:
@@ -114,15 +109,6 @@ class PaperNames:
         """Return whether a row's model reads the coefficient through a gate."""
         return any(word.startswith("gate=") for word in self.models.get(model, ()))
 
-    def models_of(self, name: str) -> list[str]:
-        """Return the paper's names of one of our models."""
-        plain = ("model=", "gate=")
-        return [
-            paper
-            for paper, words in self.models.items()
-            if f"model={name}" in words and all(word.startswith(plain) for word in words)
-        ]
-
 
 @cache
 def _files() -> Mapping[str, Mapping[str, Any]]:
@@ -139,37 +125,27 @@ def _files() -> Mapping[str, Mapping[str, Any]]:
 @cache
 def paper_tables() -> Mapping[str, PaperTable]:
     """Return all tables by name, in the order of their numbers."""
-    return {
-        name: PaperTable(
+    tables = {}
+    for name, content in _files().items():
+        if name == "names":
+            continue
+        metric = content["metric"]
+        scale = 0.01 if metric.endswith("_percent") else 1.0
+        values = []
+        for model, row in content["values"].items():
+            for dataset, printed in row.items():
+                mean, std = (None if x is None else scale * x for x in (*printed, None)[:2])
+                assert mean is not None
+                metric_name = metric.removesuffix("_percent")
+                values.append(PaperValue(name, model, dataset, metric_name, mean, std))
+        tables[name] = PaperTable(
             name,
             content.get("experiment"),
-            tuple(
-                _value(name, content["metric"], model, dataset, printed)
-                for model, row in content["values"].items()
-                for dataset, printed in row.items()
-            ),
+            tuple(values),
             content.get("varies", "model"),
             Cost(**content["cost"]) if "cost" in content else None,
         )
-        for name, content in _files().items()
-        if name != "names"
-    }
-
-
-def _value(
-    table: str, metric: str, model: str, dataset: str, printed: Sequence[float]
-) -> PaperValue:
-    scale = 0.01 if metric.endswith("_percent") else 1.0
-    mean, std = (*printed, None)[:2]
-    assert mean is not None
-    return PaperValue(
-        table,
-        model,
-        dataset,
-        metric.removesuffix("_percent"),
-        scale * mean,
-        None if std is None else scale * std,
-    )
+    return tables
 
 
 def paper_table(name: str) -> PaperTable:
@@ -203,25 +179,22 @@ def paper_value(record: Mapping[str, Any]) -> PaperValue | None:
     config = record["config"]
     if config["data"].get("variant", "plain") != "plain" or record["control"] != "none":
         return None
-    name = record["model"]
+    model, words = record["model"], paper_names().models
     if record["gate"] is not None:
         section = config["coefficient"]
         if any(section[key] != value for key, value in _COEFFICIENT.items()):
             return None
-        if name != "unionsnn" and f"union_{name}" in _union_models():
-            name = f"union_{name}"
-    models = paper_names().models_of(name)
+        if model != "unionsnn" and any(f"model=union_{model}" in row for row in words.values()):
+            model = f"union_{model}"
     for value in paper_values():
+        table, row = paper_table(value.table), words.get(value.model, ())
+        # Tables of costs and of other coefficients print nothing to put beside a result.
         if (
-            paper_table(value.table).compares_models
-            and value.model in models
+            table.varies == "model"
+            and table.cost is None
             and paper_names().datasets[value.dataset] == record["data"]
+            and f"model={model}" in row
+            and all(word.startswith(("model=", "gate=")) for word in row)
         ):
             return value
     return None
-
-
-@cache
-def _union_models() -> frozenset[str]:
-    words = (word for words in paper_names().models.values() for word in words)
-    return frozenset(w.removeprefix("model=") for w in words if w.startswith("model=union_"))

@@ -12,6 +12,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
@@ -27,8 +28,7 @@ def data_progress(kind: str) -> Iterator[Callback | None]:
     Args:
         kind: ``auto``, ``bar``, ``plain`` or ``none``.
     """
-    if kind == "auto":
-        kind = "bar" if sys.stderr.isatty() or "ipykernel" in sys.modules else "plain"
+    kind = progress_kind(kind)
     if kind == "none":
         yield None
     elif kind == "plain":
@@ -41,6 +41,18 @@ def data_progress(kind: str) -> Iterator[Callback | None]:
             bars.progress.stop()
 
 
+def progress_kind(kind: str) -> str:
+    """Return the kind of progress, ``auto`` decided: a bar where there is a terminal."""
+    if kind != "auto":
+        return kind
+    return "bar" if sys.stderr.isatty() or "ipykernel" in sys.modules else "plain"
+
+
+def bar_progress(*columns: ProgressColumn) -> Progress:
+    """Make a progress display on stderr that leaves the screen when it stops."""
+    return Progress(*columns, console=Console(stderr=True), transient=True)
+
+
 class Bars:
     """A progress bar for each kind of work, shown only while there is work.
 
@@ -48,13 +60,11 @@ class Bars:
     """
 
     def __init__(self) -> None:
-        self.progress = Progress(
+        self.progress = bar_progress(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
         )
         self._tasks: dict[str, TaskID] = {}
 

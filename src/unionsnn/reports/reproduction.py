@@ -6,6 +6,7 @@ Planning does not import torch; running does.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 # These overrides are for models with a gate; they would add one to plain models.
-_FOR_GATES = ("gate", "coefficient")
+_FOR_GATES = re.compile(r"[+~]*(gate|coefficient)(?![^.=])")
 
 
 @dataclass(frozen=True)
@@ -91,19 +92,23 @@ def plan_table(
     Raises:
         RequestError: with every fault found.
     """
-    values = _chosen(table, datasets, models)
+    if table not in paper_tables():
+        raise RequestError(
+            f"TABLE is {table!r}; allowed are {', '.join(paper_tables())}, as the paper numbers "
+            f"them.{nearest(table, paper_tables())}",
+            code="reproduce.unknown_table",
+        )
     names = paper_names()
-    trained = paper_table(table).experiment is not None
     if grid:
         common = [*grid_words(table, common), *common]
-    cells, faults = [], []
-    for value in values:
-        absent = _absence(value)
-        if absent:
+    cells: list[Cell] = []
+    faults: list[str] = []
+    for value in _chosen(table, datasets, models):
+        if absent := _absence(value):
             cells.append(Cell(value, None, absent))
             continue
-        gated = names.gated(value.model) or not trained
-        kept = [word for word in common if gated or not _is_for_gates(word)]
+        gated = names.gated(value.model) or paper_table(table).experiment is None
+        kept = [word for word in common if gated or not _FOR_GATES.match(word)]
         try:
             config = compose_config([*names.words(value), *kept], config_dir)
             stated = compose_config(names.words(value), config_dir) if kept else config
@@ -141,45 +146,32 @@ def grid_words(table: str, common: Sequence[str]) -> list[str]:
 
 def differences(stated: Config, config: Config) -> tuple[str, ...]:
     """Return where a configuration departs from its table's setting, data first."""
-    old, new = (dict(flatten(each.to_dict())) for each in (stated, config))
+    old, new = (
+        {key: "none" if value is None else str(value).replace(" ", "") for key, value in pairs}
+        for pairs in (flatten(stated.to_dict()), flatten(config.to_dict()))
+    )
     keys = sorted(differing_keys(stated, config), key=lambda key: not key.startswith("data."))
-    return tuple(f"{key}={_shown(new.get(key))} instead of {_shown(old.get(key))}" for key in keys)
-
-
-def _shown(value: Any) -> str:
-    return "none" if value is None else str(value).replace(" ", "")
-
-
-def _is_for_gates(word: str) -> bool:
-    return word.lstrip("+~").partition("=")[0].partition(".")[0] in _FOR_GATES
+    return tuple(f"{k}={new.get(k, 'none')} instead of {old.get(k, 'none')}" for k in keys)
 
 
 def _chosen(table: str, datasets: Sequence[str], models: Sequence[str]) -> list[PaperValue]:
-    tables = paper_tables()
-    if table not in tables:
-        raise RequestError(
-            f"TABLE is {table!r}; allowed are {', '.join(tables)}, as the paper numbers them."
-            f"{nearest(table, tables)}",
-            code="reproduce.unknown_table",
-        )
-    values = tables[table].values
-    names = paper_names()
+    """The table's values of the data sets and rows that are asked for."""
+    values, names = paper_table(table).values, paper_names()
+    sets, rows = dict[str, set[str]](), dict[str, set[str]]()
+    for value in values:
+        sets[value.dataset] = {names.datasets[value.dataset]}
+        # Our name of a row: its model, or what an ablation puts in place of the paper's.
+        words = dict(w.split("=", 1) for w in names.models.get(value.model, ()))
+        ours = words.get("coefficient") or words.get("model", "")
+        if paper_table(table).varies == "coefficient":
+            ours = words.get("coefficient", "union")
+        rows[value.model] = {ours} - {""}
     faults: list[str] = []
-    ours = {value.dataset: {names.datasets[value.dataset]} for value in values}
-    kept_sets = _matching("--datasets", datasets, ours, faults)
-    kept_rows = _matching("--models", models, {v.model: _our_row(v) for v in values}, faults)
+    kept_sets = _matching("--datasets", datasets, sets, faults)
+    kept_rows = _matching("--models", models, rows, faults)
     if faults:
         raise RequestError(*(f"{fault} (of {table})" for fault in faults), code="reproduce.unknown")
     return [v for v in values if v.dataset in kept_sets and v.model in kept_rows]
-
-
-def _our_row(value: PaperValue) -> set[str]:
-    """Return our names of a row: its model, or what an ablation uses instead of the paper's."""
-    words = dict(w.split("=", 1) for w in paper_names().models.get(value.model, ()))
-    varies = paper_table(value.table).varies
-    if varies == "coefficient":
-        return {words.get("coefficient", "union")}
-    return {words.get("coefficient") or words.get("model", "")} - {""}
 
 
 def _matching(

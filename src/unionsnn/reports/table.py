@@ -8,18 +8,19 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from unionsnn.base.errors import Fault, RequestError
+from unionsnn.base.errors import RequestError, UnionsnnError
 from unionsnn.base.files import atomic_write
 from unionsnn.reports.formatting import count_text
 
 Mark = Literal["best", "second"]
+Cell = TypeVar("Cell")
 
 # A narrower column of wrapped words is hard to read.
 _FOLDED = 10
@@ -99,13 +100,18 @@ class Table:
         return total
 
     def marked(
-        self, form: Callable[[str], str], wrap: Mapping[Mark, Callable[[str], str]]
-    ) -> list[list[str]]:
+        self, form: Callable[[str], Cell], wrap: Mapping[Mark, Callable[[Cell], Cell]]
+    ) -> list[list[Cell]]:
         """Return the rows as text in a format, with marked cells emphasised."""
         rows = [[form(cell) for cell in row] for row in self.cells()]
         for (i, j), mark in self.marks.items():
             rows[i][j] = wrap[mark](rows[i][j])
         return rows
+
+
+def key_value_table(title: str, rows: Sequence[tuple[str, str]]) -> Table:
+    """Make a table of two columns without a header."""
+    return Table(title, words("", ""), rows, header=False)
 
 
 @dataclass(frozen=True)
@@ -134,7 +140,25 @@ EXTENSIONS = (".md", ".csv", ".tex")
 """File extensions supported by `Report.write`."""
 
 
-def terminal_table(table: Table) -> RichTable:
+def show(items: Sequence[Table | str | Text], console: Console | None = None) -> None:
+    """Print tables and lines.
+
+    A table has its notes below, and is printed row by row if a number would be truncated. Piped
+    lines are not wrapped, so that they can be searched.
+    """
+    console = console or Console()
+    for item in items:
+        if not isinstance(item, Table):
+            text = Text(item) if isinstance(item, str) else item
+            console.print(text, soft_wrap=not console.is_terminal)
+        elif item.width() <= console.width:
+            console.print(_terminal_table(item))
+            show(item.notes, console)
+        else:
+            show([item.title, *_as_lines(item), *item.notes], console)
+
+
+def _terminal_table(table: Table) -> RichTable:
     """Return a table for the terminal: best bold, second best underlined."""
     shown = RichTable(
         title=Text(table.title) if table.title else None,
@@ -147,43 +171,25 @@ def terminal_table(table: Table) -> RichTable:
             justify="right" if column.number else "left",
             overflow="ellipsis" if column.number else "fold",
         )
-    styles = {"best": "bold", "second": "underline"}
-    for i, row in enumerate(table.cells()):
-        marks = (table.marks.get((i, j)) for j in range(len(row)))
-        shown.add_row(*(Text(c, styles[m] if m else "") for c, m in zip(row, marks, strict=True)))
+    wrap: Mapping[Mark, Callable[[Text], Text]] = {
+        "best": lambda cell: Text(cell.plain, "bold"),
+        "second": lambda cell: Text(cell.plain, "underline"),
+    }
+    for row in table.marked(Text, wrap):
+        shown.add_row(*row)
     return shown
-
-
-def print_tables(tables: Sequence[Table], console: Console | None = None) -> None:
-    """Print tables with their notes; row by row if a number would be truncated."""
-    console = console or Console()
-    for table in tables:
-        if table.width() <= console.width:
-            console.print(terminal_table(table))
-        else:
-            print_lines([table.title, *_as_lines(table)], console)
-        print_lines(table.notes, console)
 
 
 def _as_lines(table: Table) -> list[str]:
     """Return each row as one line: its first cell, then names and values of the others."""
-    suffixes = {"best": " (best)", "second": " (second best)"}
     lines = []
-    for i, row in enumerate(table.cells()):
-        named = [
-            f"{name} {cell}{suffixes.get(table.marks.get((i, j), ''), '')}".strip()
-            for j, (name, cell) in enumerate(zip(table.names, row, strict=True))
-            if j and cell not in ("", "–")
-        ]
-        lines.append(f"{row[0]}: {'; '.join(named)}")
+    for first, *others in table.marked(
+        str, {"best": lambda cell: f"{cell} (best)", "second": lambda cell: f"{cell} (second best)"}
+    ):
+        pairs = zip(table.names[1:], others, strict=True)
+        named = [f"{name} {cell}".strip() for name, cell in pairs if cell not in ("", "–")]
+        lines.append(f"{first}: {'; '.join(named)}")
     return lines
-
-
-def print_lines(lines: Sequence[str], console: Console | None = None) -> None:
-    """Print lines without markup; unwrapped when piped, so that they can be searched."""
-    console = console or Console()
-    for line in lines:
-        console.print(Text(line), soft_wrap=not console.is_terminal)
 
 
 def markdown(table: Table) -> str:
@@ -267,34 +273,28 @@ def html_page(template: str, **values: Any) -> str:
     return environment.get_template(template).render(**values)
 
 
-def check_output(option: str, path: Path, extensions: Sequence[str]) -> None:
+def check_output(
+    option: str,
+    path: Path,
+    extensions: Sequence[str],
+    error: type[UnionsnnError] = RequestError,
+) -> None:
     """Check before any work that a file can be written to a path and has a known extension.
 
     Raises:
-        RequestError: The extension is unknown, the folder is missing, or the path is a folder.
+        UnionsnnError: The extension is unknown, the folder is missing, or the path is a folder.
     """
-    if fault := output_fault(option, path, extensions):
-        raise RequestError(fault)
-
-
-def output_fault(option: str, path: Path, extensions: Sequence[str]) -> Fault | None:
-    """Return why a file cannot be written to a path with a known extension; None if it can."""
+    given = f"{option} is {str(path)!r}"
     if path.suffix.lower() not in extensions:
         allowed = (" or " if len(extensions) == 2 else ", ").join(extensions)
-        return Fault(
-            f"{option} is {str(path)!r}; the name must end in {allowed}, which sets the format.",
-            "output.extension",
-        )
+        text = f"{given}; the name must end in {allowed}, which sets the format."
+        raise error(text, code="output.extension")
     if path.is_dir():
-        return Fault(
-            f"{option} is {str(path)!r}, which is a folder; name a file.", "output.is_a_folder"
-        )
+        raise error(f"{given}, which is a folder; name a file.", code="output.is_a_folder")
     if not path.parent.is_dir():
-        return Fault(
-            f"{option} is {str(path)!r}, but there is no folder {path.parent}; create it.",
-            "output.no_folder",
+        raise error(
+            f"{given}, but there is no folder {path.parent}; create it.", code="output.no_folder"
         )
-    return None
 
 
 def write_text(path: Path, text: str) -> None:

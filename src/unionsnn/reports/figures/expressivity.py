@@ -5,7 +5,7 @@ The half of an edge at a node has the colour of what that node receives over it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,16 @@ from numpy.typing import NDArray
 
 from unionsnn.base.errors import DataError
 from unionsnn.expressivity.bench import Bench
-from unionsnn.expressivity.color_refinement import cluster, refine
+from unionsnn.expressivity.color_refinement import GraphUnion, cluster, refine
 from unionsnn.expressivity.edge_colorings import EdgeColoring
 from unionsnn.expressivity.graph_sets import Family, golden_pairs
-from unionsnn.reports.figures.plots import place_nodes, save_figure
+from unionsnn.reports.figures.plots import (
+    NODE_COLOR,
+    frame_graph,
+    place_nodes,
+    save_figure,
+    subplots,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +33,6 @@ if TYPE_CHECKING:
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
-_NODE_COLOR = "#30363d"
 _FAMILIAR = 10
 
 
@@ -65,19 +70,48 @@ def make_folder(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
 
 
-def panels_of(family: Family, coloring: EdgeColoring, titles: Sequence[str]) -> list[Panel]:
-    """Make a panel of each graph: edges by the colouring's first number, nodes by 1-WL."""
+def panels_of(
+    union: GraphUnion,
+    values: FloatArray,
+    titles: Sequence[str],
+    marked: Sequence[tuple[int, ...]] = (),
+    step: int = 1,
+) -> list[Panel]:
+    """Make a panel of each graph: edges by a number, nodes by 1-WL.
+
+    Args:
+        union: The graphs.
+        values: Number or class of each directed edge.
+        titles: What stands above each panel.
+        marked: Nodes of each graph with a thick rim.
+        step: How many graphs of the union there are for each panel, the first of which is drawn.
+
+    Shapes:
+        values [E].
+    """
+    owner, slices = union.graph_of_edge, union.node_slices
+    colors = refine(union, np.zeros(len(owner), np.int64))
+    panels = []
+    for i, title in enumerate(titles):
+        mine, first, end = owner == step * i, slices[step * i], slices[step * i + 1]
+        rims = marked[i] if marked else ()
+        edges = union.edge_index[:, mine] - first
+        panels.append(Panel(title, edges, int(end - first), values[mine], colors[first:end], rims))
+    return panels
+
+
+def draw_family(
+    family: Family, titles: Sequence[str], choices: Mapping[str, str], title: str
+) -> Figure:
+    """Draw the graphs of a family, a row for each choice with its label: edges by its number."""
     bench = Bench([family], threads=1)
-    values, owner = bench.values(coloring), bench.union.graph_of_edge
-    nodes = refine(bench.union, np.zeros(len(owner), np.int64))
-    found = []
-    for g, ((_, num_nodes), title) in enumerate(zip(family.graphs, titles, strict=True)):
+    rows = []
+    for choice, label in choices.items():
+        values = bench.values(EdgeColoring.parse(choice))
+        numbers = values[:, 0] if values.shape[1] else np.zeros(len(values))
         # Each graph is followed by its relabelled copy.
-        mine, first = owner == 2 * g, bench.union.node_slices[2 * g]
-        edges = bench.union.edge_index[:, mine] - first
-        numbers = values[mine, 0] if values.shape[1] else np.zeros(int(mine.sum()))
-        found.append(Panel(title, edges, num_nodes, numbers, nodes[first : first + num_nodes]))
-    return found
+        rows.append((label, panels_of(bench.union, numbers, titles, step=2)))
+    return draw_panels(rows, title)
 
 
 def draw_panels(rows: Sequence[tuple[str, Sequence[Panel]]], title: str) -> Figure:
@@ -87,43 +121,38 @@ def draw_panels(rows: Sequence[tuple[str, Sequence[Panel]]], title: str) -> Figu
         rows: A label and the same number of graphs for each row.
         title: Title of the figure.
     """
-    from matplotlib.figure import Figure
-
-    columns = len(rows[0][1])
-    figure = Figure(figsize=(4.2 * columns, 3.9 * len(rows)), layout="constrained")
-    grid = figure.subplots(len(rows), columns, squeeze=False)
-    for axes, (label, panels) in zip(grid, rows, strict=True):
-        _draw_row(list(axes), label, panels)
-    figure.suptitle(title)
-    return figure
-
-
-def _draw_row(axes: Sequence[Axes], label: str, panels: Sequence[Panel]) -> None:
     from matplotlib import colormaps
     from matplotlib.lines import Line2D
 
-    values = np.concatenate([panel.values for panel in panels])
-    classes, _ = cluster(values, np.zeros(len(values), np.int64))
-    count = int(classes.max(initial=-1)) + 1
-    few = count <= _FAMILIAR
-    palette = (
-        colormaps["tab10"].colors[:count]  # type: ignore[attr-defined]
-        if few
-        else colormaps["viridis"](np.linspace(0, 1, count))
-    )
-    bounds = np.cumsum([0, *(len(panel.values) for panel in panels)])
-    for each, panel, begin in zip(axes, panels, bounds, strict=False):
-        _draw_graph(each, panel, classes[begin : begin + len(panel.values)], palette)
-    axes[0].text(
-        -0.02, 0.5, label, rotation=90, va="center", ha="right", transform=axes[0].transAxes
-    )
-    if few:
-        first = [int(np.flatnonzero(classes == k)[0]) for k in range(count)]
-        handles = [
-            Line2D([], [], color=palette[k], linewidth=3, label=f"{values[first[k]]:.4g}")
-            for k in range(count)
-        ]
-        axes[-1].legend(handles=handles, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+    columns = len(rows[0][1])
+    figure, grid = subplots(4.2 * columns, 3.9 * len(rows), len(rows), columns)
+    for axes, (label, panels) in zip(grid, rows, strict=True):
+        values = np.concatenate([panel.values for panel in panels])
+        classes, _ = cluster(values, np.zeros(len(values), np.int64))
+        count = int(classes.max(initial=-1)) + 1
+        few = count <= _FAMILIAR
+        palette = (
+            colormaps["tab10"].colors[:count]  # type: ignore[attr-defined]
+            if few
+            else colormaps["viridis"](np.linspace(0, 1, count))
+        )
+        bounds = np.cumsum([0, *(len(panel.values) for panel in panels)])
+        for each, panel, begin in zip(axes, panels, bounds, strict=False):
+            _draw_graph(each, panel, classes[begin : begin + len(panel.values)], palette)
+        axes[0].text(
+            -0.02, 0.5, label, rotation=90, va="center", ha="right", transform=axes[0].transAxes
+        )
+        if few:
+            first = [int(np.flatnonzero(classes == k)[0]) for k in range(count)]
+            handles = [
+                Line2D([], [], color=palette[k], linewidth=3, label=f"{values[first[k]]:.4g}")
+                for k in range(count)
+            ]
+            axes[-1].legend(
+                handles=handles, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False
+            )
+    figure.suptitle(title)
+    return figure
 
 
 def _draw_graph(axes: Axes, panel: Panel, classes: IntArray, palette: Any) -> None:
@@ -147,33 +176,30 @@ def _draw_graph(axes: Axes, panel: Panel, classes: IntArray, palette: Any) -> No
         place[:, 1],
         s=130,
         color=[shades[c % len(shades)] for c in panel.colors],
-        edgecolors=_NODE_COLOR,
+        edgecolors=NODE_COLOR,
         linewidths=rims,
         zorder=2,
     )
     axes.set_title(panel.title, fontsize=10)
-    axes.set_aspect("equal", adjustable="datalim")
-    axes.margins(0.08)
-    axes.axis("off")
+    frame_graph(axes, 0.08)
 
 
-def draw_golden_pairs(folder: Path) -> list[Path]:
-    """Draw each golden pair by a and by ã, one file per pair.
-
-    Raises:
-        DataError: The folder cannot be created.
-        OSError: A picture cannot be written.
-    """
-    make_folder(folder)
-    written = []
+def draw_golden_pairs() -> dict[str, Figure]:
+    """Draw each golden pair by a and by ã; return the figures by names of files."""
+    choices = {"a": "a, radius 1", "a~": "ã, radius 1", "a@2": "a, radius 2"}
+    figures = {}
     for family in golden_pairs():
         titles = [text.strip() for text in family.name.split("/")]
-        rows = [
-            (label, panels_of(family, EdgeColoring.parse(name), titles))
-            for name, label in (("a", "a, radius 1"), ("a~", "ã, radius 1"), ("a@2", "a, radius 2"))
-        ]
         words = family.name.lower().replace("/", " ").replace(",", "").split()
-        path = folder / f"{'_'.join(words)}.svg"
-        save_figure(draw_panels(rows, family.name), path)
-        written.append(path)
-    return written
+        figures["_".join(words)] = draw_family(family, titles, choices, family.name)
+    return figures
+
+
+def save_figures(figures: Mapping[str, Figure], folder: Path) -> None:
+    """Write figures as SVG under their names.
+
+    Raises:
+        OSError: A figure cannot be written.
+    """
+    for name, figure in figures.items():
+        save_figure(figure, folder / f"{name}.svg")

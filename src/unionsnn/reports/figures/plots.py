@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from unionsnn.base.errors import DataError
 from unionsnn.base.files import atomic_write
-from unionsnn.reports.table import output_fault
+from unionsnn.reports.table import check_output
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,9 +22,36 @@ MAX_NODES = 300
 """Largest graph to draw: with more nodes, edges are too small to see their colours."""
 
 _MAX_LABELS = 40
-_ENDINGS = (".png", ".svg", ".pdf")
-_NODE_COLOR = "#30363d"
+NODE_COLOR = "#30363d"
 _BOX_COLORS = ("#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677")
+
+
+def subplots(
+    width: float, height: float, rows: int = 1, columns: int = 1, **options: Any
+) -> tuple[Figure, NDArray[Any]]:
+    """Make a figure with a grid of axes.
+
+    Args:
+        width: In inches.
+        height: In inches.
+        rows: Rows of the grid.
+        columns: Its columns.
+        options: Further ones of `matplotlib.figure.Figure.subplots`.
+
+    Shapes:
+        -> [rows, columns] axes.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def frame_graph(axes: Axes, margin: float) -> None:
+    """Give a drawn graph equal scales and no axes."""
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.margins(margin)
+    axes.axis("off")
 
 
 def check_plot(path: Path) -> None:
@@ -33,8 +60,7 @@ def check_plot(path: Path) -> None:
     Raises:
         DataError: The extension or the folder is not usable.
     """
-    if fault := output_fault("--plot", path, _ENDINGS):
-        raise DataError(fault)
+    check_output("--plot", path, (".png", ".svg", ".pdf"), DataError)
 
 
 def check_drawable(num_nodes: int) -> None:
@@ -78,14 +104,12 @@ def draw_coefficients(
         DataError: The graph is too large.
     """
     from matplotlib.collections import LineCollection
-    from matplotlib.figure import Figure
 
     check_drawable(len(names))
     first = {tuple(sorted(pair)): i for i, pair in enumerate(edges.T.tolist()) if len({*pair}) == 2}
     pairs = np.array(list(first), dtype=np.int64).reshape(-1, 2)
     place = place_nodes(pairs, len(names))
-    figure = Figure(figsize=(8, 6), layout="constrained")
-    axes = figure.add_subplot()
+    figure, ((axes,),) = subplots(8, 6)
     lines = LineCollection(
         list(place[pairs]),
         array=values[list(first.values())],
@@ -97,9 +121,9 @@ def draw_coefficients(
     few = len(names) <= _MAX_LABELS
     looks: dict[str, Any]
     if few:
-        looks = {"s": 260.0, "color": "white", "edgecolors": _NODE_COLOR, "linewidths": 1.0}
+        looks = {"s": 260.0, "color": "white", "edgecolors": NODE_COLOR, "linewidths": 1.0}
     else:
-        looks = {"s": float(np.clip(6000 / len(names), 8, 120)), "color": _NODE_COLOR}
+        looks = {"s": float(np.clip(6000 / len(names), 8, 120)), "color": NODE_COLOR}
     axes.scatter(place[:, 0], place[:, 1], zorder=2, **looks)
     if few:
         for (x, y), name in zip(place, names, strict=True):
@@ -110,13 +134,11 @@ def draw_coefficients(
                 ha="center",
                 va="center",
                 fontsize=8 if len(text) <= 3 else 6,
-                color=_NODE_COLOR,
+                color=NODE_COLOR,
                 zorder=3,
             )
     axes.set_title(title)
-    axes.set_aspect("equal", adjustable="datalim")
-    axes.margins(0.06)
-    axes.axis("off")
+    frame_graph(axes, 0.06)
     if len(pairs):
         figure.colorbar(lines, ax=axes, label=label)
     return figure
@@ -131,11 +153,12 @@ def place_nodes(pairs: NDArray[np.int64], num_nodes: int) -> NDArray[np.float64]
     graph.add_edges_from(pairs.tolist())
     place = np.zeros((num_nodes, 2))
     components = sorted(networkx.connected_components(graph), key=lambda c: (-len(c), min(c)))
-    # Rows of about the width of a square that holds all components.
-    width = np.sqrt(sum(_extent(len(c)) ** 2 for c in components)) if components else 0.0
+    # A component gets a square with as many units of area as it has nodes; the rows of squares are
+    # of about the width of a square that holds all components.
+    width = np.sqrt(num_nodes)
     x = y = row = 0.0
     for component in components:
-        extent = _extent(len(component))
+        extent = np.sqrt(len(component))
         if x > 0 and x + extent > 1.2 * width:
             x, y, row = 0.0, y - row, 0.0
         nodes = sorted(component)
@@ -161,11 +184,6 @@ def _place_component(graph: Any, nodes: Sequence[int]) -> NDArray[np.float64]:
     return centred
 
 
-def _extent(num_nodes: int) -> float:
-    """Return the side of a component's square."""
-    return float(np.sqrt(num_nodes))
-
-
 def draw_effects(effects: Mapping[str, NDArray[np.float64]], *, title: str, label: str) -> Figure:
     """Draw a box for each kind of deletion: quartiles, whiskers to 5 and 95 %, mean as a dot.
 
@@ -175,12 +193,9 @@ def draw_effects(effects: Mapping[str, NDArray[np.float64]], *, title: str, labe
         title: Title of the figure.
         label: Title of the vertical axes.
     """
-    from matplotlib.figure import Figure
-
     edges = {kind: values for kind, values in effects.items() if kind != "node"}
     nodes = {kind: values for kind, values in effects.items() if kind == "node"}
-    figure = Figure(figsize=(8.5, 5), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=(max(len(edges), 1), 1.3))
+    figure, ((left, right),) = subplots(8.5, 5, 1, 2, width_ratios=(max(len(edges), 1), 1.3))
     _draw_boxes(left, edges, _BOX_COLORS)
     _draw_boxes(right, nodes, _BOX_COLORS[len(edges) :])
     left.set_title("an edge is deleted", fontsize=10)
@@ -224,11 +239,22 @@ def save_figure(figure: Figure, path: Path) -> None:
     Raises:
         OSError: The file cannot be written.
     """
+    content = figure_bytes(figure, path.suffix.lower().removeprefix("."), dpi=150)
+    atomic_write(path, lambda file: file.write(content))
+
+
+def figure_bytes(figure: Figure, form: str, **options: Any) -> bytes:
+    """Return a figure as png, svg or pdf; the same figure gives the same bytes.
+
+    Args:
+        figure: The figure.
+        form: The format.
+        options: Further ones of `matplotlib.figure.Figure.savefig`.
+    """
     import matplotlib
 
-    form = path.suffix.lower().removeprefix(".")
     undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form, {})
     buffer = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "unionsnn"}):
-        figure.savefig(buffer, format=form, dpi=150, metadata=undated or None)
-    atomic_write(path, lambda file: file.write(buffer.getvalue()))
+        figure.savefig(buffer, format=form, metadata=undated or None, **options)
+    return buffer.getvalue()

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unionsnn.reports.collection import StoredRecord
+from unionsnn.reports.figures.plots import subplots
 from unionsnn.reports.formatting import is_percent
 
 if TYPE_CHECKING:
@@ -19,13 +20,10 @@ _LINES = ("-", "--", ":", "-.")
 
 def draw_boxes(group: Sequence[StoredRecord], names: Sequence[str]) -> Figure:
     """Draw the values of all repetitions, a box with points for each record."""
-    from matplotlib.figure import Figure
-
     report = group[0].record["protocol"]["report"]
     scale = 100 if is_percent(report) else 1
     values = [[scale * v for v in each.record["result"]["values"]] for each in group]
-    figure = Figure(figsize=(7.5, 0.9 + 0.32 * len(group)), layout="constrained")
-    axes = figure.add_subplot()
+    figure, ((axes,),) = subplots(7.5, 0.9 + 0.32 * len(group))
     axes.boxplot(values, orientation="horizontal", widths=0.6, showfliers=False)
     for place, points in enumerate(values, 1):
         axes.plot(points, [place] * len(points), "o", markersize=3.5, alpha=0.6, color="#4477aa")
@@ -42,16 +40,18 @@ def draw_curves(curves: Sequence[Sequence[dict[str, float]]], title: str) -> Fig
 
     An epoch's mean is over the repetitions that reached it.
     """
-    from matplotlib.figure import Figure
-
     keys = sorted({key for repetition in curves for epoch in repetition for key in epoch})
     losses = [key for key in keys if key.endswith("_loss")]
     metrics = [key for key in keys if not key.endswith("_loss")]
-    figure = Figure(figsize=(7.5, 2.6), layout="constrained")
     panels = [panel for panel in (losses, metrics) if panel]
-    for axes, shown in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+    figure, (row,) = subplots(7.5, 2.6, 1, len(panels))
+    for axes, shown in zip(row, panels, strict=True):
         for key, line in zip(shown, _LINES, strict=False):
-            mean, std = _mean_curve(curves, key)
+            columns = []
+            for epoch in range(max(len(repetition) for repetition in curves)):
+                there = [r[epoch][key] for r in curves if epoch < len(r) and key in r[epoch]]
+                columns.append((np.mean(there), np.std(there)) if there else (np.nan, np.nan))
+            mean, std = np.array(columns).T
             epochs = np.arange(1, len(mean) + 1)
             (drawn,) = axes.plot(epochs, mean, line, label=key, linewidth=1.3)
             axes.fill_between(epochs, mean - std, mean + std, alpha=0.2, color=drawn.get_color())
@@ -61,17 +61,6 @@ def draw_curves(curves: Sequence[Sequence[dict[str, float]]], title: str) -> Fig
         axes.spines[["top", "right"]].set_visible(False)
     figure.suptitle(_short(title, 80), fontsize=10)
     return figure
-
-
-def _mean_curve(
-    curves: Sequence[Sequence[dict[str, float]]], key: str
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    columns = []
-    for epoch in range(max(len(repetition) for repetition in curves)):
-        there = [r[epoch][key] for r in curves if epoch < len(r) and key in r[epoch]]
-        columns.append((np.mean(there), np.std(there)) if there else (np.nan, np.nan))
-    mean, std = np.array(columns).T
-    return mean, std
 
 
 def draw_predictions(output: NDArray[Any], target: NDArray[Any], task: str, title: str) -> Figure:
@@ -86,10 +75,7 @@ def draw_predictions(output: NDArray[Any], target: NDArray[Any], task: str, titl
     Shapes:
         output [N, C], target [N] or [N, 1].
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(4.6, 3.8), layout="constrained")
-    axes = figure.add_subplot()
+    figure, ((axes,),) = subplots(4.6, 3.8)
     truth = target.reshape(-1)
     if task == "graph_regression":
         chosen = np.random.default_rng(0).permutation(len(truth))[:3000]
@@ -121,12 +107,10 @@ def draw_histogram(histogram: Mapping[str, Mapping[str, Any]], title: str) -> Fi
         histogram: For each column the ends ``low`` and ``high`` and the ``counts`` of equal bins.
         title: Title of the figure.
     """
-    from matplotlib.figure import Figure
-
     across = min(len(histogram), 4)
     down = -(-len(histogram) // across)
-    figure = Figure(figsize=(2.5 * across, 0.6 + 1.7 * down), layout="constrained")
-    panels = list(figure.subplots(down, across, squeeze=False).flat)
+    figure, grid = subplots(2.5 * across, 0.6 + 1.7 * down, down, across)
+    panels = list(grid.flat)
     for axes, (column, content) in zip(panels, histogram.items(), strict=False):
         ends = np.linspace(content["low"], content["high"], len(content["counts"]) + 1)
         axes.stairs(content["counts"], ends, fill=True, color="#4477aa")

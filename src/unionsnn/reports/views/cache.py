@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-from rich.console import Console
 
 from unionsnn.base.words import format_bytes
 from unionsnn.coefficients.upkeep import CacheItem
 from unionsnn.reports.formatting import age_text
-from unionsnn.reports.table import Table, numbers, print_lines, print_tables, words
+from unionsnn.reports.table import Table, numbers, words
 
 
-def print_cache(items: Sequence[CacheItem], root: Path, console: Console | None = None) -> None:
-    """Print one line per entry, and the total."""
+def cache_table(items: Sequence[CacheItem], root: Path) -> Table | str:
+    """Return one row per entry, and the total below."""
     if not items:
-        print_lines([f"The cache {root} is empty."], console)
-        return
+        return f"The cache {root} is empty."
     rows = [
         [
             item.label or None,
@@ -39,12 +35,7 @@ def print_cache(items: Sequence[CacheItem], root: Path, console: Console | None 
     ]
     total = format_bytes(sum(item.num_bytes for item in items))
     note = f"{len(items)} files, {total} in {root}"
-    print_tables([Table("Coefficients and encodings on disk", columns, rows, [note])], console)
-
-
-def as_plain(item: CacheItem) -> dict[str, Any]:
-    """Return an item as plain types."""
-    return {**vars(item), "path": str(item.path)}
+    return Table("Coefficients and encodings on disk", columns, rows, [note])
 
 
 def describe(item: CacheItem) -> str:

@@ -6,12 +6,16 @@ import string
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Console
+from unionsnn.reports.formatting import (
+    difference_text,
+    interval_text,
+    result_columns,
+    spread_text,
+    with_bounds,
+)
+from unionsnn.reports.table import Report, Table, numbers, words
 
-from unionsnn.reports.formatting import difference_text, interval_text, spread_text, with_bounds
-from unionsnn.reports.table import Report, Table, numbers, print_tables, words
-
-REACHED = (*words("", "configuration"), *numbers("mean ± std", "95 % interval", "parameters"))
+REACHED = numbers("mean ± std", "95 % interval", "parameters")
 AGAINST = numbers("difference", "relative", "95 % interval", "p", "won/lost/tied")
 
 
@@ -21,7 +25,7 @@ def letter(index: int) -> str:
 
 
 def reached(index: int, run: Mapping[str, Any], report: str) -> list[Any]:
-    """Return the results of a run for the columns of `REACHED`."""
+    """Return the letter, the configuration and the results of a run, as in `REACHED`."""
     result = run["result"]
     return [
         letter(index),
@@ -75,8 +79,8 @@ def notes(comparison: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def print_comparison(comparison: Mapping[str, Any], console: Console | None = None) -> None:
-    """Print the results of each run, the differences, and the notes."""
+def comparison_tables(comparison: Mapping[str, Any]) -> list[Table]:
+    """Return the results of each run, the differences, and the notes."""
     report = comparison["protocol"]["report"]
     runs = [reached(index, run, report) for index, run in enumerate(comparison["runs"])]
     differences = [
@@ -84,54 +88,37 @@ def print_comparison(comparison: Mapping[str, Any], console: Console | None = No
         for index, each in enumerate(comparison["differences"], 1)
     ]
     below = [*notes(comparison), f"written: {comparison['path']}"]
-    print_tables(
-        [
-            Table(f"{report} on {comparison['data']}", REACHED, runs),
-            Table("against A", [*words(""), *AGAINST], differences, below),
-        ],
-        console,
-    )
+    columns = [*words("", "configuration"), *REACHED]
+    return [
+        Table(f"{report} on {comparison['data']}", columns, runs),
+        Table("against A", [*words(""), *AGAINST], differences, below),
+    ]
 
 
 def comparison_report(comparison: Mapping[str, Any]) -> Report:
     """Return one table for a file: each run with its difference from the first."""
     report = comparison["protocol"]["report"]
-    rows = [
-        [*reached(index, run, report), *difference]
-        for index, (run, difference) in enumerate(
-            zip(
-                comparison["runs"],
-                [[None] * len(AGAINST), *(against(d, report) for d in comparison["differences"])],
-                strict=True,
-            )
+    fields = ("mean", "std", "interval", "p_value", "method", "relative", "won", "lost", "tied")
+    rows, full = [], []
+    for index, run in enumerate(comparison["runs"]):
+        difference = comparison["differences"][index - 1] if index else {}
+        shown = against(difference, report) if index else [None] * len(AGAINST)
+        rows.append([*reached(index, run, report), *shown])
+        full.append(
+            {
+                "configuration": run["label"],
+                "metric": report,
+                "repetitions": len(comparison["repetitions"]),
+                **result_columns(run["result"]),
+                "parameters": run["parameters"],
+                **with_bounds({f"difference_{key}": difference.get(key) for key in fields}),
+            }
         )
-    ]
-    letters, configuration, mean, *rest = REACHED
+    mean, *rest = REACHED
     columns = [
-        letters,
-        configuration,
+        *words("", "configuration"),
         *numbers(f"{report}, {mean.name}"),
         *rest,
         *AGAINST,
     ]
-    return Report([Table("", columns, rows, notes(comparison))], _full_rows(comparison))
-
-
-def _full_rows(comparison: Mapping[str, Any]) -> list[dict[str, Any]]:
-    fields = ("mean", "std", "interval", "p_value", "method", "relative", "won", "lost", "tied")
-    baseline: dict[str, Any] = dict.fromkeys(fields)
-    rows = []
-    for run, each in zip(comparison["runs"], [baseline, *comparison["differences"]], strict=True):
-        result = {key: run["result"][key] for key in ("mean", "std", "interval", "method")}
-        difference = {f"difference_{key}": each[key] for key in fields}
-        rows.append(
-            {
-                "configuration": run["label"],
-                "metric": comparison["protocol"]["report"],
-                "repetitions": len(comparison["repetitions"]),
-                **with_bounds(result),
-                "parameters": run["parameters"],
-                **with_bounds(difference),
-            }
-        )
-    return rows
+    return Report([Table("", columns, rows, notes(comparison))], full)

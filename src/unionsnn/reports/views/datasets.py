@@ -12,7 +12,8 @@ from rich.console import Console
 from unionsnn.base.words import format_bytes
 from unionsnn.data.catalog import CatalogEntry
 from unionsnn.data.inventory import OnDisk, Removal
-from unionsnn.reports.table import Table, numbers, print_tables, words
+from unionsnn.reports.figures.plots import subplots
+from unionsnn.reports.table import Table, key_value_table, numbers, show, words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,7 +25,7 @@ _BINS = 40
 
 def _print(*tables: Table) -> None:
     console = Console()
-    print_tables(tables, console if console.is_terminal else Console(width=_WIDE))
+    show(tables, console if console.is_terminal else Console(width=_WIDE))
 
 
 def print_datasets(entries: Sequence[CatalogEntry], disk: Sequence[OnDisk]) -> None:
@@ -76,28 +77,16 @@ def _deviations(entries: Sequence[CatalogEntry]) -> Table:
 
 def print_dataset(entry: CatalogEntry, disk: OnDisk) -> None:
     """Print all details of one set."""
-    tables = [Table(f"data={entry.name}", words("", ""), _details(entry, disk), header=False)]
-    if entry.deviations():
-        tables.append(_deviations([entry]))
-    _print(*tables)
-
-
-def _details(entry: CatalogEntry, disk: OnDisk) -> list[tuple[str, str]]:
     rows = [("source", entry.source_name), ("task", entry.task), ("metric", entry.metric)]
-    figures = {key: value for key, value in entry.figures().items() if value is not None}
-    if entry.graphs == 1:
-        figures = {k: v for k, v in figures.items() if "per graph" not in k}
-    figures.pop("training nodes", None)
-    rows += [
-        (key, f"{value:.2f}" if "per graph" in key else f"{value:,.0f}")
-        for key, value in figures.items()
-    ]
+    for key, value in entry.figures().items():
+        each = "per graph" in key
+        if value is not None and key != "training nodes" and not (each and entry.graphs == 1):
+            rows.append((key, f"{value:.2f}" if each else f"{value:,.0f}"))
+    split = "drawn by the protocol"
     if entry.split is not None:
         parts = zip(entry.split, ("training", "validation", "test"), strict=True)
-        rows.append(("split", ", ".join(f"{size:,} {name}" for size, name in parts)))
-    else:
-        rows.append(("split", "drawn by the protocol"))
-    rows.append(("node features", f"{entry.features} {entry.feature_kind}"))
+        split = ", ".join(f"{size:,} {name}" for size, name in parts)
+    rows += [("split", split), ("node features", f"{entry.features} {entry.feature_kind}")]
     rows += [("cite", str(citation)) for citation in entry.citations]
     rows += [("licence", entry.licence), ("on disk", disk.state)]
     rows += [("raw file", str(path)) for path in disk.raw]
@@ -110,7 +99,8 @@ def _details(entry: CatalogEntry, disk: OnDisk) -> list[tuple[str, str]]:
         )
         for spec in disk.coefficients
     ]
-    return rows
+    deviations = [_deviations([entry])] if entry.deviations() else []
+    _print(key_value_table(f"data={entry.name}", rows), *deviations)
 
 
 def as_plain(entry: CatalogEntry, disk: OnDisk) -> dict[str, Any]:
@@ -142,10 +132,7 @@ def draw_histograms(
     Shapes:
         degree [N], coefficient [M], one value for each undirected edge.
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 3.5), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, ((left, right),) = subplots(9, 3.5, 1, 2)
     largest = int(degree.max(initial=0))
     steps = np.arange(largest + 2) - 0.5 if largest <= 2 * _BINS else _BINS
     left.hist(degree, bins=steps, color="#4477aa", log=True)

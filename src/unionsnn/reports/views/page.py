@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from unionsnn.reports.collection import StoredRecord
 from unionsnn.reports.figures import records as figures
+from unionsnn.reports.figures.plots import figure_bytes
 from unionsnn.reports.formatting import counted
 from unionsnn.reports.table import Table, html_page, words
 from unionsnn.reports.views.records import by_dataset, labels, records_report
@@ -48,7 +48,6 @@ class Section:
     table: Table
     figures: list[Picture] = field(default_factory=list)
     details: list[Picture] = field(default_factory=list)
-    details_title: str = "Learning curves"
     left_out: list[str] = field(default_factory=list)
 
 
@@ -77,16 +76,22 @@ def page(
 
 def _section(group: Sequence[StoredRecord], table: Table) -> Section:
     # Figures have no room for a record's description and refer to its number in the table.
-    names = [f"{number} {label}" for number, label in enumerate(labels(group), 1)]
-    section = Section(str(group[0].record["data"]), _numbered(table))
-    reports = dict.fromkeys(each.record["protocol"]["report"] for each in group)
-    for report in reports:
-        # Values of one metric share an axis.
-        alike = [
-            (each, name)
-            for each, name in zip(group, names, strict=True)
-            if each.record["protocol"]["report"] == report
-        ]
+    numbered = replace(
+        table,
+        columns=[*words("#"), *table.columns],
+        rows=[[str(number), *row] for number, row in enumerate(table.rows, 1)],
+        marks={(i, j + 1): mark for (i, j), mark in table.marks.items()},
+    )
+    named = [
+        (each, f"{i} {label}")
+        for i, (each, label) in enumerate(zip(group, labels(group), strict=True), 1)
+    ]
+    section = Section(str(group[0].record["data"]), numbered)
+    # Values of one metric share an axis.
+    by_metric: dict[str, list[tuple[StoredRecord, str]]] = {}
+    for each, name in named:
+        by_metric.setdefault(each.record["protocol"]["report"], []).append((each, name))
+    for report, alike in by_metric.items():
         section.figures.append(
             _picture(
                 figures.draw_boxes([each for each, _ in alike], [name for _, name in alike]),
@@ -94,9 +99,11 @@ def _section(group: Sequence[StoredRecord], table: Table) -> Section:
                 f"{report} of each repetition (points), with quartiles",
             )
         )
-    shown = 0
-    without_curves, without_predictions = [], []
-    for each, name in zip(group, names, strict=True):
+    with_predictions = 0
+    # Each distribution of coefficients is drawn once, whichever records share it.
+    sharing: dict[str, list[str]] = {}
+    without_histogram = 0
+    for each, name in named:
         curves = each.curves()
         if any(curves):
             section.details.append(
@@ -107,71 +114,46 @@ def _section(group: Sequence[StoredRecord], table: Table) -> Section:
                     "deviation",
                 )
             )
-        else:
-            without_curves.append(name)
         predictions = each.predictions()
-        if predictions is None:
-            without_predictions.append(name)
-        elif shown < MAX_PREDICTIONS:
-            shown += 1
-            section.figures.append(
-                _picture(
-                    figures.draw_predictions(*predictions, each.record["task"], name),
-                    f"Test predictions against targets of {name}",
-                    f"{name}: test parts of all repetitions",
+        if predictions is not None:
+            with_predictions += 1
+            if with_predictions <= MAX_PREDICTIONS:
+                section.figures.append(
+                    _picture(
+                        figures.draw_predictions(*predictions, each.record["task"], name),
+                        f"Test predictions against targets of {name}",
+                        f"{name}: test parts of all repetitions",
+                    )
                 )
-            )
-    section.details_title = f"Learning curves of {len(section.details)} experiments"
-    if without_curves:
-        section.left_out.append(f"no curves on disk: {len(without_curves)} experiments")
-    if without_predictions:
-        section.left_out.append(
-            f"no predictions on disk: {len(without_predictions)} of {len(group)} experiments "
-            "(cross_validation_paper keeps those of every epoch unless they are too large)"
-        )
-    section.figures += _histograms(group, names)
-    gated = [each for each in group if each.record["gate"] is not None]
-    if lacking := sum(each.histogram() is None for each in gated):
-        section.left_out.append(f"no histogram of coefficients on disk: {lacking} experiments")
-    return section
-
-
-def _histograms(group: Sequence[StoredRecord], names: Sequence[str]) -> list[Picture]:
-    """Draw each distribution of coefficients once, even if several records share it."""
-    sharing: dict[str, list[int]] = {}
-    for i, each in enumerate(group):
-        if (histogram := each.histogram()) is not None:
-            sharing.setdefault(json.dumps(histogram), []).append(i)
-    pictures = []
-    for content, members in list(sharing.items())[:MAX_HISTOGRAMS]:
-        also = f" and {len(members) - 1} more" if len(members) > 1 else ""
-        title = f"coefficients of {names[members[0]]}{also}"
-        pictures.append(
+        histogram = each.histogram()
+        if histogram is not None:
+            sharing.setdefault(json.dumps(histogram), []).append(name)
+        elif each.record["gate"] is not None:
+            without_histogram += 1
+    for content, (first, *others) in list(sharing.items())[:MAX_HISTOGRAMS]:
+        title = f"coefficients of {first}{f' and {len(others)} more' if others else ''}"
+        section.figures.append(
             _picture(
                 figures.draw_histogram(json.loads(content), title),
                 f"Histograms of the {title}",
                 f"{title}: training part of the first repetition, counts on a logarithmic scale",
             )
         )
-    return pictures
-
-
-def _numbered(table: Table) -> Table:
-    """Prepend a column with row numbers."""
-    return replace(
-        table,
-        columns=[*words("#"), *table.columns],
-        rows=[[str(number), *row] for number, row in enumerate(table.rows, 1)],
-        marks={(i, j + 1): mark for (i, j), mark in table.marks.items()},
-    )
+    if missing := len(group) - len(section.details):
+        section.left_out.append(f"no curves on disk: {missing} experiments")
+    if missing := len(group) - with_predictions:
+        section.left_out.append(
+            f"no predictions on disk: {missing} of {len(group)} experiments "
+            "(cross_validation_paper keeps those of every epoch unless they are too large)"
+        )
+    if without_histogram:
+        section.left_out.append(
+            f"no histogram of coefficients on disk: {without_histogram} experiments"
+        )
+    return section
 
 
 def _picture(figure: Figure, alt: str, caption: str) -> Picture:
-    import matplotlib
-
-    buffer = io.BytesIO()
     # Transparent, so that the page's background shows through, light or dark.
-    with matplotlib.rc_context({"svg.hashsalt": "unionsnn"}):
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-    text = base64.b64encode(buffer.getvalue()).decode()
+    text = base64.b64encode(figure_bytes(figure, "svg", transparent=True)).decode()
     return Picture(f"data:image/svg+xml;base64,{text}", alt, caption)

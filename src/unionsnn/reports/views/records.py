@@ -10,7 +10,7 @@ from unionsnn.config.grid import flatten
 from unionsnn.config.identity import differing_keys
 from unionsnn.config.schema import metric_mode
 from unionsnn.reports.collection import StoredRecord
-from unionsnn.reports.formatting import duration_text, interval_text, spread_text, with_bounds
+from unionsnn.reports.formatting import duration_text, interval_text, result_columns, spread_text
 from unionsnn.reports.paper import paper_value
 from unionsnn.reports.table import Mark, Report, Table, numbers, words
 from unionsnn.runs.failures import failure_lines
@@ -29,16 +29,16 @@ _SHOWN = ("model.name", "model._target_", "gate.", "coefficient.", "protocol.", 
 
 def by_dataset(records: Sequence[StoredRecord]) -> dict[str, list[StoredRecord]]:
     """Group records by data set, sorted by protocol, best first."""
+
+    def order(stored: StoredRecord) -> tuple[str, float]:
+        record = stored.record
+        sign = -1 if metric_mode(record["protocol"]["report"]) == "max" else 1
+        return "\n".join(map(str, _kind(record))), sign * record["result"]["mean"]
+
     groups: dict[str, list[StoredRecord]] = {}
     for each in sorted(records, key=lambda each: str(each.record["dataset"])):
         groups.setdefault(f"{each.record['dataset']}", []).append(each)
-    return {name: sorted(group, key=_order) for name, group in groups.items()}
-
-
-def _order(stored: StoredRecord) -> tuple[str, float]:
-    record = stored.record
-    sign = -1 if metric_mode(record["protocol"]["report"]) == "max" else 1
-    return "\n".join(map(str, _kind(record))), sign * record["result"]["mean"]
+    return {name: sorted(group, key=order) for name, group in groups.items()}
 
 
 def _kind(record: Mapping[str, Any]) -> tuple[str, str, str, str]:
@@ -83,7 +83,15 @@ def coefficient_text(record: Mapping[str, Any]) -> str:
 
 def labels(group: Sequence[StoredRecord]) -> list[str]:
     """Name the model of each record, with the keys that distinguish it from its namesakes."""
-    shown = [_visible(each.record) for each in group]
+    shown = [
+        (
+            str(each.record["model"]),
+            gate_text(each.record),
+            coefficient_text(each.record),
+            *_kind(each.record),
+        )
+        for each in group
+    ]
     times = Counter(shown)
     first = {name: each.record["config"] for name, each in zip(shown, group, strict=True)}
     names = []
@@ -105,67 +113,76 @@ def labels(group: Sequence[StoredRecord]) -> list[str]:
     return names
 
 
-def _visible(record: Mapping[str, Any]) -> tuple[str, ...]:
-    return (str(record["model"]), gate_text(record), coefficient_text(record), *_kind(record))
-
-
 def records_report(records: Sequence[StoredRecord]) -> Report:
     """Return a table for each data set, with the best and second best of each protocol marked."""
-    groups = by_dataset(records)
-    return Report(
-        [_table(name, group) for name, group in groups.items()],
-        [row for group in groups.values() for row in _full_rows(group)],
-    )
+    tables, rows = [], []
+    for group in by_dataset(records).values():
+        full = [_full_row(each, label) for each, label in zip(group, labels(group), strict=True)]
+        tables.append(_table(group, full))
+        rows += full
+    return Report(tables, rows)
 
 
-def _table(dataset: str, group: Sequence[StoredRecord]) -> Table:
-    named = list(zip(labels(group), (each.record for each in group), strict=True))
-    kinds = list(dict.fromkeys(_kind(record) for _, record in named))
+def _full_row(stored: StoredRecord, label: str) -> dict[str, Any]:
+    """Return a record with full precision, as plain types."""
+    record, paper = stored.record, paper_value(stored.record)
+    return {
+        "data": record["data"],
+        "dataset": record["dataset"],
+        "model": label,
+        "gate": gate_text(record),
+        "coefficient": coefficient_text(record),
+        "control": record["control"],
+        "protocol": record["protocol"]["name"],
+        "split": record["protocol"].get("split_hash"),
+        "metric": record["protocol"]["report"],
+        **result_columns(record["result"]),
+        "state": record["state"],
+        "repetitions": len(record["repetitions"]),
+        "parameters": record["parameters"],
+        "seconds": record["seconds"],
+        "paper_mean": paper.mean if paper else None,
+        "paper_std": paper.std if paper else None,
+        "config_hash": record["config_hash"],
+        "run_dir": str(stored.folder),
+    }
+
+
+def _table(group: Sequence[StoredRecord], full: Sequence[Mapping[str, Any]]) -> Table:
+    kinds = list(dict.fromkeys(_kind(each.record) for each in group))
     notes = [
         f"{name}: {report}, {selection}, split {split[:12]}"
         for report, name, selection, split in kinds
     ]
-    methods = dict.fromkeys(record["result"].get("method") for _, record in named)
+    methods = dict.fromkeys(row["method"] for row in full)
     notes.append(f"intervals: {'; '.join(map(str, methods))}")
-    if len(kinds) < len(named):
+    if len(kinds) < len(group):
         notes.append(
             "best and second best are marked within a protocol and split, by the mean alone; "
             "controls and incomplete runs are not ranked"
         )
-    notes += [
-        f"INCOMPLETE: {name}, {len(record['repetitions'])} of "
-        f"{record['protocol']['repetitions']} repetitions"
-        for name, record in named
-        if record["missing"]
-    ]
-    notes += [
-        f"FAILED: {name}, {line}"
-        for name, record in named
-        for line in failure_lines(record.get("failed", ()))
-    ]
-    title = f"{group[0].record['data']} ({dataset})"
-    rows = [_row(record, name) for name, record in named]
-    return Table(title, COLUMNS, rows, notes, _marks(group))
-
-
-def _row(record: Mapping[str, Any], label: str) -> list[Any]:
-    result, report = record["result"], record["protocol"]["report"]
-    paper = paper_value(record)
-    beside = None
-    if paper is not None and report == f"test_{paper.metric}":
-        beside = spread_text(report, paper.mean, paper.std)
-    return [
-        label,
-        gate_text(record),
-        coefficient_text(record),
-        record["protocol"]["name"],
-        spread_text(report, result["mean"], result["std"]),
-        interval_text(report, result["interval"]),
-        f"{len(record['repetitions'])}{' *' if record['missing'] else ''}",
-        record["parameters"],
-        record["seconds"],
-        beside,
-    ]
+    rows, incomplete, failed = [], [], []
+    for each, row in zip(group, full, strict=True):
+        record, name, report = each.record, row["model"], row["metric"]
+        paper = paper_value(record)
+        comparable = paper is not None and report == f"test_{paper.metric}"
+        if record["missing"]:
+            wanted = record["protocol"]["repetitions"]
+            incomplete.append(f"INCOMPLETE: {name}, {row['repetitions']} of {wanted} repetitions")
+        failed += [f"FAILED: {name}, {line}" for line in failure_lines(record.get("failed", ()))]
+        rows.append(
+            [
+                *(row[key] for key in ("model", "gate", "coefficient", "protocol")),
+                spread_text(report, row["mean"], row["std"]),
+                interval_text(report, record["result"]["interval"]),
+                f"{row['repetitions']}{' *' if record['missing'] else ''}",
+                row["parameters"],
+                row["seconds"],
+                spread_text(report, row["paper_mean"], row["paper_std"]) if comparable else None,
+            ]
+        )
+    title = f"{full[0]['data']} ({full[0]['dataset']})"
+    return Table(title, COLUMNS, rows, [*notes, *incomplete, *failed], _marks(group))
 
 
 def _marks(group: Sequence[StoredRecord]) -> dict[tuple[int, int], Mark]:
@@ -186,34 +203,3 @@ def _marks(group: Sequence[StoredRecord]) -> dict[tuple[int, int], Mark]:
         for value, mark in zip(ranked, names, strict=False):
             marks |= {(i, _MEAN): mark for i, mean in means.items() if mean == value}
     return marks
-
-
-def _full_rows(group: Sequence[StoredRecord]) -> list[dict[str, Any]]:
-    """Return each record with full precision, as plain types."""
-    rows = []
-    for each, label in zip(group, labels(group), strict=True):
-        record, paper = each.record, paper_value(each.record)
-        result = {k: record["result"].get(k) for k in ("mean", "std", "interval", "method")}
-        rows.append(
-            {
-                "data": record["data"],
-                "dataset": record["dataset"],
-                "model": label,
-                "gate": gate_text(record),
-                "coefficient": coefficient_text(record),
-                "control": record["control"],
-                "protocol": record["protocol"]["name"],
-                "split": record["protocol"].get("split_hash"),
-                "metric": record["protocol"]["report"],
-                **with_bounds(result),
-                "state": record["state"],
-                "repetitions": len(record["repetitions"]),
-                "parameters": record["parameters"],
-                "seconds": record["seconds"],
-                "paper_mean": paper.mean if paper else None,
-                "paper_std": paper.std if paper else None,
-                "config_hash": record["config_hash"],
-                "run_dir": str(each.folder),
-            }
-        )
-    return rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from unionsnn.reports.formatting import (
     spread_text,
 )
 from unionsnn.reports.paper import paper_value
-from unionsnn.reports.table import Table, numbers, print_tables, words
+from unionsnn.reports.table import Table, key_value_table, numbers, show
 from unionsnn.runs.failures import failure_lines
 
 
@@ -162,39 +162,23 @@ def _budget(record: Mapping[str, Any]) -> str:
     return "" if budget is None else f" of a budget of {budget:,}"
 
 
-def key_value_table(title: str, rows: Sequence[tuple[str, str]]) -> Table:
-    """Return a table of two columns without a header."""
-    return Table(title, words("", ""), rows, header=False)
-
-
 def print_results(record: Mapping[str, Any], console: Console | None = None) -> None:
     """Print the final table, the summary and its provenance."""
     console = console or Console()
     table = results_table(record)
     if table.width() > console.width:
         table = results_table(record, narrow=True)
-    print_tables([table], console)
-    # Piped lines are not wrapped, so that they can be searched.
-    whole = not console.is_terminal
-    console.print(Text(summary_line(record), style="bold"), soft_wrap=whole)
-    console.print(Text(provenance(record)), soft_wrap=whole)
+    show([table, Text(summary_line(record), style="bold"), provenance(record)], console)
 
 
-def print_folder(
-    folder: Path,
-    record: Mapping[str, Any],
-    before: Collection[int],
-    console: Console | None = None,
-) -> None:
-    """Print where the results are, and how many of them were finished before.
+def folder_lines(folder: Path, record: Mapping[str, Any], before: Collection[int]) -> list[str]:
+    """Say where the results are, and how many of them were finished before.
 
     Args:
         folder: The run folder.
         record: Its merged record.
         before: Repetitions that were finished before.
-        console: Where to print.
     """
-    console = console or Console()
     count, all_of_them = len(before), len(record["repetitions"])
     lines = [f"run folder: {folder}"]
     if count:
@@ -203,13 +187,12 @@ def print_folder(
             f"{which} repetitions were finished before and not trained again; force=true starts "
             "over."
         )
-    console.print(Text("\n".join(lines)), soft_wrap=True)
+    return lines
 
 
-def print_dry_run(plan: Mapping[str, Any], console: Console | None = None) -> None:
+def print_dry_run(plan: Mapping[str, Any]) -> None:
     """Print the plan of an experiment."""
-    console = console or Console()
-    console.print(Syntax(yaml.safe_dump(plan["config"], sort_keys=False), "yaml"))
+    Console().print(Syntax(yaml.safe_dump(plan["config"], sort_keys=False), "yaml"))
     sizes = plan["sizes"][0]
     grid = f"{plan['cells']} cells in each repetition: {plan['trainings']:,} trainings"
     rows = [
@@ -226,15 +209,15 @@ def print_dry_run(plan: Mapping[str, Any], console: Console | None = None) -> No
         ("an epoch", f"about {duration_text(plan['seconds_per_epoch'])}"),
         ("all epochs", f"at most about {duration_text(plan['seconds_at_most'])}"),
     ]
-    print_tables([key_value_table("Dry run: nothing was trained", rows)], console)
+    show([key_value_table("Dry run: nothing was trained", rows)])
 
 
-def print_info(content: Mapping[str, Any], console: Console | None = None) -> None:
-    """Print versions, devices, folders and the size of the cache."""
+def info_table(content: Mapping[str, Any]) -> Table:
+    """Return versions, devices, folders and the size of the cache."""
     devices, sizes = content["devices"], content["bytes_on_disk"]
     rows = [(name, number) for name, number in content["versions"].items()]
     rows += [("platform", content["platform"]), ("git revision", content["git_revision"] or "–")]
     rows += [("cpu", devices["cpu"]), ("gpu", ", ".join(devices["gpu"]) or "none")]
     rows += [(f"path: {k}", v or "–") for k, v in content["paths"].items()]
     rows += [(f"on disk: {k}", format_bytes(v)) for k, v in sizes.items()]
-    print_tables([key_value_table("unionsnn", rows)], console)
+    return key_value_table("unionsnn", rows)

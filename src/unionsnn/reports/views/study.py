@@ -8,18 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
 from unionsnn.reports.formatting import duration_text, interval_text, metric_text, spread_text
-from unionsnn.reports.table import (
-    Table,
-    html_page,
-    numbers,
-    print_lines,
-    print_tables,
-    words,
-)
+from unionsnn.reports.progress import bar_progress, progress_kind
+from unionsnn.reports.table import Mark, Table, html_page, numbers, words
 from unionsnn.reports.views.results import summary_line
 
 Record = Mapping[str, Any]
@@ -35,10 +28,18 @@ def trials_table(record: Record) -> Table:
         record: The study's record, study.json.
     """
     keys, objectives = list(record["space"]), record["objectives"]
-    trials = sorted(record["trials"], key=_order(record))
-    rows = []
-    for trial in trials:
+    sign = 1.0 if record["directions"][0] == "minimize" else -1.0
+
+    def order(trial: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return a sort key: best first, unfinished trials last in planned order."""
+        values = trial["values"]
+        return (values is None, sign * values[0] if values else 0.0, trial["index"])
+
+    rows, marks = [], dict[tuple[int, int], Mark]()
+    for i, trial in enumerate(sorted(record["trials"], key=order)):
         values = trial["values"] or [None] * len(objectives)
+        if trial["index"] == record["best"]:
+            marks[i, 3 + len(keys)] = "best"
         rows.append(
             [
                 str(trial["index"]),
@@ -50,30 +51,12 @@ def trials_table(record: Record) -> Table:
                 trial["seconds"],
             ]
         )
-    places = {trial["index"]: i for i, trial in enumerate(trials)}
     columns = [
         *words("#", "state", *keys, "reason"),
         *numbers(*objectives, "repetitions"),
         *numbers("time", form=duration_text),
     ]
-    return Table(
-        f"{record['name']}: {len(trials)} trials",
-        columns,
-        rows,
-        notes(record),
-        {(places[record["best"]], 3 + len(keys)): "best"},
-    )
-
-
-def _order(record: Record) -> Any:
-    """Return a sort key: best first, unfinished trials last in planned order."""
-    sign = 1.0 if record["directions"][0] == "minimize" else -1.0
-
-    def key(trial: Mapping[str, Any]) -> tuple[Any, ...]:
-        values = trial["values"]
-        return (values is None, sign * values[0] if values else 0.0, trial["index"])
-
-    return key
+    return Table(f"{record['name']}: {len(rows)} trials", columns, rows, notes(record), marks)
 
 
 def notes(record: Record) -> list[str]:
@@ -95,9 +78,7 @@ def notes(record: Record) -> list[str]:
 
 def _method(section: Mapping[str, Any]) -> str:
     options = [f"{k}={v}" for k, v in section.items() if k != "name"]
-    if section["name"] == "none":
-        return "none"
-    return " ".join([section["name"], *options])
+    return "none" if section["name"] == "none" else " ".join([section["name"], *options])
 
 
 def parameter_text(value: Any) -> str:
@@ -126,7 +107,15 @@ def final_lines(record: Record) -> list[str]:
             + " ".join(f"{k}={v}" for k, v in final["study"]["parameters"].items()),
         ]
     if "nested" in record:
-        lines += ["", *nested_lines(record["nested"])]
+        nested = record["nested"]
+        result, report = nested["result"], nested["report"]
+        lines += [
+            "",
+            f"{report}: {spread_text(report, result['mean'], result['std'])}, 95 % interval "
+            f"{interval_text(report, result['interval'])} ({result['method']})",
+            f"selection: {nested['selection']}",
+            "trials by fold: " + ", ".join(f"{f['fold']}: {f['trial']}" for f in nested["folds"]),
+        ]
     if "final_elsewhere" in record:
         lines += [f"final run: {record['final_elsewhere']}"]
     lines += [
@@ -137,25 +126,8 @@ def final_lines(record: Record) -> list[str]:
     return lines
 
 
-def nested_lines(nested: Mapping[str, Any]) -> list[str]:
-    """Return the result of selecting in each outer fold."""
-    result, report = nested["result"], nested["report"]
-    return [
-        f"{report}: {spread_text(report, result['mean'], result['std'])}, 95 % interval "
-        f"{interval_text(report, result['interval'])} ({result['method']})",
-        f"selection: {nested['selection']}",
-        "trials by fold: " + ", ".join(f"{f['fold']}: {f['trial']}" for f in nested["folds"]),
-    ]
-
-
-def print_study(record: Record, console: Console | None = None) -> None:
-    """Print the trials and the result of the chosen one."""
-    print_tables([trials_table(record)], console)
-    print_lines(final_lines(record), console)
-
-
-def print_plan(plan: Mapping[str, Any]) -> None:
-    """Print the plan of a study."""
+def plan_table(plan: Mapping[str, Any]) -> Table:
+    """Return the plan of a study."""
     notes = [
         f"objective: {', '.join(plan['objectives'])}, over {plan['repetitions']} repetition(s) per "
         "trial",
@@ -166,7 +138,7 @@ def print_plan(plan: Mapping[str, Any]) -> None:
         "without pruning or early stopping; measured at the first point of the space",
     ]
     title = f"{plan['name']}: {plan['trials']} trials"
-    print_tables([Table(title, words("key", "values"), list(plan["space"].items()), notes)])
+    return Table(title, words("key", "values"), list(plan["space"].items()), notes)
 
 
 def study_page(record: Record, figures: Sequence[tuple[str, str]], script: str) -> str:
@@ -197,14 +169,14 @@ def study_progress(kind: str, key: str, direction: str) -> Iterator[Watch | None
         key: Name of the first objective.
         direction: ``maximize`` or ``minimize``.
     """
-    if kind == "auto":
-        kind = "bar" if sys.stderr.isatty() or "ipykernel" in sys.modules else "plain"
+    kind = progress_kind(kind)
     if kind == "none":
         yield None
     elif kind == "plain":
         yield TrialLines(key, direction)
     else:
-        with TrialBar(key, direction) as bar:
+        bar = TrialBar(key, direction)
+        with bar.progress:
             yield bar
 
 
@@ -229,11 +201,12 @@ class TrialLines(_Trials):
     def __call__(self, cells: Sequence[Any]) -> None:
         """Print the trials that ended since the last call."""
         ended = {cell.index: cell for cell in cells if cell.state in _DONE}
-        first, told = self._told is None, self._told or set()
-        for index in ended.keys() - told:
+        if self._told is None:
+            if ended:
+                print(f"{len(ended)} of {len(cells)} trials are already done", file=sys.stderr)
+            self._told = set(ended)
+        for index in ended.keys() - self._told:
             cell = ended[index]
-            if first:
-                continue
             parts = [f"trial {index} {cell.state}"]
             if cell.values is not None:
                 parts.append(f"{self.key} {value_text(self.key, cell.values[0])}")
@@ -242,9 +215,7 @@ class TrialLines(_Trials):
             parts += [f"{k}={parameter_text(v)}" for k, v in cell.parameters.items()]
             counted = f"{len(ended)} of {len(cells)}, best {self.best(cells)}"
             print(f"{' '.join(parts)}; {counted}", file=sys.stderr, flush=True)
-        if first and ended:
-            print(f"{len(ended)} of {len(cells)} trials are already done", file=sys.stderr)
-        self._told = told | ended.keys()
+        self._told |= ended.keys()
 
 
 class TrialBar(_Trials):
@@ -252,23 +223,14 @@ class TrialBar(_Trials):
 
     def __init__(self, key: str, direction: str) -> None:
         super().__init__(key, direction)
-        self.progress = Progress(
+        self.progress = bar_progress(
             TextColumn("trials"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TextColumn("{task.description}"),
-            console=Console(stderr=True),
-            transient=True,
         )
         self._task = self.progress.add_task("", total=None)
-
-    def __enter__(self) -> TrialBar:
-        self.progress.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.progress.stop()
 
     def __call__(self, cells: Sequence[Any]) -> None:
         """Update the bar; remove it when all is done, to make room for the final training."""

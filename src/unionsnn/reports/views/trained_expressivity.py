@@ -8,7 +8,7 @@ from typing import Any
 from unionsnn.expressivity.trained_pairs import NOISE
 from unionsnn.reports.formatting import duration_text
 from unionsnn.reports.table import Report, Table, numbers, words
-from unionsnn.reports.views.expressivity import BREC_PAPER, PUBLISHED
+from unionsnn.reports.views.expressivity import published_lines
 
 
 def trained_table(records: Sequence[Mapping[str, Any]]) -> Table:
@@ -23,12 +23,45 @@ def trained_table(records: Sequence[Mapping[str, Any]]) -> Table:
         *numbers("largest equal", "smallest different", form=lambda distance: f"{distance:.1e}"),
         *numbers("time", form=duration_text),
     ]
-    return Table(
-        f"Told apart in {first['set']} by trained networks",
-        columns,
-        [_row(record) for record in records],
-        [*_notes(first), *(line for record in records for line in _remarks(record))],
-    )
+    protocol, trainer = first["config"]["protocol"], first["config"]["trainer"]
+    notes = [
+        f"Each pair has its own network, trained on {protocol['copies']} relabelled copies of "
+        f"both graphs for at most {trainer['max_epochs']} epochs to push their embeddings "
+        f"({protocol['channels']} numbers) apart. Told apart: T² of the paired differences exceeds "
+        f"{first['threshold']:.2f} (size {protocol['alpha']}), T² of copies of the same "
+        "graph does not (otherwise: unreliable, in brackets what chance explains).",
+        "A cell a/b: a of b tested pairs. may: how many pairs a control may tell apart, "
+        "those that 1-WL tells apart and, with noise, those due to chance. largest equal, smallest "
+        "different: distance of the mean embeddings relative to their length. time: one process.",
+        *published_lines(first["set"]),
+    ]
+    rows = []
+    for record in records:
+        summary = record["summary"]
+        counts = [(c["told"], c["tested"], c["pairs"]) for c in summary["categories"].values()]
+        if len(counts) > 1:
+            counts.append((summary["told"], summary["tested"], sum(c[2] for c in counts)))
+        rows.append(
+            [
+                label(record),
+                *(
+                    told if tested == pairs else f"{told}/{tested}"
+                    for told, tested, pairs in counts
+                ),
+                summary["bar"],
+                f"{summary['unreliable']} (≤ {summary['unreliable_bound']})",
+                summary["unresolved"],
+                summary["resolved"],
+                summary["seconds"],
+            ]
+        )
+        notes += [f"FAULT: {fault}" for fault in faults(record)]
+        if record["control"] in NOISE and _over_bar(summary):
+            notes.append(f"{label(record)} {_over_bar(summary)}: the noise tells them apart.")
+        if record["state"] != "finished" and summary["tested"]:
+            duration = duration_text(estimate(record))
+            notes.append(f"{label(record)}: all pairs would take {duration}.")
+    return Table(f"Told apart in {first['set']} by trained networks", columns, rows, notes)
 
 
 def label(record: Mapping[str, Any]) -> str:
@@ -38,46 +71,6 @@ def label(record: Mapping[str, Any]) -> str:
     words += [f"{gate} gate"] if gate not in (None, "default") else []
     words += [record["control"]] if record["control"] != "none" else []
     return ", ".join(words)
-
-
-def _row(record: Mapping[str, Any]) -> list[Any]:
-    summary = record["summary"]
-    counts = list(summary["categories"].values())
-    cells = [_count(c["told"], c["tested"], c["pairs"]) for c in counts]
-    if len(counts) > 1:
-        total = sum(c["pairs"] for c in counts)
-        cells.append(_count(summary["told"], summary["tested"], total))
-    return [
-        label(record),
-        *cells,
-        summary["bar"],
-        f"{summary['unreliable']} (≤ {summary['unreliable_bound']})",
-        summary["unresolved"],
-        summary["resolved"],
-        summary["seconds"],
-    ]
-
-
-def _count(told: int, tested: int, pairs: int) -> str:
-    return str(told) if tested == pairs else f"{told}/{tested}"
-
-
-def _notes(record: Mapping[str, Any]) -> list[str]:
-    protocol, trainer = record["config"]["protocol"], record["config"]["trainer"]
-    lines = [
-        f"Each pair has its own network, trained on {protocol['copies']} relabelled copies of "
-        f"both graphs for at most {trainer['max_epochs']} epochs to push their embeddings "
-        f"({protocol['channels']} numbers) apart. Told apart: T² of the paired differences exceeds "
-        f"{record['threshold']:.2f} (size {protocol['alpha']}), T² of copies of the same "
-        "graph does not (otherwise: unreliable, in brackets what chance explains).",
-        "A cell a/b: a of b tested pairs. may: how many pairs a control may tell apart, "
-        "those that 1-WL tells apart and, with noise, those due to chance. largest equal, smallest "
-        "different: distance of the mean embeddings relative to their length. time: one process.",
-    ]
-    if record["set"] == "brec":
-        figures = ", ".join(f"{name} {count}" for name, (count, _) in PUBLISHED.items())
-        lines.append(f"Published, of 400: {figures}. Source: {BREC_PAPER}.")
-    return lines
 
 
 def faults(record: Mapping[str, Any]) -> list[str]:
@@ -97,17 +90,6 @@ def _over_bar(summary: Mapping[str, Any]) -> str:
     if summary["bar"] is None or summary["told"] <= summary["bar"]:
         return ""
     return f"tells {summary['told']} pairs apart where {summary['bar']} are explained"
-
-
-def _remarks(record: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with a record, or missing in it."""
-    summary = record["summary"]
-    lines = [f"FAULT: {fault}" for fault in faults(record)]
-    if record["control"] in NOISE and _over_bar(summary):
-        lines.append(f"{label(record)} {_over_bar(summary)}: the noise tells them apart.")
-    if record["state"] != "finished" and summary["tested"]:
-        lines.append(f"{label(record)}: all pairs would take {duration_text(estimate(record))}.")
-    return lines
 
 
 def estimate(record: Mapping[str, Any]) -> float:
