@@ -14,6 +14,7 @@ from unionsnn.coefficients import space
 from unionsnn.coefficients.kernels.arguments import (
     KEY_WORDS,
     Csr,
+    Memory,
     Numbers,
     Quotient,
     Subgraph,
@@ -83,17 +84,17 @@ class Choice(NamedTuple):
 
 _value_of_edge = dispatcher(
     space.functions("graph"),
-    "graph, v, u, numbers, work",
+    "graph, v, u, numbers, memory",
     "no kernel computes this descriptor in the whole graph",
 )
 _value_of_subgraph = dispatcher(
     space.functions("substructure"),
-    "subgraph, numbers, work",
+    "subgraph, numbers, memory",
     "no kernel computes this descriptor of a substructure",
 )
 _value_of_quotient = dispatcher(
     space.functions("quotient"),
-    "quotient, numbers, work",
+    "quotient, numbers, memory",
     "no kernel computes this encoding of the matrix",
 )
 
@@ -116,10 +117,11 @@ def compute_whole_graph_chunk(
     Raises:
         NotImplementedError: No kernel computes the descriptor.
     """
+    memory = _memory_of(work)
     for i in range(begin, end):
         if routes[i] != KNOWN:
             v, u = graph.edges[0, i], graph.edges[1, i]
-            values[i] = _value_of_edge(choice.place, graph, v, u, choice.numbers, work)
+            values[i] = _value_of_edge(choice.place, graph, v, u, choice.numbers, memory)
 
 
 @kernel
@@ -148,6 +150,7 @@ def compute_chunk(
     num_radii = radii.shape[0]
     per_radius = values.shape[1] // num_radii
     needs_lists = choice.needs_lists and place_a >= 0
+    memory = _memory_of(work)
     chosen, local, rows = work.chosen, work.local, work.scratch[ROWS]
     for i in range(begin, end):
         if routes[i] == KNOWN:
@@ -195,9 +198,9 @@ def compute_chunk(
                 else:
                     subgraph = Subgraph(starts, neighbors, size, ends, at_v, at_u, radii[r])
                     if choice.of_quotient:
-                        a = _quotient_value(subgraph, choice.place, choice.numbers, work)
+                        a = _quotient_value(subgraph, choice, work, memory)
                     else:
-                        a = _value_of_subgraph(choice.place, subgraph, choice.numbers, work)
+                        a = _value_of_subgraph(choice.place, subgraph, choice.numbers, memory)
                     values[i, at + place_a] = a
             # At radius 1 small ones take another route, which may change the last bits.
             if radii[r] > 1 or size > WORD:
@@ -205,6 +208,11 @@ def compute_chunk(
             for k in range(size):
                 local[chosen[k]] = -1
         release(work.nodes, gathered, work.depth_v, work.depth_u)
+
+
+@kernel
+def _memory_of(work: Workspace) -> Memory:
+    return Memory(work.depth_u, work.mark, work.scratch, work.matrix)
 
 
 @kernel
@@ -321,7 +329,7 @@ def _write_rows(starts: IntArray, neighbors: NodeArray, rows: IntArray) -> None:
 
 
 @kernel
-def _quotient_value(subgraph: Subgraph, place: int, numbers: Numbers, work: Workspace) -> float:
+def _quotient_value(subgraph: Subgraph, choice: Choice, work: Workspace, memory: Memory) -> float:
     """Encode a matrix of a substructure; up to 64 nodes it is looked up by its full key."""
     scratch, size = work.scratch, subgraph.size
     slot = np.int64(-1)
@@ -347,7 +355,8 @@ def _quotient_value(subgraph: Subgraph, place: int, numbers: Numbers, work: Work
     else:
         members, sizes, kinds, rows = twin_classes_of_lists(subgraph.starts, subgraph.neighbors)
         classes = members.shape[0]
-    value = _value_of_quotient(place, Quotient(rows, sizes, kinds, classes), numbers, work)
+    quotient = Quotient(rows, sizes, kinds, classes)
+    value = _value_of_quotient(choice.place, quotient, choice.numbers, memory)
     if slot >= 0:
         work.known[slot] = value
         for k in range(KEY_WORDS):

@@ -78,6 +78,22 @@ class Numbers(NamedTuple):
     q: int
 
 
+class Memory(NamedTuple):
+    """The part of a thread's memory that kernels of the table may use, to be left as it was.
+
+    Few arrays, because references to all of them are counted at each call.
+
+    Shapes:
+        depth [N] (-1), mark [N] (0), scratch [12, 64] (see `substructures`: bit rows of the
+        adjacency up to 64 nodes), matrix [>= L + 2, >= L], L the limit of the own solver.
+    """
+
+    depth: NodeArray
+    mark: npt.NDArray[np.uint8]
+    scratch: IntArray
+    matrix: FloatArray
+
+
 class Workspace(NamedTuple):
     """Workspace of one thread.
 

@@ -9,7 +9,7 @@ through the edge (Xu et al., AAAI 2024, eq. 7, which sums over ordered pairs: tw
 import numpy as np
 import numpy.typing as npt
 
-from unionsnn.coefficients.kernels.arguments import Numbers, Subgraph, Workspace
+from unionsnn.coefficients.kernels.arguments import Memory, Numbers, Subgraph
 from unionsnn.coefficients.kernels.jit import kernel
 from unionsnn.coefficients.kernels.substructures import ROWS, WORD, popcount
 
@@ -19,16 +19,16 @@ NodeArray = npt.NDArray[np.int32]
 
 
 @kernel
-def edge_betweenness(subgraph: Subgraph, numbers: Numbers, work: Workspace) -> float:
+def edge_betweenness(subgraph: Subgraph, numbers: Numbers, memory: Memory) -> float:
     """Return the edge betweenness of (v, u) in a substructure."""
     v, u = subgraph.v, subgraph.u
     if subgraph.radius > 1 or subgraph.size > WORD:
         return _betweenness_of_lists(subgraph.starts, subgraph.neighbors, v, u)
     if subgraph.ends == 2 * subgraph.size - 2:
         # In a tree every shortest path between the two sides uses the edge.
-        of_v, of_u = popcount(work.scratch[ROWS, v]), popcount(work.scratch[ROWS, u])
+        of_v, of_u = popcount(memory.scratch[ROWS, v]), popcount(memory.scratch[ROWS, u])
         return float(of_v * of_u)
-    return _betweenness_of_rows(work.scratch[ROWS], v, u)
+    return _betweenness_of_rows(memory.scratch[ROWS], v, u)
 
 
 @kernel

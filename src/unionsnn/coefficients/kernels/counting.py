@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from unionsnn.coefficients.kernels.arguments import Csr, Numbers, Subgraph, Workspace
+from unionsnn.coefficients.kernels.arguments import Csr, Memory, Numbers, Subgraph
 from unionsnn.coefficients.kernels.jit import kernel
 from unionsnn.coefficients.kernels.substructures import Word, contains
 
@@ -15,7 +15,7 @@ _OF_V, _OF_U = np.uint8(1), np.uint8(2)
 
 
 @kernel
-def node_edge_count(subgraph: Subgraph, numbers: Numbers, work: Workspace) -> float:
+def node_edge_count(subgraph: Subgraph, numbers: Numbers, memory: Memory) -> float:
     r"""Return the count |E_S| / (|V_S| |V_S - 1|) |V_S|^λ (Xu et al., AAAI 2024, eq. 8)."""
     size = subgraph.size
     density = 0.5 * subgraph.ends / (size * (size - 1.0))
@@ -23,9 +23,9 @@ def node_edge_count(subgraph: Subgraph, numbers: Numbers, work: Workspace) -> fl
 
 
 @kernel
-def cycle_count(graph: Csr, v: int, u: int, numbers: Numbers, work: Workspace) -> float:
+def cycle_count(graph: Csr, v: int, u: int, numbers: Numbers, memory: Memory) -> float:
     """Count the simple cycles of length 3 to 6 in the whole graph that contain the edge (v, u)."""
-    return float(_cycle_count(graph.indptr, graph.indices, v, u, work.depth_u, work.mark))
+    return float(_cycle_count(graph.indptr, graph.indices, v, u, memory.depth, memory.mark))
 
 
 @kernel

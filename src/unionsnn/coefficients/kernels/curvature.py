@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from unionsnn.coefficients.kernels.arguments import Csr, Numbers, Subgraph, Workspace
+from unionsnn.coefficients.kernels.arguments import Csr, Memory, Numbers, Subgraph
 from unionsnn.coefficients.kernels.jit import kernel
 from unionsnn.coefficients.kernels.transport import transport
 
@@ -34,7 +34,7 @@ def as_ratio(alpha: float) -> tuple[int, int] | None:
 
 
 @kernel
-def curvature_inside(subgraph: Subgraph, numbers: Numbers, work: Workspace) -> float:
+def curvature_inside(subgraph: Subgraph, numbers: Numbers, memory: Memory) -> float:
     """Return the curvature of (v, u) in a substructure."""
     return curvature(
         subgraph.starts,
@@ -43,14 +43,14 @@ def curvature_inside(subgraph: Subgraph, numbers: Numbers, work: Workspace) -> f
         subgraph.u,
         numbers.p,
         numbers.q,
-        work.mark,
+        memory.mark,
     )
 
 
 @kernel
-def curvature_in_graph(graph: Csr, v: int, u: int, numbers: Numbers, work: Workspace) -> float:
+def curvature_in_graph(graph: Csr, v: int, u: int, numbers: Numbers, memory: Memory) -> float:
     """Return the curvature of (v, u) in the whole graph."""
-    return curvature(graph.indptr, graph.indices, v, u, numbers.p, numbers.q, work.mark)
+    return curvature(graph.indptr, graph.indices, v, u, numbers.p, numbers.q, memory.mark)
 
 
 @kernel

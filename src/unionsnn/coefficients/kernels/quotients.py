@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unionsnn.coefficients.kernels.arguments import Numbers, Quotient, Subgraph, Workspace
+from unionsnn.coefficients.kernels.arguments import Memory, Numbers, Quotient, Subgraph
 from unionsnn.coefficients.kernels.jit import kernel
 from unionsnn.coefficients.kernels.spectra import OWN_SOLVER_LIMIT, diagonalize, tridiagonalize
 from unionsnn.coefficients.kernels.substructures import TRUE_TWINS, WORD, mix, popcount
@@ -29,13 +29,13 @@ _ROUNDS = 3
 
 
 @kernel
-def path_singular_value_sum(quotient: Quotient, numbers: Numbers, work: Workspace) -> float:
+def path_singular_value_sum(quotient: Quotient, numbers: Numbers, memory: Memory) -> float:
     """Return the sum of singular values of P, or NaN if the eigenvalue iteration did not converge.
 
     The trace of P is 0: the negative eigenvalues weigh as much as the positive ones.
     """
     total = 0.0
-    for eigenvalue in _path_eigenvalues(quotient, work.matrix):
+    for eigenvalue in _path_eigenvalues(quotient, memory.matrix):
         if np.isnan(eigenvalue):
             return np.nan
         total += max(eigenvalue, 0.0)
@@ -43,18 +43,18 @@ def path_singular_value_sum(quotient: Quotient, numbers: Numbers, work: Workspac
 
 
 @kernel
-def path_largest_eigenvalue(quotient: Quotient, numbers: Numbers, work: Workspace) -> float:
+def path_largest_eigenvalue(quotient: Quotient, numbers: Numbers, memory: Memory) -> float:
     """Largest eigenvalue of P, or NaN.
 
     The eigenvalues of twins are negative.
     """
-    return _largest(_path_eigenvalues(quotient, work.matrix), 0.0)
+    return _largest(_path_eigenvalues(quotient, memory.matrix), 0.0)
 
 
 @kernel
-def path_entry_sum(quotient: Quotient, numbers: Numbers, work: Workspace) -> float:
+def path_entry_sum(quotient: Quotient, numbers: Numbers, memory: Memory) -> float:
     """Sum of the entries of P."""
-    lengths = path_lengths(quotient, work.matrix)
+    lengths = path_lengths(quotient, memory.matrix)
     sizes, total = quotient.sizes, 0.0
     for k in range(quotient.classes):
         within = 1.0 if quotient.kinds[k] == TRUE_TWINS else 2.0
@@ -65,15 +65,15 @@ def path_entry_sum(quotient: Quotient, numbers: Numbers, work: Workspace) -> flo
 
 
 @kernel
-def laplacian_largest_eigenvalue(quotient: Quotient, numbers: Numbers, work: Workspace) -> float:
+def laplacian_largest_eigenvalue(quotient: Quotient, numbers: Numbers, memory: Memory) -> float:
     """Largest eigenvalue of L, or NaN."""
-    matrix = _large_enough(work.matrix, quotient.classes)
+    matrix = _large_enough(memory.matrix, quotient.classes)
     of_twins = _fill_laplacian_quotient(quotient, matrix)
     return _largest(_eigenvalues(matrix, quotient.classes), of_twins)
 
 
 @kernel
-def laplacian_singular_value_sum(subgraph: Subgraph, numbers: Numbers, work: Workspace) -> float:
+def laplacian_singular_value_sum(subgraph: Subgraph, numbers: Numbers, memory: Memory) -> float:
     """Return the sum of the singular values of L: its trace, 2 |E_S|."""
     return float(subgraph.ends)
 
