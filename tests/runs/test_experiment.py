@@ -277,8 +277,9 @@ def test_a_folder_in_use_names_its_holder(tiny: Maker) -> None:
     code = (
         "import sys, time\n"
         "from pathlib import Path\n"
+        "from unionsnn.config.compose import compose_config\n"
         "from unionsnn.runs.records import RunFolder\n"
-        "with RunFolder(Path(sys.argv[1]), {'data': {}, 'protocol': {}, 'trainer': {}}).locked():\n"
+        "with RunFolder(Path(sys.argv[1]), compose_config([])).locked():\n"
         "    print('held', flush=True)\n"
         "    time.sleep(60)\n"
     )
