@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
 from collections.abc import Sequence
 from importlib.resources import files
@@ -58,7 +59,25 @@ def compose_config(overrides: Sequence[str], config_dir: str | Path | None = Non
         if faults:
             raise RequestError(*faults)
         config = _compose([*search, *overrides])
-    return _validated(config, {o.key_or_group for o in parsed})
+    unresolved = dict(flatten(OmegaConf.to_container(config)))
+    if missing := sorted(key for key, value in unresolved.items() if value == "???"):
+        raise RequestError(
+            *(f"{key} must be given: type {key}=..." for key in missing), code="config.missing"
+        )
+    try:
+        plain: Any = OmegaConf.to_container(config, resolve=True)
+    except OmegaConfBaseException as error:
+        raise RequestError(" ".join(str(error).split()), code="config.reference") from None
+    given = {o.key_or_group for o in parsed}
+    grid = plain["protocol"].pop("grid", None) if isinstance(plain.get("protocol"), dict) else None
+    checked = _checked(plain, given)
+    if grid is None:
+        return checked
+    plain["protocol"]["grid"] = grid
+    check = functools.partial(_checked, given=given | grid.keys())
+    if wrong := grid_faults(plain, checked, _type_fault, check):
+        raise RequestError(*wrong, code="config.grid")
+    return checked.replace({"protocol.grid": grid})
 
 
 def _search_path(config_dir: str | Path | None) -> list[str]:
@@ -214,30 +233,6 @@ def _compose(overrides: Sequence[str]) -> DictConfig:
     except (HydraException, OmegaConfBaseException) as error:
         cause = error.__cause__ or error
         raise RequestError(" ".join(str(cause).split()), code="config.compose") from None
-
-
-def _validated(config: DictConfig, given: set[str]) -> Config:
-    unresolved = dict(flatten(OmegaConf.to_container(config)))
-    missing = sorted(key for key, value in unresolved.items() if value == "???")
-    if missing:
-        faults = [f"{key} must be given: type {key}=..." for key in missing]
-        raise RequestError(*faults, code="config.missing")
-    try:
-        plain: Any = OmegaConf.to_container(config, resolve=True)
-    except OmegaConfBaseException as error:
-        raise RequestError(" ".join(str(error).split()), code="config.reference") from None
-    grid = plain["protocol"].pop("grid", None) if isinstance(plain.get("protocol"), dict) else None
-    checked = _checked(plain, given)
-    if grid is None:
-        return checked
-    plain["protocol"]["grid"] = grid
-
-    def check(cell: dict[str, Any]) -> Config:
-        return _checked(cell, given | grid.keys())
-
-    if faults := grid_faults(plain, checked, _type_fault, check):
-        raise RequestError(*faults, code="config.grid")
-    return checked.replace({"protocol.grid": grid})
 
 
 def _checked(plain: dict[str, Any], given: set[str]) -> Config:

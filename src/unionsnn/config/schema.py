@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -322,14 +322,14 @@ class Config(Section):
         return self.replace({"protocol.grid": None, **cell})
 
     @model_validator(mode="after")
-    def _level(self) -> Self:
-        """Settle what was left to the task: the norm, the exponents, the radius."""
-        task, coefficient, model = self.data.task, self.coefficient, self.model
+    def _as_a_whole(self) -> Self:
+        """Settle what one section leaves to another, then refuse what does not go together."""
+        task, coefficient, model, gate = self.data.task, self.coefficient, self.model, self.gate
         coefficient = coefficient.with_exponent(task)
         if coefficient.radius is None:
             # In a large graph with hubs, the subgraphs of radius 3 are most of it.
             several = (
-                self.gate.preset in (None, "default")
+                gate.preset in (None, "default")
                 and not task.startswith("node")
                 and coefficient.spec().has_tree_value
             )
@@ -339,67 +339,64 @@ class Config(Section):
             model = model.replace({"norm": "layer" if task.startswith("node") else "batch"})
         if model.coefficient is not None:
             model = model.replace({"coefficient": model.coefficient.with_exponent(task)})
-        return self.replace({"coefficient": coefficient, "model": model})
+        without_excess = gate.preset == "default" and not coefficient.spec().has_tree_value
+        if without_excess and gate.features is None:
+            gate = gate.replace({"features": ["raw", "cyclomatic"]})
+        settled = self.model_copy(update={"coefficient": coefficient, "model": model, "gate": gate})
+        faults = [
+            *settled._gate_faults(),
+            *settled._metric_faults(),
+            *settled._process_faults(),
+            *settled._count_faults(),
+        ]
+        if faults:
+            raise RequestError(*faults)
+        return settled
 
-    @model_validator(mode="after")
-    def _gate_features(self) -> Self:
-        """Check the features against the coefficient; the default gate leaves out the excess.
+    def _gate_faults(self) -> Iterator[Fault]:
+        """Say what the gate cannot do with the model, the coefficient and the control.
 
-        Excess is a_tree - a, which exists for the paper's coefficient at radius 1 only; elsewhere
-        the default gate keeps a and the cyclomatic number.
+        Excess is a_tree - a, which exists for the paper's coefficient at radius 1 only.
         """
-        features = self.gate.features
-        if self.gate.preset is None:
-            return self
         from unionsnn.coefficients import space
 
-        if not self.coefficient.spec().has_tree_value:
-            if features is None and self.gate.preset == "default":
-                return self.replace({"gate.features": ["raw", "cyclomatic"]})
-            if "excess" in (features or ()):
-                raise RequestError(
-                    f"gate.features names 'excess', which is defined for {space.paper_choices()} "
-                    "only; type gate.features=[raw,cyclomatic].",
-                    code="config.gate",
+        plain = plain_model(self.model.name)
+        preset, features = self.gate.preset, self.gate.features or ()
+        if preset is None:
+            if self.coefficient.control != "none":
+                yield Fault(
+                    f"coefficient.control is {self.coefficient.control!r}, but the plain model "
+                    f"{self.model.name} reads no coefficient: choose a gate, such as gate=default, "
+                    "or leave the control out.",
+                    "config.control",
                 )
-        normalizes = features is None and self.gate.preset in ("paper", "authors-code")
+            if plain != self.model.name:
+                yield Fault(
+                    f"model.name is {self.model.name!r}, but gate=none leaves out what the name "
+                    f"promises; type model={plain} for the plain model.",
+                    "config.gate",
+                )
+            return
+        if "excess" in features and not self.coefficient.spec().has_tree_value:
+            yield Fault(
+                f"gate.features names 'excess', which is defined for {space.paper_choices()} "
+                "only; type gate.features=[raw,cyclomatic].",
+                "config.gate",
+            )
+        normalizes = self.gate.features is None and preset in ("paper", "authors-code")
         row = space.DESCRIPTORS[self.coefficient.descriptor]
-        if row.can_be_negative and (normalizes or "normalized" in (features or ())):
-            raise RequestError(
+        if row.can_be_negative and (normalizes or "normalized" in features):
+            yield Fault(
                 f"The gate divides by the sum of a node's coefficients, which can be 0 or negative "
                 f"for coefficient.descriptor={self.coefficient.descriptor}; type "
                 "gate.features=[raw].",
-                code="config.gate",
+                "config.gate",
             )
-        return self
 
-    @model_validator(mode="after")
-    def _control(self) -> Self:
-        if self.gate.preset is None and self.coefficient.control != "none":
-            raise RequestError(
-                f"coefficient.control is {self.coefficient.control!r}, but the plain model "
-                f"{self.model.name} reads no coefficient: choose a gate, such as gate=default, or "
-                "leave the control out.",
-                code="config.control",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _union_has_a_gate(self) -> Self:
-        plain = plain_model(self.model.name)
-        if plain != self.model.name and self.gate.preset is None:
-            raise RequestError(
-                f"model.name is {self.model.name!r}, but gate=none leaves out what the name "
-                f"promises; type model={plain} for the plain model.",
-                code="config.gate",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _metric_keys(self) -> Self:
-        metric = self.data.metric
-        validation = [f"val_{metric}", "val_loss"]
-        test = [f"test_{metric}", "test_loss"]
+    def _metric_faults(self) -> Iterator[Fault]:
+        """Say which metrics of the protocol the task does not log, or may not choose by."""
+        validation = [f"val_{self.data.metric}", "val_loss"]
+        test = [f"test_{self.data.metric}", "test_loss"]
         protocol = self.protocol
         for key in ("select_on", "stop_on"):
             given = getattr(protocol, key)
@@ -407,69 +404,56 @@ class Config(Section):
                 continue
             if given not in validation:
                 why = "the test set must not choose; " if given in test else ""
-                raise RequestError(
+                yield Fault(
                     f"protocol.{key} is {given!r}; {why}allowed are {', '.join(validation)}.",
-                    code="config.metric",
+                    "config.metric",
                 )
-        if protocol.report not in test:
-            raise RequestError(
-                f"protocol.report is {protocol.report!r}; allowed are {', '.join(test)}.",
-                code="config.metric",
-            )
-        if protocol.curve is not None and protocol.curve not in validation + test:
-            raise RequestError(
-                f"protocol.curve is {protocol.curve!r}; allowed are "
-                f"{', '.join(validation + test)}.",
-                code="config.metric",
-            )
-        return self
+        for key, metrics in (("report", test), ("curve", [*validation, *test])):
+            given = getattr(protocol, key)
+            if given not in metrics and not (key == "curve" and given is None):
+                yield Fault(
+                    f"protocol.{key} is {given!r}; allowed are {', '.join(metrics)}.",
+                    "config.metric",
+                )
 
-    @model_validator(mode="after")
-    def _workers(self) -> Self:
-        if self.protocol.workers > 1 and self.trainer.several:
-            raise RequestError(
+    def _process_faults(self) -> Iterator[Fault]:
+        """Say what cannot be shared out among processes."""
+        if not self.trainer.several:
+            return
+        if self.protocol.workers > 1:
+            yield Fault(
                 "protocol.workers and trainer.devices are both larger than 1: each worker would "
                 "take all devices. Set one of them to 1.",
-                code="config.workers",
+                "config.workers",
             )
-        if self.protocol.grid is not None and self.trainer.several:
-            raise RequestError(
+        if self.protocol.grid is not None:
+            yield Fault(
                 "protocol.grid is given and trainer.devices is larger than 1: the cells of a grid "
                 "are trained by one process each. Type trainer=default, and protocol.workers=N to "
                 "train N repetitions at a time.",
-                code="config.workers",
+                "config.workers",
             )
-        return self
-
-    @model_validator(mode="after")
-    def _devices(self) -> Self:
-        if self.trainer.several and self.data.task.startswith("node"):
-            raise RequestError(
+        if self.data.task.startswith("node"):
+            yield Fault(
                 f"trainer.devices is {self.trainer.devices} and trainer.num_nodes "
                 f"{self.trainer.num_nodes}, but the nodes of {self.data.name} are those of one "
                 "graph, which is not shared out: type trainer=default.",
-                code="config.devices",
+                "config.devices",
             )
-        return self
 
-    @model_validator(mode="after")
-    def _warmup(self) -> Self:
+    def _count_faults(self) -> Iterator[Fault]:
+        """Say which epochs and repetitions there are not."""
         warmup, epochs = self.optimizer.warmup, self.trainer.max_epochs
         if warmup and warmup >= epochs:
-            raise RequestError(
+            yield Fault(
                 f"optimizer.warmup is {warmup}, but training ends after trainer.max_epochs="
                 f"{epochs} epochs; choose a smaller one.",
-                code="config.warmup",
+                "config.warmup",
             )
-        return self
-
-    @model_validator(mode="after")
-    def _repetitions(self) -> Self:
         count = self.protocol.num_repetitions
         beyond = [i for i in self.protocol.only or [] if i >= count]
         if beyond:
-            raise RequestError(
+            yield Fault(
                 f"protocol.only names {beyond}; the repetitions are 0 to {count - 1}.",
-                code="config.only",
+                "config.only",
             )
-        return self

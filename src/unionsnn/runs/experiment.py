@@ -61,45 +61,54 @@ def run_experiment(config: Config, progress: Progress | None = None) -> dict[str
     check_model(config)
     torch.set_num_threads(config.trainer.threads)
     with joined_by_torchrun(config):
-        if rank() == 0:
-            return _run(config, progress)
-        follow(config)
-        return {}
+        if rank() > 0:
+            follow(config)
+            return {}
+        with RunFolder.of(config).locked() as folder:
+            finished = folder.finished()
+            warn_of_other_versions(folder.path, finished)
+            pending = [i for i in config.protocol.wanted if i not in finished]
+            data = build_data(config, progress)
+            if pending or data.source.belongs_to_user:
+                refuse_other_data(folder, finished, data)
+            failure = _train_pending(config, folder, data, pending, started=bool(finished))
+            results = merge(folder)
+            write_json(folder.results_path, results)
+            if pending and failure is None:
+                track_results(config, folder.path, results)
+            if failure is not None and not results["repetitions"]:
+                raise failure.error or RepetitionFailedError(f"{failure.reason}.")
+            return results
 
 
-def _run(config: Config, progress: Progress | None) -> dict[str, Any]:
-    with RunFolder.of(config).locked() as folder:
-        protocol = config.protocol
-        finished = folder.finished()
-        warn_of_other_versions(folder.path, finished)
-        pending = [i for i in protocol.wanted if i not in finished]
-        data = build_data(config, progress)
-        if pending or data.source.belongs_to_user:
-            refuse_other_data(folder, finished, data)
-        first: Failure | None = None
-        if pending:
-            prepare_tracking(folder.path)
-            splits = recorded_splits(folder, protocol, data, config.seed)
-            waiting, alike = deque(pending), SameAgain(bool(finished))
-            # Closed at once if saving fails or a signal comes: workers end with it.
-            with closing(train_all(config, data, splits, waiting, folder.path)) as outcomes:
-                for index, outcome in outcomes:
-                    if isinstance(outcome, Failure):
-                        first = first or outcome
-                        note_failure(folder, index, outcome, protocol)
-                    else:
-                        folder.save_repetition(index, outcome)
-                    if alike.add(outcome) and waiting:
-                        logger.error("Two failed alike and none is finished: the rest waits.")
-                        waiting.clear()
-                    write_json(folder.results_path, merge(folder))
-        results = merge(folder)
-        write_json(folder.results_path, results)
-        if pending and first is None:
-            track_results(config, folder.path, results)
-        if first is not None and not results["repetitions"]:
-            raise first.error or RepetitionFailedError(f"{first.reason}.")
-        return results
+def _train_pending(
+    config: Config,
+    folder: RunFolder[Config],
+    data: GraphDataModule,
+    pending: Sequence[int],
+    *,
+    started: bool,
+) -> Failure | None:
+    """Train what is missing, save each outcome when it is there; return the first failure."""
+    first: Failure | None = None
+    if not pending:
+        return first
+    prepare_tracking(folder.path)
+    splits = recorded_splits(folder, config.protocol, data, config.seed)
+    waiting, alike = deque(pending), SameAgain(started)
+    # Closed at once if saving fails or a signal comes: workers end with it.
+    with closing(train_all(config, data, splits, waiting, folder.path)) as outcomes:
+        for index, outcome in outcomes:
+            if isinstance(outcome, Failure):
+                first = first or outcome
+                note_failure(folder, index, outcome, config.protocol)
+            else:
+                folder.save_repetition(index, outcome)
+            if alike.add(outcome) and waiting:
+                logger.error("Two failed alike and none is finished: the rest waits.")
+                waiting.clear()
+            write_json(folder.results_path, merge(folder))
+    return first
 
 
 def note_failure(

@@ -46,7 +46,7 @@ from unionsnn.training.memory import memory_errors, require_memory
 from unionsnn.training.records import Repetition
 from unionsnn.training.schedules import schedule_callbacks
 from unionsnn.training.tasks import Task
-from unionsnn.training.tracking import tracked
+from unionsnn.training.tracking import GuardedRun, Tracking
 
 HISTOGRAM_BINS = 40
 """Bins of the coefficients' distribution in a record."""
@@ -122,7 +122,9 @@ def train_repetition(
         model_seed, order = prepare(training, data)
         set_aside_if_damaged(training.unfinished)
         resumes = agreed(training.unfinished.exists())
-        tracking = stack.enter_context(tracked(config, training.index, training.folder, curves))
+        # Whatever ends it early, also Ctrl-C, marks the tracker's run as failed.
+        run = GuardedRun(config, training.folder, "repetition", training.index)
+        tracking = Tracking(stack.enter_context(run), curves)
         torch.manual_seed(model_seed)
         task = build_task(config, data)
         fit_gates(task.model, data)

@@ -31,20 +31,6 @@ def prepare_tracking(folder: Path) -> None:
     _failure(folder).unlink(missing_ok=True)
 
 
-@contextmanager
-def tracked(config: Config, index: int, folder: Path, curves: Curves) -> Iterator[Tracking]:
-    """Track a repetition; whatever ends it early, also Ctrl-C, marks its run as failed.
-
-    Args:
-        config: The experiment's configuration.
-        index: Of the repetition.
-        folder: The experiment's run folder.
-        curves: Has the metrics of the epochs.
-    """
-    with GuardedRun(config, folder, "repetition", index) as run:
-        yield Tracking(run, curves)
-
-
 def track_results(config: Config, folder: Path, results: Mapping[str, Any]) -> None:
     """Give a finished experiment a run of its own: its result and a table of its repetitions."""
     if results["state"] != "finished":
