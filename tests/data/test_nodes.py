@@ -135,7 +135,7 @@ def test_old_pickles_of_python_2_are_read() -> None:
         b"ccollections\ndefaultdict\np0\n(c__builtin__\nlist\np1\ntp2\nRp3\n"
         b"I0\n(lp4\nI1\nasI1\n(lp5\nI0\nas."
     )
-    found = read_pickle(old, PLANETOID_NAMES, DataError)
+    found = read_pickle(old, PLANETOID_NAMES, "file")
     assert found == collections.defaultdict(list, {0: [1], 1: [0]})
     assert pickle.loads(old) == found
 

@@ -18,6 +18,17 @@ from unionsnn.base.files import atomic_write
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
 
+NPZ_ERRORS = (
+    OSError,
+    EOFError,
+    KeyError,
+    ValueError,
+    NotImplementedError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What reading a damaged npz file may raise."""
+
 _FORMAT = "unionsnn-graphs-1"
 _REQUIRED = {"edge_index": np.int64, "node_slices": np.int64, "edge_slices": np.int64}
 _OPTIONAL = {
@@ -101,22 +112,6 @@ class GraphArrays:
         Raises:
             DataError: Names the array, and the first entry that is wrong.
         """
-        self._check_types()
-        self._check_slices("node_slices", self.num_graphs)
-        self._check_slices("edge_slices", self.num_graphs)
-        if self.edge_index.ndim != 2 or self.edge_index.shape != (2, self.num_edges):
-            raise MalformedDataError(
-                f"edge_index has shape {self.edge_index.shape}, but edge_slices end at "
-                f"{self.num_edges}: it must be (2, {self.num_edges})"
-            )
-        rows = dict.fromkeys(("y", "part"), self.num_items)
-        rows |= dict.fromkeys(("node_labels", "node_attributes"), self.num_nodes)
-        rows |= dict.fromkeys(("edge_labels", "edge_attributes"), self.num_edges)
-        for name, count in rows.items():
-            self._check_rows(name, count)
-        self._check_edges()
-
-    def _check_types(self) -> None:
         for name, dtype in (_REQUIRED | _OPTIONAL).items():
             array = getattr(self, name)
             if array is None and name in _OPTIONAL:
@@ -129,6 +124,27 @@ class GraphArrays:
         if self.y.dtype not in (np.dtype(np.int64), np.dtype(np.float32)):
             raise MalformedDataError(
                 f"y must be int64 (class numbers) or float32 (targets), not {self.y.dtype}"
+            )
+        self._check_slices("node_slices", self.num_graphs)
+        self._check_slices("edge_slices", self.num_graphs)
+        if self.edge_index.ndim != 2 or self.edge_index.shape != (2, self.num_edges):
+            raise MalformedDataError(
+                f"edge_index has shape {self.edge_index.shape}, but edge_slices end at "
+                f"{self.num_edges}: it must be (2, {self.num_edges})"
+            )
+        rows = dict.fromkeys(("y", "part"), self.num_items)
+        rows |= dict.fromkeys(("node_labels", "node_attributes"), self.num_nodes)
+        rows |= dict.fromkeys(("edge_labels", "edge_attributes"), self.num_edges)
+        for name, count in rows.items():
+            self._check_rows(name, count)
+        limit = np.repeat(np.diff(self.node_slices), np.diff(self.edge_slices))
+        wrong = ((self.edge_index < 0) | (self.edge_index >= limit)).any(axis=0)
+        if wrong.any():
+            edge = int(np.argmax(wrong))
+            graph = int(np.searchsorted(self.edge_slices, edge, side="right")) - 1
+            raise MalformedDataError(
+                f"edge_index names node {self.edge_index[:, edge].tolist()} in edge {edge}, "
+                f"but its graph {graph} has only nodes 0..{limit[edge] - 1}"
             )
 
     def _check_slices(self, name: str, num_graphs: int) -> None:
@@ -159,17 +175,6 @@ class GraphArrays:
         if name == "part" and array.max(initial=0) > len(PARTS):
             raise MalformedDataError(
                 f"part has the value {array.max()}, but must be 0..{len(PARTS)}"
-            )
-
-    def _check_edges(self) -> None:
-        limit = np.repeat(np.diff(self.node_slices), np.diff(self.edge_slices))
-        wrong = ((self.edge_index < 0) | (self.edge_index >= limit)).any(axis=0)
-        if wrong.any():
-            edge = int(np.argmax(wrong))
-            graph = int(np.searchsorted(self.edge_slices, edge, side="right")) - 1
-            raise MalformedDataError(
-                f"edge_index names node {self.edge_index[:, edge].tolist()} in edge {edge}, "
-                f"but its graph {graph} has only nodes 0..{limit[edge] - 1}"
             )
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
@@ -231,17 +236,7 @@ class GraphArrays:
             intact = kind == _FORMAT and graphs.content_hash() == checksum
         except FileNotFoundError:
             raise
-        except (
-            OSError,
-            EOFError,
-            KeyError,
-            TypeError,
-            ValueError,
-            AttributeError,
-            NotImplementedError,
-            zipfile.BadZipFile,
-            zlib.error,
-        ) as error:
+        except (*NPZ_ERRORS, TypeError, AttributeError) as error:
             raise DamagedFileError(f"{path} cannot be read ({error}); build it again") from error
         if not intact:
             raise DamagedFileError(f"{path} fails its checksum; build it again")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from unionsnn.base.errors import MalformedDataError
-from unionsnn.data.arrays import GraphArrays, IntArray
+from unionsnn.data.arrays import NPZ_ERRORS, GraphArrays, IntArray
 from unionsnn.data.edges import both_ways, simple_edges
 from unionsnn.data.sources.download import files_hash
 from unionsnn.data.sources.pickles import dense_rows
@@ -85,7 +83,7 @@ def read_amazon(path: Path) -> GraphArrays:
         senders = np.repeat(np.arange(rows), np.diff(indptr))
         if senders.shape != indices.shape or indices.min() < 0 or indices.max() >= rows:
             raise ValueError("the parts of a sparse matrix do not fit together")
-    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except NPZ_ERRORS as error:
         raise MalformedDataError(f"{path} is not a graph as of gnn-benchmark ({error})") from error
     edges, _ = simple_edges(both_ways(np.stack([senders, indices])), rows)
     keep = largest_component(edges, rows)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import gzip
 import zlib
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from unionsnn.base.errors import DataError, MalformedDataError
+from unionsnn.base.errors import MalformedDataError
 from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.edges import both_ways, cut_by_graph, simple_edges, slices
 from unionsnn.data.sources.download import files_hash, open_zip, read_members
 from unionsnn.data.sources.source import RawFiles, Source, Task
-from unionsnn.data.sources.text_tables import Values, parse_table
+from unionsnn.data.sources.text_tables import ArchiveTables, Values
 from unionsnn.data.splits import Split, check_split
 
 URL = "http://snap.stanford.edu/ogb/data/graphproppred/csv_mol_download"
@@ -67,20 +67,20 @@ def read_ogb_molecules(zip_path: Path, folder: str) -> GraphArrays:
     Raises:
         DataError: Names the file and the line of the first fault.
     """
-    files = _Files(zip_path, folder)
-    nodes = files.counts("num-node-list")
-    edges = files.counts("num-edge-list")
-    if len(nodes) != len(edges):
-        raise files.error(
-            "raw/num-edge-list", f"has {len(edges)} lines, but num-node-list has {len(nodes)}"
-        )
-    features = files.integers("raw/node-feat", len(ATOM_CATEGORIES), int(nodes.sum()))
-    pairs = files.integers("raw/edge", 2, int(edges.sum()))
-    edge_features = files.integers("raw/edge-feat", None, len(pairs))
-    labels = files.integers("raw/graph-label", 1, len(nodes))[:, 0]
-    files.check_range("raw/node-feat", features, np.array(ATOM_CATEGORIES))
-    files.check_range("raw/edge", pairs, np.repeat(nodes, edges)[:, None])
-    files.check_range("raw/graph-label", labels[:, None], np.array([2]))
+    files = _read_files(zip_path, folder)
+    nodes = _counts(files, "raw/num-node-list", None)
+    for_graphs = (len(nodes), "graphs in num-node-list")
+    edges = _counts(files, "raw/num-edge-list", for_graphs)
+    for_edges = (int(edges.sum()), "edges in num-edge-list")
+    features = files.table(
+        "raw/node-feat", len(ATOM_CATEGORIES), one_for=(int(nodes.sum()), "nodes in num-node-list")
+    )
+    pairs = files.table("raw/edge", 2, one_for=for_edges)
+    edge_features = files.table("raw/edge-feat", one_for=for_edges)
+    labels = files.table("raw/graph-label", 1, one_for=for_graphs)
+    _check_range(files, "raw/node-feat", features, np.array(ATOM_CATEGORIES))
+    _check_range(files, "raw/edge", pairs, np.repeat(nodes, edges)[:, None])
+    _check_range(files, "raw/graph-label", labels, np.array([2]))
     node_slices = slices(nodes)
     union = both_ways((pairs + np.repeat(node_slices[:-1], edges)[:, None]).T)
     simple, first = simple_edges(union, int(node_slices[-1]))
@@ -88,85 +88,64 @@ def read_ogb_molecules(zip_path: Path, folder: str) -> GraphArrays:
         wrong = np.setdiff1d(np.arange(union.shape[1]), first) % max(len(pairs), 1)
         raise files.error("raw/edge", "the edge is a loop, or given before", int(wrong[0]))
     edge_index, edge_slices = cut_by_graph(simple, node_slices)
+    chosen = {
+        part: np.sort(files.table(f"split/scaffold/{name}", 1)[:, 0])
+        for name, part in _SPLIT.items()
+    }
+    where = f"{folder}/split/scaffold (in {zip_path})"
+    check_split(Split(**chosen), len(nodes), where=where)
+    part = np.empty(len(nodes), dtype=np.int64)
+    for place, rows in enumerate(chosen.values()):
+        part[rows] = place
     return GraphArrays(
         edge_index=edge_index,
         node_slices=node_slices,
         edge_slices=edge_slices,
-        y=labels,
+        y=labels[:, 0],
         node_labels=features,
         edge_labels=edge_features[first % max(len(pairs), 1)],
-        part=files.parts(len(nodes)),
+        part=part,
         class_names=("0", "1"),
     )
 
 
-class _Files:
-    """The text files of one set, and the errors that name them."""
-
-    def __init__(self, zip_path: Path, folder: str) -> None:
-        self.zip_path = zip_path
-        self.folder = folder
-        wanted = [f"raw/{name}" for name in _RAW] + [f"split/scaffold/{name}" for name in _SPLIT]
-        members = {name: f"{folder}/{name}.csv.gz" for name in wanted}
-        with open_zip(zip_path) as archive:
-            there = set(archive.namelist())
-        missing = [member for member in members.values() if member not in there]
-        if missing:
-            raise MalformedDataError(
-                f"{zip_path} has no {', '.join(missing)}: it is not OGB's file; download it "
-                "again, or get it from another mirror with data.mirror=..."
-            )
-        packed = read_members(zip_path, members.values())
-        self.contents = {name: self._unpacked(name, packed[m]) for name, m in members.items()}
-
-    def _unpacked(self, name: str, content: bytes) -> bytes:
+def _read_files(zip_path: Path, folder: str) -> ArchiveTables:
+    wanted = [f"raw/{name}" for name in _RAW] + [f"split/scaffold/{name}" for name in _SPLIT]
+    members = {name: f"{folder}/{name}.csv.gz" for name in wanted}
+    with open_zip(zip_path) as archive:
+        there = set(archive.namelist())
+    missing = [member for member in members.values() if member not in there]
+    if missing:
+        raise MalformedDataError(
+            f"{zip_path} has no {', '.join(missing)}: it is not OGB's file; download it "
+            "again, or get it from another mirror with data.mirror=..."
+        )
+    packed = read_members(zip_path, members.values())
+    contents: dict[str, bytes] = {}
+    files = ArchiveTables(zip_path, f"{folder}/", ".csv.gz", contents)
+    for name, member in members.items():
         try:
-            return gzip.decompress(content)
+            contents[name] = gzip.decompress(packed[member])
         except (OSError, EOFError, zlib.error) as error:
-            raise self.error(name, f"is not a sound gzip file ({error})") from error
+            raise files.error(name, f"is not a sound gzip file ({error})") from error
+    return files
 
-    def error(self, name: str, message: str, row: int | None = None) -> DataError:
-        line = "" if row is None else f", line {row + 1}"
-        return MalformedDataError(
-            f"{self.folder}/{name}.csv.gz{line} (in {self.zip_path}): {message}"
+
+def _counts(files: ArchiveTables, name: str, one_for: tuple[int, str] | None) -> IntArray:
+    counts: IntArray = files.table(name, 1, one_for=one_for)[:, 0]
+    if (counts < 0).any():
+        raise files.error(name, "is negative", int(np.argmax(counts < 0)))
+    return counts
+
+
+def _check_range(files: ArchiveTables, name: str, table: Values, limit: IntArray) -> None:
+    limits = np.broadcast_to(limit, table.shape)
+    wrong = (table < 0) | (table >= limits)
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise files.error(
+            name,
+            f"{table[row].tolist()} is outside of 0..{limits[row, column] - 1} in value "
+            f"{column + 1}",
+            int(row),
         )
-
-    def integers(self, name: str, columns: int | None, rows: int | None = None) -> Values:
-        table = parse_table(
-            self.contents[name],
-            np.dtype(np.int64),
-            columns,
-            lambda message, row: self.error(name, message, row),
-        )
-        if rows is not None and len(table) != rows:
-            raise self.error(name, f"has {len(table)} lines, but {rows} are expected")
-        return table
-
-    def counts(self, name: str) -> IntArray:
-        counts = self.integers(f"raw/{name}", 1)[:, 0]
-        if (counts < 0).any():
-            raise self.error(f"raw/{name}", "is negative", int(np.argmax(counts < 0)))
-        return counts
-
-    def check_range(self, name: str, table: Values, limit: Any) -> None:
-        limits = np.broadcast_to(limit, table.shape)
-        wrong = ((table < 0) | (table >= limits)).any(axis=1)
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            column = int(np.argmax((table[row] < 0) | (table[row] >= limits[row])))
-            highest = int(limits[row][column]) - 1
-            raise self.error(
-                name, f"{table[row].tolist()} is outside of 0..{highest} in value {column + 1}", row
-            )
-
-    def parts(self, num_graphs: int) -> IntArray:
-        rows = {
-            part: np.sort(self.integers(f"split/scaffold/{name}", 1)[:, 0])
-            for name, part in _SPLIT.items()
-        }
-        where = f"{self.folder}/split/scaffold (in {self.zip_path})"
-        check_split(Split(**rows), num_graphs, where=where)
-        part = np.empty(num_graphs, dtype=np.int64)
-        for place, chosen in enumerate(rows.values()):
-            part[chosen] = place
-        return part

@@ -10,14 +10,14 @@ from __future__ import annotations
 import collections
 import io
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy._core.multiarray import _reconstruct  # what numpy's own pickles call
 from numpy.typing import NDArray
 
-from unionsnn.base.errors import DataError
+from unionsnn.base.errors import MalformedDataError
 
 _DTYPES = {
     "ByteStorage": np.uint8,
@@ -163,18 +163,21 @@ ZINC_NAMES: Mapping[str, Any] = {
 """What the files of ZINC name."""
 
 
-def read_pickle(content: bytes, names: Mapping[str, Any], fault: Callable[[str], DataError]) -> Any:
+def read_pickle(content: bytes, names: Mapping[str, Any], where: str) -> Any:
     """Read a pickle in which only the given names may occur.
 
     Args:
         content: The pickle; strings of Python 2 are read as Latin-1, as numpy's need it.
         names: What stands for each name, by its dotted path.
-        fault: Makes the error that names the file.
+        where: What errors call the file.
 
     Raises:
-        DataError: What `fault` makes; nothing that the file names has been run.
+        DataError: Another name occurs, or the file is damaged; nothing that it names has been run.
     """
     try:
         return _Restricted(io.BytesIO(content), names, encoding="latin1").load()
     except Exception as error:  # A damaged pickle can raise anything at all.
-        raise fault(f"is not a pickle that can be read safely ({error})") from error
+        raise MalformedDataError(
+            f"{where} is not a pickle that can be read safely ({error}): download it again from a "
+            "source that you trust"
+        ) from error

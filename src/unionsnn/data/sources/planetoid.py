@@ -15,7 +15,7 @@ from unionsnn.data.edges import one_way_edges, simple_edges
 from unionsnn.data.sources.download import files_hash
 from unionsnn.data.sources.pickles import PLANETOID_NAMES, SparseRows, read_pickle
 from unionsnn.data.sources.source import NodeSource, RawFiles
-from unionsnn.data.sources.text_tables import parse_table
+from unionsnn.data.sources.text_tables import read_table
 
 URL = "https://github.com/kimiyoung/planetoid/raw/master/data"
 """Upstream address of the citation graphs."""
@@ -62,11 +62,15 @@ def read_planetoid(paths: Mapping[str, Path]) -> GraphArrays:
         DataError: Names the file and its fault.
     """
     objects = {
-        key: read_pickle(path.read_bytes(), PLANETOID_NAMES, _fault(path))
+        key: read_pickle(path.read_bytes(), PLANETOID_NAMES, str(path))
         for key, path in paths.items()
         if key != "test.index"
     }
-    test = _test_nodes(paths["test.index"])
+    test = read_table(paths["test.index"], 1)[:, 0]
+    if not len(test) or test.min() < 0 or len(np.unique(test)) != len(test):
+        raise MalformedDataError(
+            f"{paths['test.index']} must name different nodes, one a line, counted from 0"
+        )
     allx, tx = (_features(paths[key], objects[key]) for key in ("allx", "tx"))
     ally, ty = (_one_hot(paths[key], objects[key]) for key in ("ally", "ty"))
     train = len(_one_hot(paths["y"], objects["y"]))
@@ -98,12 +102,6 @@ def read_planetoid(paths: Mapping[str, Path]) -> GraphArrays:
     )
 
 
-def _fault(path: Path) -> Any:
-    return lambda message: MalformedDataError(
-        f"{path} {message}: download it again from a source that you trust"
-    )
-
-
 def _features(path: Path, content: Any) -> NDArray[np.float32]:
     try:
         return content.dense() if isinstance(content, SparseRows) else _matrix(content)
@@ -127,19 +125,6 @@ def _matrix(content: Any) -> NDArray[np.float32]:
     if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
         raise ValueError(f"{matrix.dtype} of shape {matrix.shape}")
     return matrix.astype(np.float32)
-
-
-def _test_nodes(path: Path) -> IntArray:
-    table = parse_table(
-        path.read_bytes(),
-        np.dtype(np.int64),
-        1,
-        lambda message, row: MalformedDataError(f"{path}, line {row + 1}: {message}"),
-    )
-    test = table[:, 0]
-    if not len(test) or test.min() < 0 or len(np.unique(test)) != len(test):
-        raise MalformedDataError(f"{path} must name different nodes, one a line, counted from 0")
-    return test
 
 
 def _edges(path: Path, content: Any, num_nodes: int) -> IntArray:

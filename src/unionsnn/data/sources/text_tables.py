@@ -3,19 +3,87 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unionsnn.base.errors import DataError
+from unionsnn.base.errors import DataError, MalformedDataError
 
 _USUAL = b"0123456789+-.eE,\n"
 
 Values = NDArray[Any]
 Fault = Callable[[str, int], DataError]
 """Makes the error of a message and a row counted from 0."""
+
+
+@dataclass(frozen=True)
+class ArchiveTables:
+    """Tables of an archive by their short names, and errors that name the file and the line.
+
+    Args:
+        archive: The zip file.
+        prefix: What stands before a short name in a file's name.
+        suffix: What stands after it.
+        contents: The files by their short names.
+    """
+
+    archive: Path
+    prefix: str
+    suffix: str
+    contents: Mapping[str, bytes]
+
+    def error(self, key: str, message: str, row: int | None = None) -> DataError:
+        """Make the error of a file, and of a row counted from 0."""
+        line = "" if row is None else f", line {row + 1}"
+        file = f"{self.prefix}{key}{self.suffix}{line} (in {self.archive})"
+        return MalformedDataError(f"{file}: {message}")
+
+    def table(
+        self,
+        key: str,
+        columns: int | None = None,
+        *,
+        one_for: tuple[int, str] | None = None,
+        dtype: type[np.generic] = np.int64,
+    ) -> Values:
+        """Parse a file.
+
+        Args:
+            key: Its short name.
+            columns: As in `parse_table`.
+            one_for: How many lines it must have, and what each of them is for.
+            dtype: int64 or float64.
+
+        Raises:
+            DataError: Names the file and its first wrong line.
+        """
+        table = parse_table(
+            self.contents[key],
+            np.dtype(dtype),
+            columns,
+            lambda message, row: self.error(key, message, row),
+        )
+        if one_for is not None and len(table) != one_for[0]:
+            raise self.error(
+                key,
+                f"has {len(table)} lines, but {one_for[0]} are expected, one for each of the "
+                f"{one_for[1]}: the set is damaged, download it again",
+            )
+        return table
+
+
+def read_table(path: Path, columns: int | None = None) -> Values:
+    """Parse a file of whole numbers; arguments and errors are those of `parse_table`."""
+    return parse_table(
+        path.read_bytes(),
+        np.dtype(np.int64),
+        columns,
+        lambda message, row: MalformedDataError(f"{path}, line {row + 1}: {message}"),
+    )
 
 
 def parse_table(content: bytes, dtype: np.dtype[Any], columns: int | None, fault: Fault) -> Values:

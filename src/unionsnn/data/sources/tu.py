@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unionsnn.base.errors import DataError, MalformedDataError
+from unionsnn.base.errors import MalformedDataError
 from unionsnn.data.arrays import GraphArrays, IntArray
+from unionsnn.data.edges import cut_by_graph, one_way_edges, simple_edges, slices
 from unionsnn.data.sources.download import files_hash, open_zip, read_members
 from unionsnn.data.sources.source import RawFiles, Source
-from unionsnn.data.sources.text_tables import Values, parse_table
+from unionsnn.data.sources.text_tables import ArchiveTables, Values
 
 URL = "https://www.chrsmrrs.com/graphkerneldatasets"
 """Upstream address of the collection, the one that PyG uses."""
@@ -59,12 +58,7 @@ class TU(Source):
         return read_tu(self._archive(raw), self.tu_name)
 
 
-def read_tu(
-    zip_path: str | Path,
-    name: str,
-    *,
-    symmetrize: bool = False,
-) -> GraphArrays:
+def read_tu(zip_path: str | Path, name: str) -> GraphArrays:
     """Read a data set of the TU collection from its zip file.
 
     Self loops are removed and repeated edges counted once; edges are sorted by (row, column);
@@ -77,7 +71,6 @@ def read_tu(
     Args:
         zip_path: Holds NAME_A.txt and its companions, at the top or in one folder.
         name: The set's name, the beginning of all file names.
-        symmetrize: Whether to add the missing direction of edges that are given one way only.
 
     Returns:
         Graphs with int64 class numbers, or float32 targets [G, T] where the set has graph
@@ -87,87 +80,42 @@ def read_tu(
         DataError: Names the file and the line of the first fault.
     """
     files = _read_files(Path(zip_path), name)
-    edges = files.integers("A", columns=2) - 1
-    indicator = files.integers("graph_indicator", columns=1)[:, 0]
-    y, class_names = _targets(files)
-    _check_indicator(files, indicator, len(y))
-    n = len(indicator)
+    indicator = files.table("graph_indicator", 1)[:, 0]
+    _check_indicator(files, indicator)
+    node_slices = slices(np.bincount(indicator)[1:])
+    y, class_names = _targets(files, len(node_slices) - 1)
+    edges = files.table("A", 2).T - 1
     _check_edges(files, edges, indicator)
-    node_labels = files.labels("node_labels", n)
-    node_attributes = files.attributes("node_attributes", n)
-    edge_labels = files.labels("edge_labels", len(edges))
-    edge_attributes = files.attributes("edge_attributes", len(edges))
-    edges, rows = _simple_edges(files, edges, n, (edge_labels, edge_attributes), symmetrize)
-    node_slices = np.concatenate([[0], np.cumsum(np.bincount(indicator - 1))]).astype(np.int64)
-    graph_of_edge = indicator[edges[:, 0]] - 1
-    edge_counts = np.bincount(graph_of_edge, minlength=len(y))
-    graphs = GraphArrays(
-        edge_index=np.ascontiguousarray((edges - node_slices[graph_of_edge][:, None]).T),
+    for_nodes = (len(indicator), "nodes in graph_indicator")
+    for_edges = (edges.shape[1], "edges in A")
+    edge_labels = _labels(files, "edge_labels", for_edges)
+    edge_attributes = _attributes(files, "edge_attributes", for_edges)
+    union, row = simple_edges(edges, len(indicator))
+    _check_repeats(files, edges, union, row, len(indicator), (edge_labels, edge_attributes))
+    lonely = one_way_edges(union, len(indicator))
+    if len(lonely):
+        first = int(row[lonely[0]])
+        raise files.error(
+            "A",
+            f"edge {_shown(edges[:, first])} has no edge back ({len(lonely)} such edges): the set "
+            "is directed; write each edge both ways",
+            first,
+        )
+    edge_index, edge_slices = cut_by_graph(union, node_slices)
+    return GraphArrays(
+        edge_index=edge_index,
         node_slices=node_slices,
-        edge_slices=np.concatenate([[0], np.cumsum(edge_counts)]).astype(np.int64),
+        edge_slices=edge_slices,
         y=y,
-        node_labels=node_labels,
-        node_attributes=node_attributes,
-        edge_labels=None if edge_labels is None else edge_labels[rows],
-        edge_attributes=None if edge_attributes is None else edge_attributes[rows],
+        node_labels=_labels(files, "node_labels", for_nodes),
+        node_attributes=_attributes(files, "node_attributes", for_nodes),
+        edge_labels=None if edge_labels is None else edge_labels[row],
+        edge_attributes=None if edge_attributes is None else edge_attributes[row],
         class_names=class_names,
     )
-    graphs.validate()
-    return graphs
 
 
-@dataclass(frozen=True)
-class _Files:
-    """The text files of one set, and the errors that name them."""
-
-    zip_path: Path
-    name: str
-    contents: dict[str, bytes]
-
-    def error(self, key: str, message: str, row: int | None = None) -> DataError:
-        line = "" if row is None else f", line {row + 1}"
-        return MalformedDataError(f"{self.name}_{key}.txt{line} (in {self.zip_path}): {message}")
-
-    def integers(self, key: str, columns: int | None = None) -> IntArray:
-        return self._table(key, np.dtype(np.int64), columns)
-
-    def labels(self, key: str, rows: int) -> IntArray | None:
-        if key not in self.contents:
-            return None
-        table = self.integers(key)
-        self._check_count(key, table, rows)
-        return table - table.min(axis=0) if len(table) else table
-
-    def attributes(self, key: str, rows: int | None) -> NDArray[np.float32] | None:
-        if key not in self.contents:
-            return None
-        table = self._table(key, np.dtype(np.float64), None)
-        if rows is not None:
-            self._check_count(key, table, rows)
-        with np.errstate(over="ignore"):
-            single = table.astype(np.float32)
-        finite = np.isfinite(single).all(axis=1)
-        if not finite.all():
-            row = int(np.argmin(finite))
-            raise self.error(key, f"{table[row].tolist()} is not finite", row)
-        return single
-
-    def _table(self, key: str, dtype: np.dtype[Any], columns: int | None) -> Values:
-        return parse_table(
-            self.contents[key], dtype, columns, lambda message, row: self.error(key, message, row)
-        )
-
-    def _check_count(self, key: str, table: Values, rows: int) -> None:
-        if len(table) != rows:
-            of = "nodes in graph_indicator" if key.startswith("node") else "edges in A"
-            raise self.error(
-                key,
-                f"has {len(table)} lines, but {rows} are expected, one for each "
-                f"of the {of}: the set is damaged, download it again",
-            )
-
-
-def _read_files(zip_path: Path, name: str) -> _Files:
+def _read_files(zip_path: Path, name: str) -> ArchiveTables:
     with open_zip(zip_path) as archive:
         members = archive.namelist()
     located = {}
@@ -188,21 +136,46 @@ def _read_files(zip_path: Path, name: str) -> _Files:
                 "NAME_graph_indicator.txt and NAME_graph_labels.txt"
             )
     contents = read_members(zip_path, located.values())
-    return _Files(zip_path, name, {key: contents[member] for key, member in located.items()})
+    by_key = {key: contents[member] for key, member in located.items()}
+    return ArchiveTables(zip_path, f"{name}_", ".txt", by_key)
 
 
-def _targets(files: _Files) -> tuple[Values, tuple[str, ...]]:
+def _labels(files: ArchiveTables, key: str, one_for: tuple[int, str]) -> IntArray | None:
+    if key not in files.contents:
+        return None
+    table = files.table(key, one_for=one_for)
+    return table - table.min(axis=0) if len(table) else table
+
+
+def _attributes(
+    files: ArchiveTables, key: str, one_for: tuple[int, str]
+) -> NDArray[np.float32] | None:
+    if key not in files.contents:
+        return None
+    table = files.table(key, one_for=one_for, dtype=np.float64)
+    with np.errstate(over="ignore"):
+        single = table.astype(np.float32)
+    finite = np.isfinite(single).all(axis=1)
+    if not finite.all():
+        row = int(np.argmin(finite))
+        raise files.error(key, f"{table[row].tolist()} is not finite", row)
+    return single
+
+
+def _targets(files: ArchiveTables, num_graphs: int) -> tuple[Values, tuple[str, ...]]:
     """Return class numbers with class names, or regression targets."""
+    one_for = (num_graphs, "graphs in graph_indicator")
+    targets = None
     if "graph_labels" not in files.contents:
-        targets = files.attributes("graph_attributes", None)
-        assert targets is not None
+        targets = _attributes(files, "graph_attributes", one_for)
+    if targets is not None:
         return targets, ()
-    labels = files.integers("graph_labels", columns=1)[:, 0]
+    labels = files.table("graph_labels", 1, one_for=one_for)[:, 0]
     classes, y = np.unique(labels, return_inverse=True)
     return y.astype(np.int64), tuple(str(value) for value in classes)
 
 
-def _check_indicator(files: _Files, indicator: IntArray, num_graphs: int) -> None:
+def _check_indicator(files: ArchiveTables, indicator: IntArray) -> None:
     key = "graph_indicator"
     if not len(indicator):
         raise files.error(key, "is empty")
@@ -218,73 +191,46 @@ def _check_indicator(files: _Files, indicator: IntArray, num_graphs: int) -> Non
         raise files.error(
             key, f"graph {indicator[row]} after graph {indicator[row - 1]}: {fault}", row
         )
-    if indicator[-1] != num_graphs:
-        which = "graph_labels" if "graph_labels" in files.contents else "graph_attributes"
-        raise files.error(
-            which,
-            f"has {num_graphs} lines, but {indicator[-1]} are expected, one "
-            "for each of the graphs in graph_indicator: the set is damaged, download "
-            "it again",
-        )
 
 
-def _check_edges(files: _Files, edges: IntArray, indicator: IntArray) -> None:
+def _check_edges(files: ArchiveTables, edges: IntArray, indicator: IntArray) -> None:
     n = len(indicator)
-    outside = ((edges < 0) | (edges >= n)).any(axis=1)
+    outside = ((edges < 0) | (edges >= n)).any(axis=0)
     if outside.any():
         row = int(np.argmax(outside))
-        raise files.error("A", f"edge {_shown(edges[row])} names a node outside of 1..{n}", row)
-    crossing = indicator[edges[:, 0]] != indicator[edges[:, 1]]
-    if crossing.any():
-        row = int(np.argmax(crossing))
-        first, second = indicator[edges[row]]
-        raise files.error(
-            "A", f"edge {_shown(edges[row])} joins graph {first} and graph {second}", row
-        )
+        raise files.error("A", f"edge {_shown(edges[:, row])} names a node outside of 1..{n}", row)
+    first, second = indicator[edges]
+    if (first != second).any():
+        row = int(np.argmax(first != second))
+        graphs = f"graph {first[row]} and graph {second[row]}"
+        raise files.error("A", f"edge {_shown(edges[:, row])} joins {graphs}", row)
 
 
 def _shown(edge: IntArray) -> str:
     return f"{edge[0] + 1}, {edge[1] + 1}"
 
 
-def _simple_edges(
-    files: _Files,
+def _check_repeats(
+    files: ArchiveTables,
     edges: IntArray,
+    union: IntArray,
+    first: IntArray,
     num_nodes: int,
     features: tuple[Values | None, ...],
-    symmetrize: bool,
-) -> tuple[IntArray, IntArray]:
-    """Drop loops and repeats, sort; also return the line that each edge came from."""
-    keep = np.flatnonzero(edges[:, 0] != edges[:, 1])
-    codes = edges[keep, 0] * num_nodes + edges[keep, 1]
-    unique, first, place = np.unique(codes, return_index=True, return_inverse=True)
-    original = keep[first]
+) -> None:
+    """Refuse a repeated edge that differs in its labels or attributes from the first one."""
+    proper = np.flatnonzero(edges[0] != edges[1])
+    if len(proper) == union.shape[1]:
+        return
+    codes = edges[0, proper] * num_nodes + edges[1, proper]
+    original = first[np.searchsorted(union[0] * num_nodes + union[1], codes)]
     for key, table in zip(("edge_labels", "edge_attributes"), features, strict=True):
-        if table is None or len(unique) == len(codes):
-            continue
-        differ = (table[keep] != table[original[place]]).any(axis=1)
+        differ = np.zeros(0) if table is None else (table[proper] != table[original]).any(axis=1)
         if differ.any():
-            row = int(keep[np.argmax(differ)])
+            row = int(proper[np.argmax(differ)])
             raise files.error(
                 key,
-                f"edge {_shown(edges[row])} is given before, in line "
-                f"{original[place[np.argmax(differ)]] + 1}, with another value",
+                f"edge {_shown(edges[:, row])} is given before, in line "
+                f"{original[np.argmax(differ)] + 1}, with another value",
                 row,
             )
-    back = (unique % max(num_nodes, 1)) * num_nodes + unique // max(num_nodes, 1)
-    lonely = np.flatnonzero(~np.isin(back, unique, assume_unique=True))
-    if len(lonely):
-        if not symmetrize:
-            row = int(original[lonely[0]])
-            raise files.error(
-                "A",
-                f"edge {_shown(edges[row])} has no edge back ({len(lonely)} "
-                "such edges): the set is directed; read it with symmetrize=True to add "
-                "the missing direction",
-                row,
-            )
-        unique = np.concatenate([unique, back[lonely]])
-        original = np.concatenate([original, original[lonely]])
-        order = np.argsort(unique)
-        unique, original = unique[order], original[order]
-    return np.stack([unique // max(num_nodes, 1), unique % max(num_nodes, 1)], axis=1), original

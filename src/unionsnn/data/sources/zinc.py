@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -12,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unionsnn.base.errors import DataUnavailableError, MalformedDataError
-from unionsnn.data.arrays import GraphArrays, IntArray
+from unionsnn.data.arrays import NPZ_ERRORS, GraphArrays, IntArray
 from unionsnn.data.edges import cut_by_graph, one_way_edges, simple_edges, slices, united
 from unionsnn.data.sources.download import files_hash, open_zip, read_members
 from unionsnn.data.sources.pickles import ZINC_NAMES, read_pickle
 from unionsnn.data.sources.source import RawFiles, Source, Task
-from unionsnn.data.sources.text_tables import parse_table
+from unionsnn.data.sources.text_tables import read_table
 
 URL = "https://www.dropbox.com/s/feo9qle74kg48gy/molecules.zip?dl=1"
 """Upstream address of the full set, which holds the subset."""
@@ -107,24 +105,18 @@ def read_zinc_pickles(
     for part, size, full in zip(PARTS, sizes, FULL, strict=True):
         member = names[f"{part}.pickle"]
         content = read_members(archive, [member])[member]
-        pickled = read_pickle(content, ZINC_NAMES, _fault(f"{member} (in {archive})"))
+        where = f"{member} (in {archive})"
+        pickled = read_pickle(content, ZINC_NAMES, where)
         given = len(pickled) if isinstance(pickled, list | tuple) else 0
         if given not in (size, full):
+            allowed = " or ".join(f"{each:,}" for each in sorted({size, full}))
             raise MalformedDataError(
-                f"{member} (in {archive}) holds {given} graphs, but {_allowed(size, full)} belong "
-                "there: download the file again, or get it from another mirror with data.mirror=..."
+                f"{where} holds {given} graphs, but {allowed} belong there: download the file "
+                "again, or get it from another mirror with data.mirror=..."
             )
         rows = None if index_files is None else read_index(index_files[part], given, size)
         molecules += pickled if rows is None else [pickled[row] for row in rows]
     return _assembled(molecules, archive, sizes)
-
-
-def _allowed(size: int, full: int) -> str:
-    return f"{size:,}" if size == full else f"{size:,} or {full:,}"
-
-
-def _fault(where: str) -> Any:
-    return lambda message: MalformedDataError(f"{where} {message}")
 
 
 def read_index(path: Path, num_graphs: int, wanted: int) -> list[int]:
@@ -138,13 +130,7 @@ def read_index(path: Path, num_graphs: int, wanted: int) -> list[int]:
     Raises:
         DataError: Too few or too many, repeated, or beyond the last graph.
     """
-    table = parse_table(
-        path.read_bytes(),
-        np.dtype(np.int64),
-        None,
-        lambda message, row: MalformedDataError(f"{path}, line {row + 1}: {message}"),
-    )
-    rows = table.reshape(-1)
+    rows = read_table(path).reshape(-1)
     if len(rows) != wanted or len(np.unique(rows)) != wanted:
         raise MalformedDataError(
             f"{path} names {len(np.unique(rows))} different graphs, but {wanted} belong there"
@@ -223,7 +209,7 @@ def _npz_arrays(path: Path, size: int) -> dict[str, NDArray[Any]]:
             arrays = {
                 key: archive[key] for key in ("num_nodes", "num_edges", "x", "edge_index", "y")
             }
-    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except NPZ_ERRORS as error:
         raise MalformedDataError(f"{path} is not the compact form of ZINC ({error})") from error
     nodes, edges = (int(arrays[key].sum(dtype=np.int64)) for key in ("num_nodes", "num_edges"))
     shapes = {
