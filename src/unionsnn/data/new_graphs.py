@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,9 @@ from numpy.typing import NDArray
 
 from unionsnn.base.errors import DataError
 from unionsnn.data.arrays import GraphArrays
-from unionsnn.data.edges import both_ways, graphs_of_edges, slices
-from unionsnn.data.sources.folder import NODE_ARRAYS, joined, labelled_files, npz_features
-from unionsnn.data.sources.graph_files import FORMATS, format_of, read_graph_file
+from unionsnn.data.edges import graphs_of_edges
+from unionsnn.data.sources.folder import labelled_files, read_files
+from unionsnn.data.sources.graph_files import FORMATS, format_of
 
 TABLE = "labels.csv"
 """A table of labels that may lie in a folder of graphs."""
@@ -59,7 +58,7 @@ def read_new_graphs(
 
     Args:
         path: The file, or a folder: the files that its table names, or all graph files in it.
-        features: As the network was trained with, a key of `NODE_FEATURES`.
+        features: As the network was trained with, one of `NODE_FEATURES`.
         widths: How many values each categorical node feature could take in training.
         level: Whether each ``graph`` or each ``node`` has a prediction.
         form: Format of the file, a key of `FORMATS`; by default its file extension decides.
@@ -69,38 +68,37 @@ def read_new_graphs(
         DataError: A file is wrong, or its nodes lack the features of the training data.
     """
     files, labels = _files(path, form)
-    edges, counts, names, node_names, carried = [], [], [], [], []
-    for file in files:
-        graphs = read_graph_file(file, form)
-        if labels is not None and graphs.num_graphs != 1:
-            raise DataError(
-                f"{file} holds {graphs.num_graphs} graphs; one per label is needed.",
-                code="data.several_graphs",
-            )
-        undirected = symmetrize or not graphs.directed
-        cuts = zip(pairwise(graphs.edge_slices), graphs.node_slices, strict=False)
-        for number, ((begin, end), first) in enumerate(cuts):
-            local = graphs.edge_index[:, begin:end] - first
-            edges.append(both_ways(local) if undirected else local)
-            names.append(file.name if graphs.num_graphs == 1 else f"{file.name}:{number}")
-        counts += np.diff(graphs.node_slices).tolist()
-        node_names.append(graphs.node_names())
-        carried.append(npz_features(file, graphs.num_nodes))
+    graphs = read_files(files, form, one_each=labels is not None)
     for key in _READ_FROM.get(features, ()):
-        if not any(key in arrays for arrays in carried):
-            raise DataError(_lacking(files[0], key, features, widths), code="data.no_features")
-    node_slices = slices(counts)
+        if key not in graphs.features:
+            kind, allowed = "real", ""
+            if key == "node_labels":
+                kind = "whole"
+                if widths:
+                    allowed = f", each column 0..{'|'.join(str(width - 1) for width in widths)}"
+            raise DataError(
+                f"{files[0]} has no {key}, but the network was trained with "
+                f"data.features={features}: give .npz files with edge_index and {key}, {kind} "
+                f"numbers [num_nodes, k]{allowed}.",
+                code="data.no_features",
+            )
+    names = [
+        path.name if file.num_graphs == 1 else f"{path.name}:{number}"
+        for path, file in zip(files, graphs.files, strict=True)
+        for number in range(file.num_graphs)
+    ]
+    node_slices = graphs.node_slices
     arrays = graphs_of_edges(
-        edges,
+        graphs.edges(symmetrize),
         node_slices,
         names,
         remedy="--symmetrize",
-        y=np.arange(len(counts) if level == "graph" else node_slices[-1]),
+        y=np.arange(len(names) if level == "graph" else node_slices[-1]),
         level=level,
-        **{key: joined(key, files, carried) for key in NODE_ARRAYS},
+        **graphs.features,
     )
-    all_names = np.concatenate([part.astype(object) for part in node_names])
-    return NewGraphs(arrays, tuple(names), all_names, labels)
+    node_names = np.concatenate([file.node_names().astype(object) for file in graphs.files])
+    return NewGraphs(arrays, tuple(names), node_names, labels)
 
 
 def _files(path: Path, form: str | None) -> tuple[list[Path], list[str] | None]:
@@ -120,18 +118,6 @@ def _files(path: Path, form: str | None) -> tuple[list[Path], list[str] | None]:
             code="data.no_graphs",
         )
     return files, None
-
-
-def _lacking(first: Path, key: str, features: str, widths: Sequence[int] | None) -> str:
-    kind, allowed = "real", ""
-    if key == "node_labels":
-        kind = "whole"
-        if widths:
-            allowed = f", each column 0..{'|'.join(str(width - 1) for width in widths)}"
-    return (
-        f"{first} has no {key}, but the network was trained with data.features={features}: give "
-        f".npz files with edge_index and {key}, {kind} numbers [num_nodes, k]{allowed}."
-    )
 
 
 def check_format(path: Path, form: str | None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -256,13 +255,7 @@ def read_graph6_array(path: Path) -> list[Graph]:
 def _graphs_of_file(path: Path) -> list[Graph]:
     from unionsnn.data.sources.graph_files import read_graph_file
 
-    graphs = read_graph_file(path, "graph6")
-    split = []
-    edge_ranges, node_ranges = pairwise(graphs.edge_slices), pairwise(graphs.node_slices)
-    for (begin, end), (first, last) in zip(edge_ranges, node_ranges, strict=True):
-        edges = graphs.edge_index[:, begin:end] - first
-        split.append((np.concatenate([edges, edges[::-1]], axis=1), int(last - first)))
-    return split
+    return list(read_graph_file(path, "graph6").each())
 
 
 def _graph(pairs: Iterable[Any], num_nodes: int) -> Graph:

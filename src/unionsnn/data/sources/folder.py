@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unionsnn.base.errors import DataError
-from unionsnn.data.arrays import GraphArrays
+from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.edges import both_ways, graphs_of_edges, slices
 from unionsnn.data.sources.download import files_hash
-from unionsnn.data.sources.graph_files import FORMATS, read_graph_file
+from unionsnn.data.sources.graph_files import FORMATS, GraphFile, read_graph_file
 from unionsnn.data.sources.source import RawFiles, Source
 
 NODE_ARRAYS = {"node_labels": np.int64, "node_attributes": np.float32}
@@ -51,27 +52,15 @@ class Folder(Source):
     def read(self, raw: RawFiles) -> GraphArrays:
         """Read all files that the table names."""
         table, files, labels = self._rows()
-        edges, counts, features = [], [], []
-        for path in files:
-            graph = read_graph_file(path)
-            if graph.num_graphs != 1:
-                raise DataError(
-                    f"{path} holds {graph.num_graphs} graphs; one per file is needed",
-                    code="data.several_graphs",
-                )
-            undirected = not graph.directed or self.symmetrize
-            edges.append(both_ways(graph.edge_index) if undirected else graph.edge_index)
-            counts.append(graph.num_nodes)
-            features.append(npz_features(path, graph.num_nodes))
+        graphs = read_files(files, one_each=True)
         y, class_names = self._targets(table, labels)
-        carried: dict[str, Any] = {key: joined(key, files, features) for key in NODE_ARRAYS}
         return graphs_of_edges(
-            edges,
-            slices(counts),
+            graphs.edges(self.symmetrize),
+            graphs.node_slices,
             [str(path) for path in files],
             y=y,
             class_names=class_names,
-            **carried,
+            **graphs.features,
         )
 
     def _targets(
@@ -146,6 +135,59 @@ def _natural(label: str) -> tuple[int, float, str]:
         return 0, float(label), label
     except ValueError:
         return 1, 0.0, label
+
+
+@dataclass(frozen=True, eq=False)
+class GraphFiles:
+    """The graphs of several files.
+
+    Attributes:
+        files: What each file holds.
+        features: Node features by their name in `GraphArrays`, of those that the files have.
+    """
+
+    files: list[GraphFile]
+    features: dict[str, Any]
+
+    @property
+    def node_slices(self) -> IntArray:
+        """Where each graph's nodes begin and end, counted through all files."""
+        return slices(np.concatenate([np.diff(file.node_slices) for file in self.files]))
+
+    def edges(self, symmetrize: bool) -> list[IntArray]:
+        """Edges of each graph, nodes counted from 0; directed ones both ways where asked for."""
+        return [
+            both_ways(edges) if symmetrize and file.directed else edges
+            for file in self.files
+            for edges, _ in file.each()
+        ]
+
+
+def read_files(
+    files: Sequence[Path], form: str | None = None, *, one_each: bool = False
+) -> GraphFiles:
+    """Read graph files, and the node features of those that have some.
+
+    Args:
+        files: The files.
+        form: Format of the files, a key of `FORMATS`; by default their file extensions decide.
+        one_each: Whether each must hold one graph.
+
+    Raises:
+        DataError: A file is wrong, or features are not those of the other files.
+    """
+    read, carried = [], []
+    for path in files:
+        graphs = read_graph_file(path, form)
+        if one_each and graphs.num_graphs != 1:
+            raise DataError(
+                f"{path} holds {graphs.num_graphs} graphs; one per file is needed",
+                code="data.several_graphs",
+            )
+        read.append(graphs)
+        carried.append(npz_features(path, graphs.num_nodes))
+    features = {key: joined(key, files, carried) for key in NODE_ARRAYS}
+    return GraphFiles(read, {key: rows for key, rows in features.items() if rows is not None})
 
 
 def npz_features(path: Path, num_nodes: int) -> dict[str, NDArray[Any]]:

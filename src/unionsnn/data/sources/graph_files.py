@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import warnings
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unionsnn.base.errors import DataError, GraphFileError
-
-IntArray = NDArray[np.int64]
+from unionsnn.data.arrays import NPZ_ERRORS, IntArray
+from unionsnn.data.edges import both_ways
 
 _COMMENTS = ("#", "%", "//")
 _HEADERS = {
@@ -71,6 +70,17 @@ class GraphFile:
     def graph_of_edge(self) -> IntArray:
         """Number of the graph that each edge belongs to, [E]."""
         return np.repeat(np.arange(self.num_graphs), np.diff(self.edge_slices))
+
+    def each(self) -> Iterator[tuple[IntArray, int]]:
+        """Edges of each graph, nodes counted from 0 and undirected edges both ways, and its size.
+
+        Shapes:
+            -> [2, E_g].
+        """
+        edge_ranges, node_ranges = pairwise(self.edge_slices), pairwise(self.node_slices)
+        for (begin, end), (first, last) in zip(edge_ranges, node_ranges, strict=True):
+            edges = self.edge_index[:, begin:end] - first
+            yield edges if self.directed else both_ways(edges), int(last - first)
 
     def check_symmetric(self) -> None:
         """Check that every edge has its reverse, where the format does not imply it.
@@ -159,7 +169,13 @@ def _united(path: Path, graphs: Sequence[_Graph], directed: bool) -> GraphFile:
     node_slices = np.cumsum([0, *(graph.num_nodes for graph in graphs)])
     edge_slices = np.cumsum([0, *(graph.edges.shape[1] for graph in graphs)])
     for number, graph in enumerate(graphs):
-        _check_edges(path, number if len(graphs) > 1 else None, graph)
+        low, high = graph.edges.min(initial=0), graph.edges.max(initial=-1)
+        if low < 0 or high >= graph.num_nodes:
+            where = f"{path}" if len(graphs) == 1 else f"{path}, graph {number}"
+            raise GraphFileError(
+                f"{where}: an edge names node {low if low < 0 else high}, but the nodes are "
+                f"0..{graph.num_nodes - 1}."
+            )
     shifted = [g.edges + first for g, first in zip(graphs, node_slices, strict=False)]
     names: list[str] = []
     for graph in graphs:
@@ -171,18 +187,6 @@ def _united(path: Path, graphs: Sequence[_Graph], directed: bool) -> GraphFile:
         tuple(names) if len(names) == node_slices[-1] and names else None,
         directed,
     )
-
-
-def _check_edges(path: Path, number: int | None, graph: _Graph) -> None:
-    where = f"{path}" if number is None else f"{path}, graph {number}"
-    if graph.edges.size == 0:
-        return
-    low, high = int(graph.edges.min()), int(graph.edges.max())
-    if low < 0 or high >= graph.num_nodes:
-        raise GraphFileError(
-            f"{where}: an edge names node {low if low < 0 else high}, but the nodes are "
-            f"0..{graph.num_nodes - 1}."
-        )
 
 
 def _is_canonical_integer(text: str) -> bool:
@@ -216,7 +220,11 @@ def _pairs(path: Path) -> Iterator[tuple[str, str]]:
     for number, line in _data_lines(path):
         if comma is None:
             comma = "," in line
-        fields = _fields(line, comma)
+        try:
+            table = csv.reader([line], skipinitialspace=True, strict=True)
+            fields = [field.strip() for field in next(table)] if comma else line.split()
+        except (csv.Error, ValueError):
+            fields = []
         if len(fields) < 2 or not fields[0] or not fields[1]:
             raise GraphFileError(
                 f"{path}, line {number}: {line[:60]!r} is not an edge. Write two node names, "
@@ -244,16 +252,6 @@ def _data_lines(path: Path) -> Iterator[tuple[int, str]]:
                     yield number, text
     except UnicodeDecodeError as error:
         raise GraphFileError(f"{path} is not a text file in UTF-8 ({error.reason}).") from error
-
-
-def _fields(line: str, comma: bool) -> list[str]:
-    if not comma:
-        return line.split()
-    try:
-        (row,) = csv.reader([line], skipinitialspace=True, strict=True)
-    except (csv.Error, ValueError):
-        return []
-    return [field.strip() for field in row]
 
 
 def _is_header(fields: Sequence[str]) -> bool:
@@ -319,7 +317,7 @@ def _read_npz(path: Path) -> tuple[bool, list[_Graph]]:
                 raise ValueError("it holds a single array, not named ones")
             names = set(archive.files)
             arrays = {k: archive[k] for k in ("edge_index", "num_nodes") if k in names}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, KeyError) as error:
+    except NPZ_ERRORS as error:
         advice = "; arrays of objects are never unpickled" if "pickle" in str(error) else ""
         raise GraphFileError(
             f"{path} is not an npz file that can be read ({error}{advice})."
@@ -433,24 +431,16 @@ def _graphs_of_set(path: Path, data: Any, slices: Mapping[str, Any]) -> list[_Gr
     if "edge_index" not in values or "edge_index" not in slices:
         raise GraphFileError(f"{path} is a saved data set without edge_index.")
     bounds = [int(i) for i in slices["edge_index"]]
-    ranges = list(pairwise(bounds))
-    sizes = _set_sizes(values, slices, len(ranges))
+    sizes: Sequence[int | None] = [None] * (len(bounds) - 1)
+    if "x" in slices:
+        sizes = [int(end - begin) for begin, end in pairwise(slices["x"])]
+    elif "_num_nodes" in values:
+        sizes = [int(n) for n in values["_num_nodes"]]
     edges = values["edge_index"].numpy()
     return [
         _from_arrays(path, edges[:, begin:end], size)
-        for (begin, end), size in zip(ranges, sizes, strict=True)
+        for (begin, end), size in zip(pairwise(bounds), sizes, strict=True)
     ]
-
-
-def _set_sizes(
-    values: Mapping[str, Any], slices: Mapping[str, Any], count: int
-) -> Sequence[int | None]:
-    if "x" in slices:
-        rows = [int(i) for i in slices["x"]]
-        return [end - begin for begin, end in pairwise(rows)]
-    if "_num_nodes" in values:
-        return [int(n) for n in values["_num_nodes"]]
-    return [None] * count
 
 
 @dataclass(frozen=True)
