@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cache
-from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -11,7 +10,6 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 from sklearn.ensemble import RandomForestClassifier
 
-from unionsnn.base.errors import DataError
 from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.sources.cycles import (
     MEAN_EDGES,
@@ -174,16 +172,6 @@ def test_progress_counts_up_to_all_graphs() -> None:
     seen: list[tuple[int, int]] = []
     generate_cycles(4, num_graphs=1002, progress=lambda done, total: seen.append((done, total)))
     assert seen == [(500, 1002), (1000, 1002), (1002, 1002)]
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [{"length": 5}, {"variant": "hard"}, {"num_graphs": 7}, {"num_graphs": 0}, {"seed": -1}],
-)
-def test_a_wrong_request_names_what_was_given(arguments: dict[str, Any]) -> None:
-    with pytest.raises(DataError, match=str(*arguments.values())) as caught:
-        generate_cycles(**({"length": 4, "num_graphs": 2} | arguments))
-    assert caught.value.codes == ["data.cycles"]
 
 
 def split_of(num_train: int, num_validation: int, num_test: int) -> Split:

@@ -207,21 +207,14 @@ def _labels(y: ArrayLike) -> IntArray:
     return labels.astype(np.int64)
 
 
-def _part_sizes(num_items: int, fractions: Sequence[float]) -> tuple[int, int]:
-    if len(fractions) != 3 or min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-9:
+def _eight_to_one_to_one(order: IntArray, generator: np.random.Generator) -> Split:
+    tenth = round(len(order) / 10)
+    if tenth < 1:
         raise DataError(
-            f"fractions={tuple(fractions)} must be three positive numbers with sum 1, "
-            "such as (0.8, 0.1, 0.1)",
-            code="data.shares",
-        )
-    validation, test = (round(num_items * fraction) for fraction in fractions[1:])
-    if min(validation, test, num_items - validation - test) < 1:
-        raise DataError(
-            f"{num_items} items are too few for parts of {tuple(fractions)}: one part "
-            "would be empty",
+            f"{len(order)} items are too few for parts of 8:1:1: one part would be empty",
             code="data.too_few",
         )
-    return validation, test
+    return _cut(order, tenth, tenth, generator)
 
 
 def _cut(order: IntArray, validation: int, test: int, generator: np.random.Generator) -> Split:
@@ -238,17 +231,11 @@ def _cut_validation(
     return Split(train=np.sort(rest[~chosen]), validation=np.sort(rest[chosen]), test=np.sort(test))
 
 
-def stratified_holdout(
-    y: ArrayLike,
-    fractions: Sequence[float] = (0.8, 0.1, 0.1),
-    *,
-    generator: np.random.Generator,
-) -> Split:
-    """Draw one split in which every part holds each class in the set's own proportion.
+def stratified_holdout(y: ArrayLike, *, generator: np.random.Generator) -> Split:
+    """Draw one split of 8:1:1 in which every part holds each class in the set's own proportion.
 
     Args:
         y: Class of each item.
-        fractions: Shares of training, validation and test; they add up to 1.
         generator: The source of chance.
 
     Returns:
@@ -262,9 +249,8 @@ def stratified_holdout(
         DataError: Only one class, no class numbers, or a part without items.
     """
     labels = _labels(y)
-    validation, test = _part_sizes(len(labels), fractions)
     order = _by_class(labels, np.arange(len(labels)), generator)
-    return _cut(order, validation, test, generator)
+    return _eight_to_one_to_one(order, generator)
 
 
 def stratified_shares(
@@ -301,17 +287,11 @@ def stratified_shares(
     return Split(train=drawn.test, validation=drawn.validation, test=drawn.train)
 
 
-def random_holdout(
-    num_items: int,
-    fractions: Sequence[float] = (0.8, 0.1, 0.1),
-    *,
-    generator: np.random.Generator,
-) -> Split:
-    """Draw one split without regard to targets.
+def random_holdout(num_items: int, *, generator: np.random.Generator) -> Split:
+    """Draw one split of 8:1:1 without regard to targets.
 
     Args:
         num_items: How many items there are.
-        fractions: Shares of training, validation and test; they add up to 1.
         generator: The source of chance.
 
     Returns:
@@ -320,8 +300,7 @@ def random_holdout(
     Raises:
         DataError: A part would be without items.
     """
-    validation, test = _part_sizes(num_items, fractions)
-    return _cut(generator.permutation(num_items), validation, test, generator)
+    return _eight_to_one_to_one(generator.permutation(num_items), generator)
 
 
 def stratified_k_fold(y: ArrayLike, folds: int, *, generator: np.random.Generator) -> list[Split]:
@@ -385,13 +364,13 @@ def stratified_k_fold(y: ArrayLike, folds: int, *, generator: np.random.Generato
     return splits
 
 
-def read_index_files(folder: str | Path, name: str, num_items: int | None = None) -> list[Split]:
+def read_index_files(folder: str | Path, name: str, num_items: int) -> list[Split]:
     """Read splits in the style of benchmarking-gnns: one line a fold, comma-separated numbers.
 
     Args:
         folder: Holds NAME_train.index, NAME_val.index and NAME_test.index.
         name: Data set; where PROTEINS has no files, PROTEINS_full is taken, which indexes it.
-        num_items: How many items the set has; left out, the first fold's largest number tells.
+        num_items: How many items the set has.
 
     Returns:
         One split per line, items sorted.
@@ -415,8 +394,6 @@ def read_index_files(folder: str | Path, name: str, num_items: int | None = None
     splits = []
     for number, (train, validation, test) in enumerate(zip(*rows, strict=True)):
         split = Split(train=train, validation=validation, test=test)
-        if num_items is None:
-            num_items = 1 + max(int(part.max(initial=-1)) for part in split.parts().values())
         where = f"{folder / stem}_{{train,val,test}}.index, fold {number} (line {number + 1})"
         check_split(split, num_items, where=where)
         splits.append(split)

@@ -18,11 +18,10 @@ from collections.abc import Callable
 from typing import Annotated, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
-from unionsnn.base.errors import DataError
 from unionsnn.data.arrays import GraphArrays, IntArray
+from unionsnn.data.edges import slices
 from unionsnn.data.sources.source import RawFiles, Source
 from unionsnn.data.splits import Split
 
@@ -100,37 +99,6 @@ class Cycles(Source):
         return self.split
 
 
-def _check_request(length: int, variant: str, num_graphs: int, seed: int) -> None:
-    if length not in NUM_NODES:
-        raise DataError(
-            f"cycle length {length!r} is not generated: use 4 or 6 (data=4cycles or data=6cycles)",
-            code="data.cycles",
-        )
-    if variant not in VARIANTS:
-        raise DataError(
-            f"data.variant={variant} does not exist: type data.variant=matched or plain",
-            code="data.cycles",
-        )
-    if num_graphs < 2 or num_graphs % 2:
-        raise DataError(
-            f"num_graphs={num_graphs} cannot be generated: graphs come in pairs, "
-            "so give an even number from 2 on",
-            code="data.cycles",
-        )
-    if seed < 0:
-        raise DataError(
-            f"seed={seed} is negative: give 0 or a positive whole number", code="data.cycles"
-        )
-
-
-def _states(seed: int, length: int, variant: str, first: int, last: int) -> NDArray[np.uint64]:
-    states = np.empty((last - first, 3, 4), np.uint64)
-    for p in range(first, last):
-        source = np.random.SeedSequence([seed, length, VARIANTS.index(variant), p])
-        states[p - first] = source.generate_state(12, np.uint64).reshape(3, 4)
-    return states
-
-
 def generate_cycles(
     length: int,
     *,
@@ -150,7 +118,7 @@ def generate_cycles(
         length: 4 (36 nodes, 61.7 undirected edges on average) or 6 (56 nodes, 87.8 edges).
         variant: "matched" (equal degrees, joint degrees and triangles within a pair; a positive
             is one swap away from having no cycle) or "plain" (degrees tell).
-        num_graphs: An even number.
+        num_graphs: An even number, from 2 on.
         seed: A whole number from 0 on.
         progress: Called with (graphs done, graphs in all).
 
@@ -159,11 +127,7 @@ def generate_cycles(
 
     Shapes:
         edge_index [2, E]; y [num_graphs].
-
-    Raises:
-        DataError: An argument outside of what is allowed.
     """
-    _check_request(length, variant, num_graphs, seed)
     # Compiled code stands behind this import: checking a request does not need it.
     from unionsnn.data.sources.cycle_graphs import fill_pairs
 
@@ -174,7 +138,10 @@ def generate_cycles(
     for first in range(0, num_graphs // 2, _PAIRS_PER_CALL):
         last = min(first + _PAIRS_PER_CALL, num_graphs // 2)
         rows = np.zeros((2 * (last - first), n), np.uint64)
-        states = _states(seed, length, variant, first, last)
+        states = np.empty((last - first, 3, 4), np.uint64)
+        for p in range(first, last):
+            source = np.random.SeedSequence([seed, length, VARIANTS.index(variant), p])
+            states[p - first] = source.generate_state(12, np.uint64).reshape(3, 4)
         fill_pairs(
             states, length, MEAN_EDGES[length], variant == "matched", rows, y[2 * first : 2 * last]
         )
@@ -188,7 +155,7 @@ def generate_cycles(
     return GraphArrays(
         edge_index=np.ascontiguousarray(np.concatenate(edges, axis=1)),
         node_slices=np.arange(num_graphs + 1, dtype=np.int64) * n,
-        edge_slices=np.concatenate([[0], np.cumsum(np.concatenate(counts))]).astype(np.int64),
+        edge_slices=slices(np.concatenate(counts)),
         y=y,
         class_names=("no cycle", "cycle"),
     )
