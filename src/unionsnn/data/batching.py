@@ -114,7 +114,8 @@ class GraphStore:
         index = index.to(self._parts[0].bounds.device)
         batch = copy.copy(self._empty)
         slices: dict[str, Tensor] = {}
-        increments: dict[str, Tensor] = dict.fromkeys(self._keys(), torch.zeros_like(index))
+        none = torch.zeros_like(index)
+        increments = {key: none for part in self._parts for key in part.values}
         nodes = self._parts[0].counts.index_select(0, index)
         node_ptr = _pointer(nodes)
         shares = [part.counts.index_select(0, index) for part in self._parts]
@@ -127,7 +128,12 @@ class GraphStore:
         for part, counts, ptr in zip(self._parts, shares, pointers, strict=True):
             positions = part.positions(index, counts, ptr)
             for key, value in part.values.items():
-                gathered = _gather(value, part.along[key], positions)
+                along = part.along[key]
+                if along == 1 and value.dim() == 2:
+                    # Several times as fast as index_select along rows.
+                    gathered = value.gather(1, positions.expand(value.size(0), -1))
+                else:
+                    gathered = value.index_select(along, positions)
                 if key in _COUNTS:
                     first = starts[_COUNTS[key]]
                     gathered += first.repeat_interleave(counts, output_size=len(positions))
@@ -158,9 +164,6 @@ class GraphStore:
         # Nodes are cut as `x` is, the first part.
         nodes = most[0]
         return Extent(num_graphs, int(nodes.max()), int(nodes.square().sum()), rows)
-
-    def _keys(self) -> list[str]:
-        return [key for part in self._parts for key in part.values]
 
 
 class _Part:
@@ -201,14 +204,6 @@ class _Part:
         moved.bounds, moved.counts = self.bounds.to(device), self.counts.to(device)
         moved.values = {key: value.to(device) for key, value in self.values.items()}
         return moved
-
-
-def _gather(value: Tensor, dim: int, positions: Tensor) -> Tensor:
-    """Entries of a tensor along a dimension."""
-    if dim == 1 and value.dim() == 2:
-        # Several times as fast as index_select along rows.
-        return value.gather(1, positions.expand(value.size(0), -1))
-    return value.index_select(dim, positions)
 
 
 def _pointer(counts: Tensor) -> Tensor:
@@ -358,8 +353,12 @@ class BatchLoader:
         return sum(bucket.num_batches for bucket in self.buckets)
 
     def __iter__(self) -> Iterator[Batch]:
-        for graphs in self._batches() if self.buckets is None else self._bucketed(self.buckets):
-            yield self._share(graphs) if self._shared > 1 else self.store.batch(graphs)
+        for graphs in self._order():
+            share = graphs[rank() :: self._shared] if self._shared > 1 else graphs
+            batch = self.store.batch(share if len(share) else graphs[:1])
+            if self._shared > 1:
+                batch.loss_weight = self._shared * len(share) / len(graphs)
+            yield batch
 
     @property
     def extents(self) -> list[Extent]:
@@ -377,29 +376,20 @@ class BatchLoader:
         """Among how many processes a batch is divided."""
         return world_size() if self.shuffle else 1
 
-    def _share(self, graphs: Tensor) -> Batch:
-        share = graphs[rank() :: self._shared]
-        batch = self.store.batch(share if len(share) else graphs[:1])
-        batch.loss_weight = self._shared * len(share) / len(graphs)
-        return batch
-
-    def _batches(self) -> Iterator[Tensor]:
-        """Numbers of the graphs of each batch."""
-        graphs = self.graphs
-        if self.shuffle:
-            graphs = graphs[torch.randperm(len(graphs), generator=self.generator)]
-        yield from torch.split(graphs, self.batch_size) if len(graphs) else ()
-
-    def _bucketed(self, buckets: Sequence[Bucket]) -> Iterator[Tensor]:
-        """Numbers of the graphs of each batch, of similar size within a batch."""
-        batches: list[Tensor] = []
-        for bucket in buckets:
-            graphs = self.graphs[bucket.members]
-            if self.shuffle:
-                graphs = graphs[torch.randperm(len(graphs), generator=self.generator)]
-            batches += torch.tensor_split(graphs, bucket.num_batches)
+    def _shuffled(self, graphs: Tensor) -> Tensor:
         if not self.shuffle:
-            yield from batches
+            return graphs
+        return graphs[torch.randperm(len(graphs), generator=self.generator)]
+
+    def _order(self) -> Iterator[Tensor]:
+        """Numbers of the graphs of each batch."""
+        if self.buckets is None:
+            if len(self):
+                yield from torch.split(self._shuffled(self.graphs), self.batch_size)
             return
-        for number in torch.randperm(len(batches), generator=self.generator).tolist():
+        batches: list[Tensor] = []
+        for bucket in self.buckets:
+            graphs = self._shuffled(self.graphs[bucket.members])
+            batches += torch.tensor_split(graphs, bucket.num_batches)
+        for number in self._shuffled(torch.arange(len(batches))).tolist():
             yield batches[number]

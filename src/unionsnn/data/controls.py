@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,7 +14,8 @@ TRAINING = 0
 """Number of the training part in `part`."""
 
 Rows = NDArray[np.floating]
-_Control = Callable[[Rows, IntArray, IntArray, np.random.Generator], Rows]
+CONTROLS = ("none", "constant", "random", "shuffled", "shuffled_within")
+"""What may become of the rows, by the name that a config gives it."""
 
 
 def controlled_rows(
@@ -37,7 +36,7 @@ def controlled_rows(
         arrays: The graphs.
         part: Split part of each graph; `TRAINING` is the one whose edges ``constant`` averages and
             ``random`` draws from.
-        control: A key of `CONTROLS`.
+        control: One of `CONTROLS`.
         generator: Draws what is random.
 
     Shapes:
@@ -62,49 +61,27 @@ def controlled_rows(
             "The two directions of an edge have different rows; a control keeps one for both."
         )
     graph = np.searchsorted(arrays.node_slices, simple.edges[0], side="right") - 1
-    if control in ("constant", "random") and len(real) and not (part[graph] == TRAINING).any():
+    training = part[graph] == TRAINING
+    if control in ("constant", "random") and len(real) and not training.any():
         raise DataError(
             f"coefficient.control={control} is made of the training edges, but there are none; "
             "type coefficient.control=none.",
             code="data.control",
         )
+    if not len(real):
+        return rows.copy()
+    if control == "constant":
+        mean = real[training].mean(axis=0, dtype=np.float64).astype(real.dtype)
+        real = np.broadcast_to(mean, real.shape)
+    elif control == "random":
+        real = real[generator.choice(np.flatnonzero(training), size=len(real))]
+    elif control == "shuffled":
+        real = real[permutation_within(part[graph], generator)]
+    elif control == "shuffled_within":
+        real = real[permutation_within(graph, generator)]
     result = rows.copy()
-    if len(real):
-        result[proper] = CONTROLS[control](real, part[graph], graph, generator)[edge[proper]]
+    result[proper] = real[edge[proper]]
     return result
-
-
-def _none(real: Rows, part: IntArray, graph: IntArray, generator: np.random.Generator) -> Rows:
-    return real
-
-
-def _constant(real: Rows, part: IntArray, graph: IntArray, generator: np.random.Generator) -> Rows:
-    mean = real[part == TRAINING].mean(axis=0, dtype=np.float64).astype(real.dtype)
-    return np.broadcast_to(mean, real.shape)
-
-
-def _random(real: Rows, part: IntArray, graph: IntArray, generator: np.random.Generator) -> Rows:
-    return real[generator.choice(np.flatnonzero(part == TRAINING), size=len(real))]
-
-
-def _shuffled(real: Rows, part: IntArray, graph: IntArray, generator: np.random.Generator) -> Rows:
-    return real[permutation_within(part, generator)]
-
-
-def _shuffled_within(
-    real: Rows, part: IntArray, graph: IntArray, generator: np.random.Generator
-) -> Rows:
-    return real[permutation_within(graph, generator)]
-
-
-CONTROLS: Mapping[str, _Control] = {
-    "none": _none,
-    "constant": _constant,
-    "random": _random,
-    "shuffled": _shuffled,
-    "shuffled_within": _shuffled_within,
-}
-"""What becomes of the rows of undirected edges, by the name that a config gives it."""
 
 
 def permutation_within(groups: IntArray, generator: np.random.Generator) -> IntArray:

@@ -340,7 +340,14 @@ class GraphDataModule(LightningDataModule):
         arrays = _load_intact(path)
         if arrays is None:
             try:
-                arrays = self._made(path)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                # Processes that ask at once make them once.
+                with FileLock(path.with_suffix(".lock")):
+                    arrays = _load_intact(path, warn=False)
+                    if arrays is None:
+                        remove_parts(path)
+                        arrays = self._read()
+                        arrays.save(path)
             except OSError as error:
                 if error.errno not in UNUSABLE_FOLDER_ERRNOS:
                     raise
@@ -351,17 +358,6 @@ class GraphDataModule(LightningDataModule):
                     code="data.root",
                 ) from error
         self._note.make()
-        return arrays
-
-    def _made(self, path: Path) -> GraphArrays:
-        """Make the processed graphs and keep them; processes that ask at once make them once."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(path.with_suffix(".lock")):
-            arrays = _load_intact(path, warn=False)
-            if arrays is None:
-                remove_parts(path)
-                arrays = self._read()
-                arrays.save(path)
         return arrays
 
     def _read(self) -> GraphArrays:

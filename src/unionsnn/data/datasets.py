@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,9 @@ from unionsnn.base.errors import DataError, WidthError
 from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.encodings.definitions import pair_slices
 from unionsnn.data.encodings.subgraphs import COUNTS, PackedArray
+
+NODE_FEATURES = ("labels", "categorical", "attributes", "both", "degree", "constant")
+"""Node features by the name that a config gives them."""
 
 
 class GraphDataset(InMemoryDataset):
@@ -127,13 +130,13 @@ def build_dataset(
 
     Args:
         arrays: The graphs.
-        features: Node features, a key of `NODE_FEATURES`.
+        features: Node features, one of `NODE_FEATURES`.
         coefficients: Attributes with one row per edge, [num_edges, C], by name.
         encodings: Attributes with one row per node, [num_nodes, K], or ``distance`` with one per
             pair of nodes of a graph, [num_pairs, 1], by name; stored as they are made, distances
             without their second dimension. ``subgraph``, as `rooted_subgraphs` makes it, becomes
             the attributes of `SubgraphData`.
-        normalize_features: Whether each node's features are divided by their sum.
+        normalize_features: Whether each node's features are divided by their sum, if it is not 0.
         widths: How many values each categorical feature can take; by default, as many as occur.
 
     Raises:
@@ -147,10 +150,13 @@ def build_dataset(
     node_slices = torch.from_numpy(arrays.node_slices)
     edge_slices = torch.from_numpy(arrays.edge_slices)
     one_each = torch.arange(arrays.num_graphs + 1)
-    x = NODE_FEATURES[features](arrays, widths)
+    x = _node_features(arrays, features, widths)
+    if normalize_features:
+        total = x.sum(dim=1, keepdim=True)
+        x = x / torch.where(total == 0, torch.ones_like(total), total)
     make = SubgraphData if "subgraph" in (encodings or {}) else Data
     data = make(
-        x=_rows_of_sum_one(x) if normalize_features else x,
+        x=x,
         edge_index=torch.from_numpy(arrays.edge_index),
         y=torch.from_numpy(arrays.y),
     )
@@ -187,10 +193,10 @@ def with_coefficient(dataset: GraphDataset, rows: Tensor) -> GraphDataset:
 
 def feature_widths(arrays: GraphArrays, features: str) -> list[int] | None:
     """How many values each categorical node feature takes in a set; None where there is none."""
-    columns = {"degree": _capped_degree, "labels": _given_labels, "both": _given_labels}
-    if features not in columns:
+    if features not in ("degree", "labels", "both"):
         return None
-    return [int(column.max(initial=-1)) + 1 for column in columns[features](arrays).T]
+    columns = _capped_degree(arrays) if features == "degree" else _given(arrays, "labels")
+    return [int(column.max(initial=-1)) + 1 for column in columns.T]
 
 
 def _one_hot(columns: IntArray, widths: Sequence[int] | None) -> Tensor:
@@ -223,43 +229,15 @@ def check_widths(columns: IntArray, widths: Sequence[int]) -> None:
             raise WidthError(f"column {i} has the value {largest}; allowed are 0..{width - 1}")
 
 
-def _rows_of_sum_one(x: Tensor) -> Tensor:
-    """Divide each row by its sum; rows of sum 0 stay."""
-    total = x.sum(dim=1, keepdim=True)
-    return x / torch.where(total == 0, torch.ones_like(total), total)
-
-
-def _given_labels(arrays: GraphArrays) -> IntArray:
-    if arrays.node_labels is None:
+def _given(arrays: GraphArrays, kind: str) -> NDArray[Any]:
+    values: NDArray[Any] | None = getattr(arrays, f"node_{kind}")
+    if values is None:
+        other = "attributes" if kind == "labels" else "labels"
         raise DataError(
-            "The set has no node labels; choose data.features=attributes, degree or constant.",
+            f"The set has no node {kind}; choose data.features={other}, degree or constant.",
             code="data.features",
         )
-    return arrays.node_labels
-
-
-def _labels(arrays: GraphArrays, widths: Sequence[int] | None) -> Tensor:
-    return _one_hot(_given_labels(arrays), widths)
-
-
-def _attributes(arrays: GraphArrays, widths: Sequence[int] | None) -> Tensor:
-    if arrays.node_attributes is None:
-        raise DataError(
-            "The set has no node attributes; choose data.features=labels, degree or constant.",
-            code="data.features",
-        )
-    return torch.from_numpy(arrays.node_attributes).to(torch.get_default_dtype())
-
-
-def _categorical(arrays: GraphArrays, widths: Sequence[int] | None) -> Tensor:
-    labels = _given_labels(arrays)
-    if widths is not None:
-        check_widths(labels, widths)
-    return torch.from_numpy(labels)
-
-
-def _both(arrays: GraphArrays, widths: Sequence[int] | None) -> Tensor:
-    return torch.cat([_labels(arrays, widths), _attributes(arrays, None)], dim=1)
+    return values
 
 
 def _capped_degree(arrays: GraphArrays) -> IntArray:
@@ -268,20 +246,20 @@ def _capped_degree(arrays: GraphArrays) -> IntArray:
     return np.minimum(degree, 64)[:, None]
 
 
-def _degree(arrays: GraphArrays, widths: Sequence[int] | None) -> Tensor:
-    return _one_hot(_capped_degree(arrays), widths)
-
-
-def _constant(arrays: GraphArrays, widths: Sequence[int] | None) -> Tensor:
-    return torch.ones(arrays.num_nodes, 1)
-
-
-NODE_FEATURES: Mapping[str, Callable[[GraphArrays, Sequence[int] | None], Tensor]] = {
-    "labels": _labels,
-    "categorical": _categorical,
-    "attributes": _attributes,
-    "both": _both,
-    "degree": _degree,
-    "constant": _constant,
-}
-"""Node features by the name that a config gives them."""
+def _node_features(arrays: GraphArrays, features: str, widths: Sequence[int] | None) -> Tensor:
+    if features == "constant":
+        return torch.ones(arrays.num_nodes, 1)
+    if features == "degree":
+        return _one_hot(_capped_degree(arrays), widths)
+    parts = []
+    if features != "attributes":
+        labels = _given(arrays, "labels")
+        if features == "categorical":
+            if widths is not None:
+                check_widths(labels, widths)
+            return torch.from_numpy(labels)
+        parts.append(_one_hot(labels, widths))
+    if features != "labels":
+        attributes = torch.from_numpy(_given(arrays, "attributes"))
+        parts.append(attributes.to(torch.get_default_dtype()))
+    return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]

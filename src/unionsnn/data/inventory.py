@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -158,7 +158,17 @@ def remove(listed: Sequence[Removal]) -> None:
         DataError: Another process is at work on one of them; nothing is deleted then.
     """
     files = [path for each in listed for path in each.files]
-    with _all_locks([path for path in files if path.suffix == ".lock"]):
+    with contextlib.ExitStack() as locks:
+        for path in files:
+            try:
+                if path.suffix == ".lock":
+                    locks.enter_context(FileLock(path, timeout=0))
+            except Timeout:
+                raise DataError(
+                    f"another process is at work on {path.with_suffix('')}; nothing is deleted. "
+                    "Wait for it, then type the same command",
+                    code="data.busy",
+                ) from None
         for path in files:
             path.unlink(missing_ok=True)
     for each in listed:
@@ -166,18 +176,3 @@ def remove(listed: Sequence[Removal]) -> None:
         for folder in (*folders, each.folder):
             with contextlib.suppress(OSError):
                 folder.rmdir()
-
-
-@contextlib.contextmanager
-def _all_locks(paths: Sequence[Path]) -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        for path in paths:
-            try:
-                stack.enter_context(FileLock(path, timeout=0))
-            except Timeout:
-                raise DataError(
-                    f"another process is at work on {path.with_suffix('')}; nothing is deleted. "
-                    "Wait for it, then type the same command",
-                    code="data.busy",
-                ) from None
-        yield

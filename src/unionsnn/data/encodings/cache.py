@@ -68,7 +68,18 @@ class EncodingCache(ArrayCache):
         """
         key = _key(name, size, edge_index, node_slices)
         path = self.root / f"{key}.npz"
-        self._refuse_too_large(name, size, edge_index, node_slices)
+        needed, free = peak_bytes(name, edge_index, node_slices, size), free_bytes()
+        if needed > free:
+            largest = int(np.diff(node_slices).max(initial=0))
+            other = f"type a smaller model.encodings.{name} than {size}, choose a model without it,"
+            if name == "distance":
+                other = "do without it (model.encodings.distance=false)"
+            raise DataError(
+                f"the encoding {name} of these graphs, of up to {largest:,} nodes, needs about "
+                f"{format_gigabytes(needed)} of memory, {format_gigabytes(free)} are free: "
+                f"{other} or choose a set of smaller graphs.",
+                code="memory.too_large",
+            )
 
         def make(locked: bool) -> NDArray[Any]:
             values = ENCODINGS[name](edge_index, node_slices, size, report)
@@ -88,22 +99,6 @@ class EncodingCache(ArrayCache):
     def path(self, name: str, size: int, edge_index: IntArray, node_slices: IntArray) -> Path:
         """Where the entry of a set of graphs is or would be."""
         return self.root / f"{_key(name, size, edge_index, node_slices)}.npz"
-
-    def _refuse_too_large(
-        self, name: str, size: int, edge_index: IntArray, node_slices: IntArray
-    ) -> None:
-        needed, free = peak_bytes(name, edge_index, node_slices, size), free_bytes()
-        if needed > free:
-            largest = int(np.diff(node_slices).max(initial=0))
-            other = f"type a smaller model.encodings.{name} than {size}, choose a model without it,"
-            if name == "distance":
-                other = "do without it (model.encodings.distance=false)"
-            raise DataError(
-                f"the encoding {name} of these graphs, of up to {largest:,} nodes, needs about "
-                f"{format_gigabytes(needed)} of memory, {format_gigabytes(free)} are free: "
-                f"{other} or choose a set of smaller graphs.",
-                code="memory.too_large",
-            )
 
 
 def _key(name: str, size: int, edge_index: IntArray, node_slices: IntArray) -> str:

@@ -189,7 +189,8 @@ def distance(
     adjacency = _adjacency(edge_index, node_slices)
     slices = pair_slices(node_slices)
     result = np.full(slices[-1], UNREACHABLE, dtype=np.uint8)
-    for graph in _reported(np.arange(len(node_slices) - 1), report):
+    count = len(node_slices) - 1
+    for graph in range(count):
         low, high = node_slices[graph], node_slices[graph + 1]
         rows = result[slices[graph] : slices[graph + 1]].reshape(high - low, high - low)
         matrix = _matrix_of_one(adjacency, low, high)
@@ -197,19 +198,15 @@ def distance(
             lengths = dijkstra(matrix, unweighted=True, indices=np.arange(begin, end))
             reached = np.isfinite(lengths)
             rows[begin:end][reached] = np.minimum(lengths[reached], FARTHEST)
+        if report and ((graph + 1) % 1000 == 0 or graph + 1 == count):
+            report(graph + 1, count)
     return result
-
-
-def _one_column(
-    edge_index: IntArray, node_slices: IntArray, size: int, report: Report | None
-) -> ByteArray:
-    return distance(edge_index, node_slices, report)[:, None]
 
 
 ENCODINGS: Mapping[str, Callable[[IntArray, IntArray, int, Report | None], NDArray[Any]]] = {
     "random_walk": random_walk,
     "laplacian": laplacian,
-    "distance": _one_column,
+    "distance": lambda edges, slices, size, report: distance(edges, slices, report)[:, None],
     "subgraph": subgraphs.rooted_subgraphs,
 }
 """What makes the rows of each encoding, by the name that `Encodings` gives it."""
@@ -315,13 +312,6 @@ def _blocks(size: int) -> Iterator[tuple[int, int]]:
     step = max(1, _STACK // max(size, 1))
     for begin in range(0, size, step):
         yield begin, min(begin + step, size)
-
-
-def _reported(graphs: IntArray, report: Report | None) -> Iterator[int]:
-    for done, graph in enumerate(graphs.tolist(), 1):
-        yield graph
-        if report and (done % 1000 == 0 or done == len(graphs)):
-            report(done, len(graphs))
 
 
 def _signed(vectors: NDArray[np.float64]) -> NDArray[np.float64]:

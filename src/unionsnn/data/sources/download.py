@@ -17,6 +17,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 from urllib.parse import quote, urlsplit
 from urllib.request import url2pathname
 
@@ -92,12 +93,18 @@ def fetch(
         with FileLock(target.with_name(f"{target.name}.lock")):
             # Whoever holds the lock is alone: what a killed process left may go.
             remove_parts(target)
-            if not _present(target, sha256):
+            fault = _fault(target, sha256)
+            if fault and target.exists():
+                warnings.warn(f"{target} {fault}; it is fetched again", stacklevel=3)
+            if fault:
                 _get(target, relative_path, mirror, upstream, offline, sha256, progress)
+            elif not _note(target).exists():
+                # Put there by hand, and good.
+                _accept(target)
     except OSError as error:
         # A read-only data root is good enough where the file is there.
         with contextlib.suppress(OSError):
-            if target.exists() and _fault(target, sha256) is None:
+            if _fault(target, sha256) is None:
                 return target
         raise DataError(
             f"{target} cannot be written ({error.strerror or error}): free disk space or choose "
@@ -113,23 +120,13 @@ def _note(target: Path) -> Path:
 
 
 def _fault(target: Path, sha256: str | None) -> str | None:
-    """Say what is wrong with a file that is there, or None."""
+    """Say what is wrong with a file of the data root, or None."""
+    if not target.exists():
+        return "is missing"
     note = _note(target)
     accepted = note.read_text().strip() if note.exists() else None
     fault = _checksum_fault(target, [sha256, accepted])
     return fault if fault or accepted else _content_fault(target, target.name)
-
-
-def _present(target: Path, sha256: str | None) -> bool:
-    """Tell whether a good file is there; one put there by hand is checked and accepted."""
-    if not target.exists():
-        return False
-    if fault := _fault(target, sha256):
-        warnings.warn(f"{target} {fault}; it is fetched again", stacklevel=4)
-        return False
-    if not _note(target).exists():
-        _accept(target)
-    return True
 
 
 def _accept(target: Path) -> None:
@@ -218,20 +215,6 @@ class _UnavailableError(Exception):
     """A mirror or server does not answer, or lacks the file."""
 
 
-def _local(place: str) -> Path | None:
-    """Turn a path or a file:// address into a path; None for http(s)."""
-    scheme = urlsplit(place).scheme
-    if scheme in ("http", "https"):
-        return None
-    if scheme == "file":
-        return Path(url2pathname(urlsplit(place).path))
-    if "://" in place:
-        raise _UnavailableError(
-            f"{scheme}:// is not supported, use a folder, file:// or http(s)://"
-        )
-    return Path(place).expanduser()
-
-
 def _join(base: str, relative_path: str) -> str:
     if "://" in base:
         return f"{base.rstrip('/')}/{quote(relative_path)}"
@@ -239,20 +222,27 @@ def _join(base: str, relative_path: str) -> str:
 
 
 def _copy(place: str, part: Path, offline: bool, progress: Progress | None) -> None:
-    path = _local(place)
-    if path is None:
-        if offline:
-            raise _UnavailableError("not tried, because offline is set")
-        _download(place, part, progress)
-    elif not path.is_file():
-        raise _UnavailableError("no such file" if path.parent.is_dir() else "no such folder")
-    elif not os.access(path, os.R_OK):
+    scheme, _, path, *_ = urlsplit(place)
+    remote = scheme in ("http", "https")
+    if remote and offline:
+        raise _UnavailableError("not tried, because offline is set")
+    if "://" in place and not remote and scheme != "file":
+        raise _UnavailableError(
+            f"{scheme}:// is not supported, use a folder, file:// or http(s)://"
+        )
+    local = Path(url2pathname(path)) if scheme == "file" else Path(place).expanduser()
+    if not remote and not local.is_file():
+        raise _UnavailableError("no such file" if local.parent.is_dir() else "no such folder")
+    if not remote and not os.access(local, os.R_OK):
         raise _UnavailableError("cannot be read (no permission)")
-    else:
-        with open(path, "rb") as source, open(part, "wb") as file:
-            shutil.copyfileobj(source, file, 1 << 20)
-            file.flush()
-            os.fsync(file.fileno())
+    with open(part, "wb") as file:
+        if remote:
+            _download(place, file, progress)
+        else:
+            with open(local, "rb") as source:
+                shutil.copyfileobj(source, file, 1 << 20)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 class _Bar:
@@ -274,7 +264,7 @@ class _Bar:
         """Do nothing: the display belongs to the caller."""
 
 
-def _download(url: str, part: Path, progress: Progress | None) -> None:
+def _download(url: str, file: BinaryIO, progress: Progress | None) -> None:
     """Download with retries; what a retry cannot mend (404 and the like) fails at once."""
     # Late, as in pooch: most runs download nothing.
     import requests
@@ -282,11 +272,10 @@ def _download(url: str, part: Path, progress: Progress | None) -> None:
     for attempt in range(1, _ATTEMPTS + 1):
         bar = False if progress is None else _Bar(progress)
         downloader = pooch.HTTPDownloader(progressbar=bar, chunk_size=1 << 16, timeout=_TIMEOUT)
+        file.seek(0)
+        file.truncate()
         try:
-            with open(part, "wb") as file:
-                downloader(url, file, None)
-                file.flush()
-                os.fsync(file.fileno())
+            downloader(url, file, None)
             return
         except requests.RequestException as error:
             status = error.response.status_code if error.response is not None else None
@@ -394,23 +383,6 @@ def read_members(path: str | Path, members: Iterable[str]) -> dict[str, bytes]:
     return contents
 
 
-def set_aside(path: str | Path) -> Path | None:
-    """Take a file that `fetch` accepted, but whose content is wrong, out of the way.
-
-    Args:
-        path: What `fetch` returned.
-
-    Returns:
-        Its new name, ending in ``.rejected``; None if `fetch` has not written it, then it stays.
-    """
-    path = Path(path)
-    note = _note(path)
-    if not note.exists():
-        return None
-    note.unlink(missing_ok=True)
-    return path.replace(path.with_name(f"{path.name}.rejected"))
-
-
 @contextlib.contextmanager
 def set_aside_if_wrong(paths: Iterable[Path]) -> Iterator[None]:
     """Set raw files aside if reading them fails, so that the next call fetches them again.
@@ -428,9 +400,16 @@ def set_aside_if_wrong(paths: Iterable[Path]) -> Iterator[None]:
     except DataUnavailableError:
         raise
     except DataError as error:
-        aside = [name for path in paths if (name := set_aside(path)) is not None]
+        # A file that `fetch` has not written stays where it is.
+        aside = [
+            path.replace(path.with_name(f"{path.name}.rejected"))
+            for path in paths
+            if _note(path).exists()
+        ]
         if not aside:
             raise
+        for path in paths:
+            _note(path).unlink(missing_ok=True)
         if len(aside) == 1:
             where = f" It was set aside as {aside[0]}; the next call fetches it again."
         else:

@@ -78,6 +78,12 @@ def read_pyg_dataset(dataset: Any, *, level: str, symmetrize: bool) -> GraphArra
         )
     if level == "graph" and len(graphs) == 1 and len(graphs[0].y) == graphs[0].num_nodes > 1:
         raise DataError("its one graph has a y for each node; type data=pyg_nodes", code="data.pyg")
+    features: dict[str, Any] = {}
+    if graphs[0].get("x") is not None:
+        x = np.concatenate([data.x.reshape(int(data.num_nodes), -1).numpy() for data in graphs])
+        whole = x.dtype.kind in "iub"
+        name, dtype = ("node_labels", np.int64) if whole else ("node_attributes", np.float32)
+        features[name] = x.astype(dtype)
     node_slices = slices([int(data.num_nodes) for data in graphs])
     edges = [data.edge_index.cpu().numpy() for data in graphs]
     return graphs_of_edges(
@@ -85,14 +91,21 @@ def read_pyg_dataset(dataset: Any, *, level: str, symmetrize: bool) -> GraphArra
         node_slices,
         [f"graph {i}" for i in range(len(graphs))],
         **_pyg_targets(graphs, level, int(node_slices[-1])),
-        **_pyg_features(graphs),
+        **features,
         level=level,
     )
 
 
 def _pyg_targets(graphs: Sequence[Any], level: str, num_nodes: int) -> dict[str, Any]:
-    y = np.concatenate([data.y.reshape(-1 if level == "node" else 1, _width(data, level)).numpy()
-                        for data in graphs])  # fmt: skip
+    items = [int(data.num_nodes) if level == "node" else 1 for data in graphs]
+    y = np.concatenate(
+        [
+            data.y.reshape(
+                -1 if level == "node" else 1, int(data.y.numel()) // max(count, 1)
+            ).numpy()
+            for data, count in zip(graphs, items, strict=True)
+        ]
+    )
     if y.dtype.kind in "iub" and y.shape[1] == 1:
         classes, number = np.unique(y[:, 0], return_inverse=True)
         names = tuple(str(value) for value in classes)
@@ -106,20 +119,6 @@ def _pyg_targets(graphs: Sequence[Any], level: str, num_nodes: int) -> dict[str,
             part[mask.numpy().astype(bool)] = place
         fields["part"] = part
     return fields
-
-
-def _width(data: Any, level: str) -> int:
-    count = int(data.num_nodes) if level == "node" else 1
-    return int(data.y.numel()) // max(count, 1)
-
-
-def _pyg_features(graphs: Sequence[Any]) -> dict[str, Any]:
-    if graphs[0].get("x") is None:
-        return {}
-    x = np.concatenate([data.x.reshape(int(data.num_nodes), -1).numpy() for data in graphs])
-    if x.dtype.kind in "iub":
-        return {"node_labels": x.astype(np.int64)}
-    return {"node_attributes": x.astype(np.float32)}
 
 
 def make_dataset(path: str, arguments: Mapping[str, Any], folder: Path) -> Any:
