@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,8 +21,7 @@ from unionsnn.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from unionsnn.data.datamodules import Progress
-    from unionsnn.reports.reproduction import Cell
+    pass
 
 
 def _names(ctx: click.Context, param: click.Parameter, value: str | None) -> list[str]:
@@ -65,7 +63,7 @@ def reproduce(
     """
     from unionsnn.reports.paper import paper_table
     from unionsnn.reports.progress import data_progress
-    from unionsnn.reports.reproduction import plan_table, run_cells
+    from unionsnn.reports.reproduction import estimates, plan_table, run_cells
     from unionsnn.reports.table import EXTENSIONS, check_output, show
     from unionsnn.reports.views.reproduction import plan_report, reproduction_report
 
@@ -84,10 +82,15 @@ def reproduce(
         cells = [cell.silent() for cell in cells]
     kind = next((c.config.trainer.progress for c in cells if c.config), "none")
     cost = paper_table(table).cost
+    trained = paper_table(table).experiment is not None
+    if dry_run and not trained and not as_json:
+        click.echo(f"Times the coefficients of {len(cells)} whole data sets; trains nothing.")
+        return
     # A grid takes long, so its estimate is printed first.
     if dry_run or (grid and not quiet):
         with data_progress(kind) as progress:
-            _plan(cells, progress, as_json=as_json)
+            seconds = estimates(cells, progress) if trained else {}
+        show_report(plan_report(cells, seconds), None, as_json=as_json)
         if dry_run:
             return
     elif not quiet and cost is None:
@@ -103,20 +106,6 @@ def reproduce(
         show_report(reproduction_report(outcomes), out, as_json=as_json)
     if any(o.failed or (o.absent and not available_only) for o in outcomes):
         sys.exit(1)
-
-
-def _plan(cells: Sequence[Cell], progress: Progress | None, *, as_json: bool) -> None:
-    """Print what is done and what is left, timing a few steps for the estimate."""
-    from unionsnn.reports.paper import paper_table
-    from unionsnn.reports.reproduction import estimates
-    from unionsnn.reports.views.reproduction import plan_report
-
-    trained = paper_table(cells[0].paper.table).experiment is not None
-    if not trained and not as_json:
-        click.echo(f"Times the coefficients of {len(cells)} whole data sets; trains nothing.")
-        return
-    seconds = estimates(cells, progress) if trained else {}
-    show_report(plan_report(cells, seconds), None, as_json=as_json)
 
 
 @click.command()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,26 +26,22 @@ class StoredRecord:
 
     def curves(self) -> list[list[dict[str, float]]]:
         """Read the metrics of each epoch and repetition; empty if they are not on disk."""
-        curves = []
-        for row in self.record["repetitions"]:
-            try:
-                path = self.folder / "repetitions" / f"{row['index']:02d}.json"
-                curves.append(json.loads(path.read_bytes())["curves"])
-            except (OSError, ValueError, KeyError, TypeError):
-                return []
-        return curves
+        try:
+            return [self._repetition(row)["curves"] for row in self.record["repetitions"]]
+        except (OSError, ValueError, KeyError, TypeError):
+            return []
 
     def histogram(self) -> dict[str, Any] | None:
         """Read the histogram of the first repetition's training coefficients; None if missing."""
         try:
-            index = self.record["repetitions"][0]["index"]
-            path = self.folder / "repetitions" / f"{index:02d}.json"
-            histogram: dict[str, Any] | None = json.loads(path.read_bytes())[
-                "coefficient_histogram"
-            ]
+            first = self._repetition(self.record["repetitions"][0])
+            return cast("dict[str, Any] | None", first["coefficient_histogram"])
         except (OSError, ValueError, KeyError, IndexError, TypeError):
             return None
-        return histogram
+
+    def _repetition(self, row: Mapping[str, Any]) -> Any:
+        path = self.folder / "repetitions" / f"{row['index']:02d}.json"
+        return json.loads(path.read_bytes())
 
     def predictions(self) -> tuple[NDArray[Any], NDArray[Any]] | None:
         """Read outputs and targets of the test parts of all repetitions; None if missing."""

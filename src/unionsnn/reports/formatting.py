@@ -62,16 +62,6 @@ def share_text(share: float) -> str:
     return text
 
 
-def ratio_text(value: float) -> str:
-    """Format a ratio."""
-    return f"{value:.2f} ×"
-
-
-def decimal_text(value: float) -> str:
-    """Format a number with four decimals."""
-    return f"{value:.4f}"
-
-
 def duration_text(duration: float) -> str:
     """Format a duration."""
     if duration < 60:

@@ -97,10 +97,11 @@ def read_candidates(
     faults: list[Fault] = []
     candidates = []
     for word in words:
+        label = " ".join(word.split()) or "(default)"
         try:
-            candidates.append(_candidate(word, common, config_dir))
+            candidates.append(_candidate(label, word, common, config_dir))
         except RequestError as error:
-            faults += [Fault(f"{_label(word)}: {fault}", fault.code) for fault in error.faults]
+            faults += [Fault(f"{label}: {fault}", fault.code) for fault in error.faults]
     if len(words) < 2:
         faults.append(
             Fault(
@@ -122,11 +123,9 @@ def read_candidates(
     return candidates
 
 
-def _label(word: str) -> str:
-    return " ".join(word.split()) or "(default)"
-
-
-def _candidate(word: str, common: Sequence[str], config_dir: str | Path | None) -> Candidate:
+def _candidate(
+    label: str, word: str, common: Sequence[str], config_dir: str | Path | None
+) -> Candidate:
     path = Path(word).expanduser()
     if not word.strip() or not path.exists():
         if word.strip() and "=" not in word:
@@ -139,7 +138,7 @@ def _candidate(word: str, common: Sequence[str], config_dir: str | Path | None) 
         except ValueError as error:
             raise RequestError(f"{error}.", code="compare.quotes") from None
         config = compose_config([*common, *overrides], config_dir)
-        return Candidate(_label(word), RunFolder.of(config).path, config)
+        return Candidate(label, RunFolder.of(config).path, config)
     folder = path if path.is_dir() else path.parent
     try:
         record = json.loads((folder / "results.json").read_text())
@@ -154,7 +153,7 @@ def _candidate(word: str, common: Sequence[str], config_dir: str | Path | None) 
         ) from None
     if unfinished:
         raise RequestError("none of its repetitions is finished.", code="compare.unfinished")
-    return Candidate(_label(word), folder, record=record)
+    return Candidate(label, folder, record=record)
 
 
 def refuse_incomparable(candidates: Sequence[Candidate]) -> None:
@@ -205,23 +204,23 @@ def _must_agree(key: str) -> bool:
 def _refuse_other_records(candidates: Sequence[Candidate]) -> None:
     """Check what may differ between records though their configurations agree."""
     identities = []
-    for each in candidates:
-        assert each.record is not None
-        rows = each.record["repetitions"]
+    for record in (each.record for each in candidates):
+        assert record is not None
+        rows = record["repetitions"]
         identities.append(
             {
-                "the data set": each.record["dataset"],
+                "the data set": record["dataset"],
                 "the split hash": [row["split_hash"][:12] for row in rows],
-                "the report metric": each.record["protocol"]["report"],
+                "the report metric": record["protocol"]["report"],
                 "the list of repetitions and seeds": [(row["index"], row["seed"]) for row in rows],
             }
         )
     faults = [
-        f"{what} is {identities[0][what]} in {candidates[0].label} and {identity[what]} in "
+        f"{what} is {identities[0][what]} in {candidates[0].label} and {value} in "
         f"{other.label}; only runs on the same data, splits and seeds can be compared."
         for other, identity in zip(candidates, identities, strict=True)
-        for what in identity
-        if identity[what] != identities[0][what]
+        for what, value in identity.items()
+        if value != identities[0][what]
     ]
     if faults:
         raise RequestError(*faults, code="compare.other_records")
@@ -295,15 +294,12 @@ def _refuse_other_splits(candidates: Sequence[Candidate], progress: Progress | N
     faults = []
     for each in finished:
         assert each.record is not None
-        then = {
-            "dataset": each.record["dataset"],
-            "split hash": each.record["protocol"]["split_hash"],
-        }
+        then = [each.record["dataset"], each.record["protocol"]["split_hash"]]
         faults += [
-            f"The {what} of {each.label} is {then[what]}, that of {pending[0].label} would be "
-            f"{now[what]}; train {each.label} again on the present data."
-            for what in now
-            if then[what] != now[what]
+            f"The {what} of {each.label} is {before}, that of {pending[0].label} would be "
+            f"{after}; train {each.label} again on the present data."
+            for (what, after), before in zip(now.items(), then, strict=True)
+            if before != after
         ]
     if faults:
         raise RequestError(*faults, code="compare.other_data")
@@ -322,6 +318,10 @@ def compare_records(candidates: Sequence[Candidate]) -> dict[str, Any]:
     records = [c.record for c in candidates if c.record is not None]
     first = records[0]
     protocol = first["protocol"]
+    keys = (
+        *("model", "gate", "control", "parameters", "hidden_channels"),
+        *("result", "seconds", "config_hash", "versions"),
+    )
     return {
         "format": 1,
         "data": first["data"],
@@ -333,7 +333,7 @@ def compare_records(candidates: Sequence[Candidate]) -> dict[str, Any]:
             {
                 "label": candidate.label,
                 "run_dir": str(candidate.path),
-                **{key: record.get(key) for key in _OF_A_RUN},
+                **{key: record.get(key) for key in keys},
             }
             for candidate, record in zip(candidates, records, strict=True)
         ],
@@ -347,19 +347,6 @@ def compare_records(candidates: Sequence[Candidate]) -> dict[str, Any]:
             for candidate, record in zip(candidates[1:], records[1:], strict=True)
         ],
     }
-
-
-_OF_A_RUN = (
-    "model",
-    "gate",
-    "control",
-    "parameters",
-    "hidden_channels",
-    "result",
-    "seconds",
-    "config_hash",
-    "versions",
-)
 
 
 def _difference(baseline: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

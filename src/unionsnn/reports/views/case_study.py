@@ -58,7 +58,7 @@ def case_study_table(study: CaseStudy, source: str, *, at_ends: bool) -> Table:
         *words("deleted"),
         *numbers("cases"),
         *numbers("raises a", "keeps a", "lowers a", form=share_text),
-        *numbers("mean change", form=lambda change: f"{change:+.4f}"),
+        *numbers("mean change", form="{:+.4f}".format),
     ]
     title = f"Deletions from {study.subgraphs:,} {source}"
     notes = [*verdicts(study), f"{_RULES[at_ends]} v and u themselves are never deleted."]

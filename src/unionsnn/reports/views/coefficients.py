@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from unionsnn.base.files import atomic_write
 from unionsnn.data.sources.graph_files import GraphFile
-from unionsnn.reports.formatting import counted, decimal_text, duration_text
+from unionsnn.reports.formatting import counted, duration_text
 from unionsnn.reports.table import Table, numbers, words
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def summary_table(
         summary: What `column_summary` returned.
     """
     rows = [[name, row["min"], row["mean"], row["max"]] for name, row in summary.items()]
-    columns = [*words("column"), *numbers("min", "mean", "max", form=decimal_text)]
+    columns = [*words("column"), *numbers("min", "mean", "max", form="{:.4f}".format)]
     return Table(title, columns, rows, facts)
 
 

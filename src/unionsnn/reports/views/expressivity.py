@@ -42,7 +42,7 @@ def bench_table(part: Mapping[str, Any]) -> Table:
     columns = [
         *words("choice"),
         *numbers(*names, *total),
-        *numbers("largest equal", "smallest different", form=lambda gap: f"{gap:.1e}"),
+        *numbers("largest equal", "smallest different", form="{:.1e}".format),
         *numbers("faults"),
         *numbers("time", form=duration_text),
     ]

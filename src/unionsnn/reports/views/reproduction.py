@@ -11,7 +11,6 @@ from unionsnn.reports.formatting import (
     difference_text,
     duration_text,
     interval_text,
-    ratio_text,
     result_columns,
     short_duration_text,
     spread_text,
@@ -148,9 +147,9 @@ def _cost_table(group: Sequence[tuple[Outcome, Row]]) -> Table:
     columns = [
         *words("row"),
         *numbers("paper", form=duration_text),
-        *numbers("paper's ratio", form=ratio_text),
+        *numbers("paper's ratio", form="{:.2f} ×".format),
         *numbers("ours", form=short_duration_text),
-        *numbers("our ratio", form=ratio_text),
+        *numbers("our ratio", form="{:.2f} ×".format),
     ]
     keys = ("model", "paper_seconds", "paper_ratio", "seconds", "ratio")
     rows = [[row[key] for key in keys] for row in costs]

@@ -20,7 +20,7 @@ def trained_table(records: Sequence[Mapping[str, Any]]) -> Table:
     columns = [
         *words("network"),
         *numbers(*names, "may", "unreliable"),
-        *numbers("largest equal", "smallest different", form=lambda distance: f"{distance:.1e}"),
+        *numbers("largest equal", "smallest different", form="{:.1e}".format),
         *numbers("time", form=duration_text),
     ]
     protocol, trainer = first["config"]["protocol"], first["config"]["trainer"]
