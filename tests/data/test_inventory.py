@@ -128,7 +128,7 @@ def test_nothing_goes_while_another_process_is_at_work(filled: Path) -> None:
     try:
         assert held.wait(30)
         before = sorted(filled.rglob("*"))
-        with pytest.raises(DataError, match=r"another process is at work on .*mutag-"):
+        with pytest.raises(DataError, match=r"another process is using .*mutag-"):
             remove(removals(filled))
         assert sorted(filled.rglob("*")) == before
     finally:

@@ -1,1 +1,1 @@
-"""Data sets: where they come from, how they are read, split and batched."""
+"""Data sets: sources, reading, splits and batches."""

@@ -1,4 +1,4 @@
-"""A set of graphs as plain numpy arrays: what every reader returns and every cache stores."""
+"""A set of graphs as plain numpy arrays, as returned by readers and stored in caches."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ PARTS = ("train", "validation", "test")
 
 @dataclass(frozen=True, eq=False)
 class GraphArrays:
-    """G graphs, concatenated; graph g owns the half-open ranges that the slices give.
+    """G concatenated graphs; the slices give the half-open ranges of each graph.
 
     Args:
         edge_index: Directed edges (sender, receiver), both directions of each undirected edge;
             nodes are numbered from 0 within each graph.
         node_slices: Where each graph's nodes begin and end.
         edge_slices: Where each graph's edges begin and end.
-        y: One class number per graph, or T regression targets; one per node where `level` says so.
-        node_labels: Categorical node features, each column counted from 0.
+        y: One class number per graph, or T regression targets; per node if `level` says so.
+        node_labels: Categorical node features, with values from 0 in each column.
         node_attributes: Real node features.
-        edge_labels: Categorical edge features, each column counted from 0.
+        edge_labels: Categorical edge features, with values from 0 in each column.
         edge_attributes: Real edge features.
-        part: The split that the source prescribes: for each graph (or node) its place in `PARTS`,
-            or 3 for none of them.
-        class_names: The source's own labels of classes 0, 1, ...; empty where there are none.
+        part: The split prescribed by the source: for each graph (or node) its index in `PARTS`, or
+            3 for none.
+        class_names: The source's labels of classes 0, 1, ...; empty if there are none.
         level: What the targets and parts belong to, ``graph`` or ``node``.
 
     Shapes:
@@ -81,27 +81,27 @@ class GraphArrays:
 
     @property
     def num_graphs(self) -> int:
-        """How many graphs there are."""
+        """Number of graphs."""
         return len(self.node_slices) - 1
 
     @property
     def num_nodes(self) -> int:
-        """How many nodes all graphs have together."""
+        """Total number of nodes."""
         return int(self.node_slices[-1])
 
     @property
     def num_edges(self) -> int:
-        """How many directed edges all graphs have together."""
+        """Total number of directed edges."""
         return int(self.edge_slices[-1])
 
     @property
     def num_items(self) -> int:
-        """How many things have a target: graphs, or nodes."""
+        """Number of items with a target: graphs or nodes."""
         return self.num_graphs if self.level == "graph" else self.num_nodes
 
     @property
     def num_classes(self) -> int:
-        """How many classes there are; 0 for regression targets."""
+        """Number of classes; 0 for regression targets."""
         if self.y.dtype != np.int64:
             return 0
         return len(self.class_names) or int(self.y.max(initial=-1)) + 1
@@ -110,7 +110,7 @@ class GraphArrays:
         """Check types, shapes, ranges and finiteness.
 
         Raises:
-            DataError: Names the array, and the first entry that is wrong.
+            DataError: An array is wrong; names it and its first wrong entry.
         """
         for name, dtype in (_REQUIRED | _OPTIONAL).items():
             array = getattr(self, name)
@@ -154,7 +154,7 @@ class GraphArrays:
                 f"{name} has shape {slices.shape}, but must be ({num_graphs + 1},)"
             )
         if slices[0] != 0 or (np.diff(slices) < 0).any():
-            raise MalformedDataError(f"{name} must begin with 0 and never fall")
+            raise MalformedDataError(f"{name} must start with 0 and never decrease")
 
     def _check_rows(self, name: str, count: int) -> None:
         array = getattr(self, name)
@@ -203,10 +203,10 @@ class GraphArrays:
         return digest.hexdigest()
 
     def save(self, path: str | Path) -> None:
-        """Write one npz file, atomically, without pickles, with its own checksum inside.
+        """Write one npz file atomically, without pickles and with a checksum.
 
         Args:
-            path: The file's name; missing folders are made.
+            path: The file's path; missing folders are created.
         """
         header = np.array([_FORMAT, self.content_hash()])
         arrays: dict[str, Any] = self._arrays()
@@ -214,17 +214,17 @@ class GraphArrays:
 
     @classmethod
     def load(cls, path: str | Path) -> GraphArrays:
-        """Read what `save` wrote and verify its checksum.
+        """Read a file written by `save` and verify its checksum.
 
         Args:
-            path: The file's name.
+            path: The file's path.
 
         Returns:
-            The graphs, equal to those that were saved.
+            The saved graphs.
 
         Raises:
             FileNotFoundError: There is no such file.
-            DamagedFileError: The file is cut, altered or of another kind: build it again.
+            DamagedFileError: The file is truncated, altered or of another kind: rebuild it.
         """
         try:
             with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:

@@ -1,4 +1,4 @@
-"""Batches assembled by index from the concatenated tensors of a data set."""
+"""Batches gathered by index from the concatenated tensors of a data set."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from unionsnn.base.memory import Extent
 from unionsnn.data.encodings.subgraphs import COUNTS
 from unionsnn.data.process_group import rank, world_size
 
-# Matrices of graphs in one bucket differ by this factor at most, unless the bucket would not fill
-# a batch.
+# Maximum size ratio of the matrices of graphs in one bucket, unless the bucket would not fill a
+# batch.
 _SPREAD = 2
-# A set that takes more than this share of a device's free memory stays where it is.
+# A set that takes more than this share of a device's free memory is not moved there.
 _RESIDENT_SHARE = 0.25
-# Attributes that are numbers, and the attribute whose entries they count in each graph.
+# Index attributes, and the attribute whose entries they index in each graph.
 _COUNTS = {"edge_index": "x", **COUNTS}
 
 
 class Batches(Protocol):
-    """What a training loop is given: batches, over and over."""
+    """A re-iterable of batches for a training loop."""
 
     def __len__(self) -> int:
         """Number of batches."""
@@ -35,23 +35,23 @@ class Batches(Protocol):
 
     @property
     def extents(self) -> list[Extent]:
-        """Bounds of the largest batches; every batch keeps one of them."""
+        """Return bounds of the largest batches; every batch is within one of them."""
         ...
 
     def __iter__(self) -> Iterator[Data]:
-        """Go through the batches once."""
+        """Iterate over the batches once."""
         ...
 
 
 class GraphStore:
     """The graphs of an in-memory data set, ready to be gathered into batches.
 
-    A batch equals that of PyG's `Batch.from_data_list` bit for bit, but is made by one gather per
+    A batch equals PyG's `Batch.from_data_list` bit for bit, but is made by one gather per
     attribute, without a loop over graphs.
 
     Args:
-        dataset: A data set whose attributes are tensors; `edge_index` counts nodes within each
-            graph, and `subgraphs.COUNTS` says what the numbers of subgraphs count.
+        dataset: A data set whose attributes are tensors; `edge_index` numbers nodes within each
+            graph, and `subgraphs.COUNTS` says what the indices of subgraphs refer to.
 
     Raises:
         TypeError: if an attribute is not a tensor.
@@ -63,11 +63,11 @@ class GraphStore:
         wrong = [key for key in slices if not isinstance(data[key], Tensor)]
         if wrong:
             raise TypeError(f"The attributes {wrong} are not tensors; batches hold only tensors.")
-        # A batch is made from the signature of its class, which takes longer than a gather.
+        # Inspecting the signature of a batch's class takes longer than a gather.
         self._empty = Batch(_base_cls=type(data))
         self._parts = [_Part(data, slices["x"], ["x"])]
         for key, bounds in slices.items():
-            # Attributes that are cut alike share their positions in a batch.
+            # Attributes with the same slices share their positions in a batch.
             alike = (part for part in self._parts if torch.equal(part.bounds, bounds))
             part = next(alike, None)
             if part is None:
@@ -80,17 +80,17 @@ class GraphStore:
 
     @property
     def num_nodes(self) -> Tensor:
-        """Nodes of each graph, on the CPU, [num_graphs]."""
+        """Number of nodes of each graph, on the CPU, [num_graphs]."""
         return self._parts[0].counts.cpu()
 
     @property
     def num_bytes(self) -> int:
-        """Memory of all tensors."""
+        """Size of all tensors in bytes."""
         tensors = [t for part in self._parts for t in (*part.values.values(), part.bounds)]
         return sum(t.numel() * t.element_size() for t in tensors)
 
     def resident(self, device: torch.device) -> GraphStore:
-        """Return the store on a device, if it fits there with room to train; itself otherwise."""
+        """Return the store on a device if it fits there with room to train, otherwise itself."""
         if device.type != "cuda":
             return self
         free, _ = torch.cuda.mem_get_info(device)
@@ -106,7 +106,7 @@ class GraphStore:
         """Gather graphs into one batch.
 
         Args:
-            index: Numbers of the graphs, in the order wanted.
+            index: Indices of the graphs, in order.
 
         Shapes:
             - index: [num_graphs]
@@ -150,7 +150,7 @@ class GraphStore:
         return batch
 
     def extent(self, index: Tensor, num_graphs: int) -> Extent:
-        """Bounds of a batch of so many graphs, whichever of those at `index` they are.
+        """Return bounds of any batch of a number of the graphs at `index`.
 
         Shapes:
             - index: [at least num_graphs]
@@ -161,17 +161,17 @@ class GraphStore:
             for part, counts in zip(self._parts, most, strict=True)
             for key in part.values
         }
-        # Nodes are cut as `x` is, the first part.
+        # Nodes have the slices of `x`, the first part.
         nodes = most[0]
         return Extent(num_graphs, int(nodes.max()), int(nodes.square().sum()), rows)
 
 
 class _Part:
-    """Attributes whose tensors are cut at the same places.
+    """Attributes whose tensors have the same slices.
 
     Args:
-        data: All graphs in one.
-        bounds: Where each graph's share begins and ends, [num_graphs + 1].
+        data: All graphs as one.
+        bounds: Slices of the graphs, [num_graphs + 1].
         keys: Names of the attributes.
     """
 
@@ -190,7 +190,7 @@ class _Part:
         self.along[key] = data.__cat_dim__(key, data[key]) % data[key].dim()
 
     def positions(self, index: Tensor, counts: Tensor, ptr: Tensor) -> Tensor:
-        """Positions of the chosen graphs' shares, one graph after another."""
+        """Return the positions of the chosen graphs' entries, graph by graph."""
         if self.one_each:
             return index
         total = int(ptr[-1])
@@ -207,7 +207,7 @@ class _Part:
 
 
 def _pointer(counts: Tensor) -> Tensor:
-    """Where each graph's share begins in the batch, and the end, [num_graphs + 1]."""
+    """Return the slices of the graphs in the batch, [num_graphs + 1]."""
     ptr = counts.new_zeros(len(counts) + 1)
     torch.cumsum(counts, 0, out=ptr[1:])
     return ptr
@@ -215,12 +215,12 @@ def _pointer(counts: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Bucket:
-    """Graphs that are batched with each other.
+    """Graphs that are batched together.
 
     Args:
-        members: Their places among the graphs that were given, by size, the largest first.
-        num_batches: In how many batches they are.
-        largest: Nodes of the largest one.
+        members: Their indices among the given graphs, largest first.
+        num_batches: Number of batches.
+        largest: Number of nodes of the largest graph.
 
     Shapes:
         members: [number of graphs in the bucket].
@@ -232,23 +232,23 @@ class Bucket:
 
     @property
     def num_graphs(self) -> int:
-        """How many graphs the largest of its batches has."""
+        """Number of graphs of its largest batch."""
         return math.ceil(len(self.members) / self.num_batches)
 
 
 def size_buckets(sizes: Tensor, *, batch_size: int, max_pairs: int) -> list[Bucket]:
-    """Divide graphs into buckets whose batches keep both bounds, whichever graphs they hold.
+    """Divide graphs into buckets such that any batch from a bucket keeps both bounds.
 
-    A batch of b graphs of at most n nodes has b * n^2 pairs, padding counted. Buckets, and with
-    them the number of batches, depend on the sizes alone: the largest graph that is left opens
-    one, every graph joins whose matrix is at least half as large, and smaller ones until it fills
-    a batch. A last one that fills none joins the one before. The batches of a bucket are of equal
-    numbers of graphs, give or take one.
+    A batch of b graphs of at most n nodes has b * n^2 pairs, including padding. Buckets, and with
+    them the number of batches, depend on the sizes alone: the largest remaining graph opens a
+    bucket, every graph whose matrix is at least half as large joins it, and then smaller ones until
+    it fills a batch. A last bucket that does not fill a batch is merged with the one before. The
+    batches of a bucket have equal numbers of graphs, up to one.
 
     Args:
-        sizes: Nodes of each graph.
-        batch_size: Graphs in a batch, at most.
-        max_pairs: Pairs in a batch, at most.
+        sizes: Number of nodes of each graph.
+        batch_size: Maximum number of graphs in a batch.
+        max_pairs: Maximum number of pairs in a batch.
 
     Shapes:
         sizes: [number of graphs].
@@ -276,15 +276,15 @@ def size_buckets(sizes: Tensor, *, batch_size: int, max_pairs: int) -> list[Buck
 
 
 def refuse_single(sizes: Tensor, max_pairs: int, others: Tensor | None = None) -> None:
-    """Refuse a bound that a single graph exceeds.
+    """Refuse a limit of pairs that a single graph exceeds.
 
     Args:
-        sizes: Nodes of each graph.
-        max_pairs: The bound.
-        others: Nodes of each graph of the whole set, whose largest one the advice is for.
+        sizes: Number of nodes of each graph.
+        max_pairs: The limit.
+        others: Sizes of all graphs of the set, from which the advice is computed.
 
     Raises:
-        MaxPairsError: With the value to choose.
+        MaxPairsError: A graph exceeds the limit; names a sufficient one.
     """
     largest = int(sizes.max()) if len(sizes) else 0
     if largest**2 > max_pairs:
@@ -296,25 +296,25 @@ def refuse_single(sizes: Tensor, max_pairs: int, others: Tensor | None = None) -
 
 
 class BatchLoader:
-    """Batches of some graphs of a store, over and over; the share of this process under DDP.
+    """Re-iterable batches of some graphs of a store; under DDP, this process's share of them.
 
-    With a bound of pairs, graphs of similar size are batched together (`size_buckets`): for
-    training shuffled within their buckets and then as batches; for evaluation the largest first.
+    With a limit of pairs, graphs of similar size are batched together (`size_buckets`): in training
+    graphs are shuffled within buckets, then batches; in evaluation the largest come first.
 
-    Processes that train together go through the same training batches, and each takes its share
-    of every batch: of W processes, number r has the graphs at r, r + W, .... With n_r of n graphs,
-    the batch carries ``loss_weight`` = W n_r / n: the mean over the processes of the weighted mean
-    losses is the mean loss of the whole batch. A process without a graph in a batch gets its first
-    one, with weight 0. For evaluation every process gets all graphs.
+    Processes that train together iterate over the same training batches, and each takes its share
+    of every batch: of W processes, rank r has the graphs at r, r + W, .... With n_r of n graphs,
+    the batch has ``loss_weight`` = W n_r / n, so the mean over processes of the weighted mean
+    losses is the mean loss of the whole batch. A process without a graph in a batch gets the first
+    one, with weight 0. In evaluation every process gets all graphs.
 
     Args:
         store: All graphs.
-        graphs: Numbers of the graphs to load.
-        batch_size: Graphs in a batch; the last one may be smaller.
-        max_pairs: Number of graphs times the square of the largest one's nodes, at most; None for
-            no bound.
-        shuffle: Whether for training: in a new order each time.
-        generator: Draws the orders; it must be in the same state in all processes.
+        graphs: Indices of the graphs to load.
+        batch_size: Number of graphs in a batch; the last one may be smaller.
+        max_pairs: Limit of the number of graphs times the squared size of the largest; None for
+            none.
+        shuffle: Whether this is for training, in a new order each time.
+        generator: Draws the orders; must be in the same state in all processes.
 
     Raises:
         RequestError: if the batch size or the bound is below 1.
@@ -362,7 +362,7 @@ class BatchLoader:
 
     @property
     def extents(self) -> list[Extent]:
-        """Bounds of the largest batches; every batch keeps one of them."""
+        """Return bounds of the largest batches; every batch is within one of them."""
         if self.buckets is not None:
             groups = [(self.graphs[bucket.members], bucket.num_graphs) for bucket in self.buckets]
         elif len(self.graphs):
@@ -373,7 +373,7 @@ class BatchLoader:
 
     @property
     def _shared(self) -> int:
-        """Among how many processes a batch is divided."""
+        """Number of processes that share a batch."""
         return world_size() if self.shuffle else 1
 
     def _shuffled(self, graphs: Tensor) -> Tensor:
@@ -382,7 +382,7 @@ class BatchLoader:
         return graphs[torch.randperm(len(graphs), generator=self.generator)]
 
     def _order(self) -> Iterator[Tensor]:
-        """Numbers of the graphs of each batch."""
+        """Yield the indices of each batch's graphs."""
         if self.buckets is None:
             if len(self):
                 yield from torch.split(self._shuffled(self.graphs), self.batch_size)

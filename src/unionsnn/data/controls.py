@@ -1,4 +1,4 @@
-"""Controls: coefficients that carry less than the real ones, to see what the real ones are for."""
+"""Controls: less informative coefficients, to show what the real ones contribute."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.datasets import disjoint_union
 
 TRAINING = 0
-"""Number of the training part in `part`."""
+"""Index of the training part in `part`."""
 
 Rows = NDArray[np.floating]
 CONTROLS = ("none", "constant", "random", "shuffled", "shuffled_within")
@@ -26,24 +26,24 @@ def controlled_rows(
     control: str,
     generator: np.random.Generator,
 ) -> Rows:
-    """Replace the coefficient rows of edges by those of a control.
+    """Replace the coefficient rows of edges according to a control.
 
-    An undirected edge is one thing here: every coefficient is a number of it, and both of its
-    directions keep one and the same row. Rows of self loops stay as they are.
+    A coefficient belongs to the undirected edge, so both directions keep the same row. Rows of self
+    loops are unchanged.
 
     Args:
-        rows: The real rows; left alone.
+        rows: The real rows; not modified.
         arrays: The graphs.
-        part: Split part of each graph; `TRAINING` is the one whose edges ``constant`` averages and
-            ``random`` draws from.
+        part: Split part of each graph; ``constant`` averages and ``random`` draws from the edges of
+            `TRAINING`.
         control: One of `CONTROLS`.
-        generator: Draws what is random.
+        generator: Source of randomness.
 
     Shapes:
         rows [E, C], part [G] -> [E, C].
 
     Raises:
-        DataError: The control is made of training edges, and there are none.
+        DataError: The control needs training edges, and there are none.
         RequestError: The control is unknown.
         ValueError: The two directions of an edge differ.
     """
@@ -58,7 +58,7 @@ def controlled_rows(
     real[edge[proper]] = rows[proper]
     if not np.array_equal(real[edge[proper]], rows[proper]):
         raise ValueError(
-            "The two directions of an edge have different rows; a control keeps one for both."
+            "The two directions of an edge have different rows; a control needs equal ones."
         )
     graph = np.searchsorted(arrays.node_slices, simple.edges[0], side="right") - 1
     training = part[graph] == TRAINING
@@ -85,13 +85,13 @@ def controlled_rows(
 
 
 def permutation_within(groups: IntArray, generator: np.random.Generator) -> IntArray:
-    """Draw a permutation that moves nothing out of its group, uniform among those.
+    """Draw a uniformly random permutation within groups.
 
     Shapes:
         groups [N] -> [N].
     """
     source = np.empty(len(groups), dtype=np.int64)
-    # Both orders go group by group: the second one at random within each.
+    # Both orders are sorted by group; the second is random within each group.
     source[np.argsort(groups, kind="stable")] = np.lexsort(
         (generator.permutation(len(groups)), groups)
     )

@@ -1,4 +1,4 @@
-"""LightningDataModule: from a source of graphs to batches with coefficients."""
+"""LightningDataModule from a source of graphs to batches with coefficients."""
 
 from __future__ import annotations
 
@@ -37,37 +37,36 @@ from unionsnn.data.sources.source import NodeSource, RawFiles, Source, Task
 from unionsnn.data.splits import Split
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is being done, steps done and steps in all."""
+"""Called with a description of the work, steps done and total steps."""
 
 
 class GraphDataModule(LightningDataModule):
-    """A set of graphs with one target each, or one for each of their nodes.
+    """A set of graphs with a target per graph or per node.
 
-    Nothing is read before `arrays` or `graphs` is first used. A `split` must be assigned before
-    loaders are asked for.
+    Nothing is read before `arrays` or `graphs` is first used. Assign a `split` before requesting
+    loaders.
 
     Args:
         source: Where the graphs come from.
         name: Name of the set.
         root: Folder for raw files, processed graphs and coefficients.
-        mirror: Folder or URL that is tried before the upstream address.
-        offline: Whether never to access the internet.
+        mirror: Folder or URL to try before the upstream address.
+        offline: Whether to never access the network.
         features: Node features: ``labels`` (one-hot), ``categorical`` (labels as numbers, for an
             embedding), ``attributes``, ``both``, ``degree`` or ``constant``.
-        batch_size: Graphs in a batch.
-        spec: Which coefficients the batches carry for gates; None for none.
-        layer_spec: Which coefficient they carry for layers that read one of their own; None for
-            none.
-        encodings: Which encodings of nodes and pairs of nodes they carry; None for none.
-        max_pairs: Graphs of a batch times the square of the largest one's nodes, at most: graphs
-            of similar size are then batched together. None for no bound.
-        threads: Threads for computing coefficients; None for all cores.
+        batch_size: Number of graphs in a batch.
+        spec: Coefficients in batches for gates; None for none.
+        layer_spec: Coefficient in batches for layers that read their own; None for none.
+        encodings: Encodings of nodes and pairs of nodes in batches; None for none.
+        max_pairs: Limit of the number of graphs times the squared size of the largest; graphs of
+            similar size are then batched together. None for no limit.
+        threads: Number of threads for computing coefficients; None for all cores.
         progress: Called during long work.
 
     Attributes:
-        task: What is predicted; that of the source.
-        normalize_features: Whether each node's features are divided by their sum.
-        widths: How many values each categorical node feature can take; None for as many as occur.
+        task: The task, as given by the source.
+        normalize_features: Whether to divide each node's features by their sum.
+        widths: Cardinality of each categorical node feature; None for the values that occur.
     """
 
     name: str
@@ -115,20 +114,20 @@ class GraphDataModule(LightningDataModule):
         self.device = torch.device("cpu")
         self._note: Note | None = None
 
-    # -- what training asks for ------------------------------------------------------------
+    # -- interface for training ------------------------------------------------------------
 
     @property
     def raw(self) -> RawFiles:
-        """Where the source finds its raw files."""
+        """The raw files of the source."""
         return RawFiles(self.root, self.mirror, self.offline, self.progress)
 
     def default_split(self, generator: np.random.Generator) -> Split:
-        """Return the split that the set prescribes, or draw one as its source does."""
+        """Return the split prescribed by the set, or draw one as its source does."""
         return self.source.default_split(self.arrays, generator)
 
     @property
     def arrays(self) -> GraphArrays:
-        """The graphs as arrays, read once and kept on disk under their content's key."""
+        """The graphs as arrays, read once and cached on disk."""
         if self._arrays is None:
             arrays = self._processed()
             self._check_task(arrays)
@@ -152,7 +151,7 @@ class GraphDataModule(LightningDataModule):
 
     @property
     def dataset_id(self) -> str:
-        """Name and content hash: two sets with the same id hold the same graphs."""
+        """Name and content hash: sets with the same id have the same graphs."""
         return f"{self.name}-{self.arrays.content_hash()[:12]}"
 
     @property
@@ -167,12 +166,12 @@ class GraphDataModule(LightningDataModule):
 
     @property
     def num_items(self) -> int:
-        """Number of things that a split divides: graphs, or nodes."""
+        """Number of items that a split divides: graphs or nodes."""
         return self.arrays.num_items
 
     @property
     def split_covers(self) -> bool:
-        """Whether every item is in a part of every split."""
+        """Whether every split covers all items."""
         part = self.arrays.part
         return part is None or bool((part < len(PARTS)).all())
 
@@ -183,7 +182,7 @@ class GraphDataModule(LightningDataModule):
 
     @property
     def num_features(self) -> int | tuple[int, ...]:
-        """Width of the node features, or the number of values of each categorical column."""
+        """Width of the node features, or the cardinality of each categorical column."""
         if self.features != "categorical":
             return int(self.graphs.num_features)
         if self.source.categories is not None:
@@ -201,11 +200,11 @@ class GraphDataModule(LightningDataModule):
 
     @property
     def coefficient_cache(self) -> CoefficientCache:
-        """Where the coefficients are kept."""
+        """The cache of coefficients."""
         return CoefficientCache(self.root / "coefficients")
 
     def coefficients(self, spec: CoefficientSpec) -> NDArray[np.float64]:
-        """Coefficients of all edges, read from the cache or computed into it, [num_edges, C]."""
+        """Read coefficients of all edges from the cache, or compute them, [num_edges, C]."""
         edges, cache = disjoint_union(self.arrays), self.coefficient_cache
         try:
             values = cache.get(
@@ -224,11 +223,11 @@ class GraphDataModule(LightningDataModule):
 
     @property
     def encoding_cache(self) -> EncodingCache:
-        """Where the encodings are kept."""
+        """The cache of encodings."""
         return EncodingCache(self.root / encoding_cache.FOLDER)
 
     def encoding(self, name: str, size: int) -> NDArray[Any]:
-        """An encoding of all graphs, read from the cache or computed into it, [rows, size]."""
+        """Read an encoding of all graphs from the cache, or compute it, [rows, size]."""
         arrays = self.arrays
         return self.encoding_cache.get(
             name,
@@ -240,9 +239,9 @@ class GraphDataModule(LightningDataModule):
         )
 
     def apply_control(self, control: str, generator: np.random.Generator) -> None:
-        """Give the batches the coefficient rows of a control, made anew from the real rows.
+        """Replace the coefficient rows in batches by those of a control, made from the real rows.
 
-        Call it for each repetition, once its split is set and before statistics are fitted.
+        Call it in each repetition, after setting its split and before fitting statistics.
         The cache of coefficients keeps the real rows.
 
         Args:
@@ -250,7 +249,7 @@ class GraphDataModule(LightningDataModule):
                 graphs), ``random`` (rows drawn from the training graphs), ``shuffled`` (permuted
                 over the edges of each part of the split) or ``shuffled_within`` (permuted inside
                 each graph).
-            generator: Draws what is random.
+            generator: Source of randomness.
 
         Raises:
             DataError: if the control needs training edges and there are none.
@@ -267,13 +266,13 @@ class GraphDataModule(LightningDataModule):
         self._forget_batches()
 
     def part_coefficient(self, part: str) -> Tensor:
-        """Coefficient rows of all edges of a part of the split, [num_edges, C]."""
-        # Not from `store`: statistics are fitted before the device is known that batches live on.
+        """Return the coefficient rows of all edges of a part of the split, [num_edges, C]."""
+        # Not from `store`: statistics are fitted before the device of the batches is known.
         coefficient: Tensor = GraphStore(self.graphs).batch(self._part(part)).edge_coefficient
         return coefficient
 
     def part_sizes(self, part: str) -> Tensor:
-        """Number of nodes of each graph of a part of the split, [num_graphs]."""
+        """Return the number of nodes of each graph of a part of the split, [num_graphs]."""
         sizes = torch.from_numpy(np.diff(self.arrays.node_slices))
         return sizes if self.arrays.level == "node" else sizes[self._part(part)]
 
@@ -283,13 +282,13 @@ class GraphDataModule(LightningDataModule):
 
     @property
     def store(self) -> GraphStore:
-        """The graphs, ready to be gathered into batches; on `device` if they fit there."""
+        """The graphs, ready to be gathered into batches, on `device` if they fit there."""
         if self._store is None:
             self._store = GraphStore(self.graphs).resident(self.device)
         return self._store
 
     def train_dataloader(self) -> Batches:
-        """Shuffled batches of the training part."""
+        """Return shuffled batches of the training part."""
         return BatchLoader(
             self.store,
             self._part("train"),
@@ -300,29 +299,29 @@ class GraphDataModule(LightningDataModule):
         )
 
     def val_dataloader(self) -> Batches:
-        """Batches of the validation part, in order if pairs have no bound."""
+        """Return batches of the validation part, in order without a limit of pairs."""
         return self._evaluation_loader("validation")
 
     def test_dataloader(self) -> Batches:
-        """Batches of the test part, in order if pairs have no bound."""
+        """Return batches of the test part, in order without a limit of pairs."""
         return self._evaluation_loader("test")
 
-    # -- inside ----------------------------------------------------------------------------
+    # -- internal --------------------------------------------------------------------------
 
     def _graph_parts(self) -> NDArray[np.int64]:
-        """Place of each graph's part in `PARTS`; -1 for graphs in no part."""
+        """Return the index in `PARTS` of each graph's part; -1 for graphs in no part."""
         places = np.full(self.num_graphs, -1)
         for place, name in enumerate(PARTS):
             places[self._part(name).numpy()] = place
         return places
 
     def _forget_batches(self) -> None:
-        """Drop what was gathered from `graphs`."""
+        """Drop cached batches of `graphs`."""
         self._store = None
 
     def _part(self, part: str) -> Tensor:
         if self.split is None:
-            raise RuntimeError("No split is set; assign data.split before asking for loaders.")
+            raise RuntimeError("No split is set; assign data.split before requesting loaders.")
         return torch.from_numpy(getattr(self.split, part))
 
     def _evaluation_loader(self, part: str) -> Batches:
@@ -370,7 +369,7 @@ class GraphDataModule(LightningDataModule):
         return arrays
 
     def _check_task(self, arrays: GraphArrays) -> None:
-        """Refuse a task that the targets do not fit."""
+        """Refuse a task that does not fit the targets."""
         level, _, kind = self.task.partition("_")
         classes = arrays.y.dtype == np.int64
         if arrays.level != level:
@@ -391,5 +390,5 @@ def _load_intact(path: Path, *, warn: bool = True) -> GraphArrays | None:
         return None
     except DamagedFileError as error:
         if warn:
-            warnings.warn(f"{error}: it is rebuilt.", stacklevel=4)
+            warnings.warn(f"{error}; rebuilding it.", stacklevel=4)
         return None

@@ -19,14 +19,14 @@ from unionsnn.data.encodings.definitions import pair_slices
 from unionsnn.data.encodings.subgraphs import COUNTS, PackedArray
 
 NODE_FEATURES = ("labels", "categorical", "attributes", "both", "degree", "constant")
-"""Node features by the name that a config gives them."""
+"""Node features by name in the configuration."""
 
 
 class GraphDataset(InMemoryDataset):
-    """A PyG data set on concatenated tensors; nothing is read or written.
+    """A PyG data set of concatenated tensors in memory.
 
     Args:
-        data: All graphs in one `Data`, node numbers local to each graph.
+        data: All graphs in one `Data`, with node numbers local to each graph.
         slices: For each key, where each graph's part begins and ends.
     """
 
@@ -36,15 +36,15 @@ class GraphDataset(InMemoryDataset):
 
 
 class SubgraphData(Data):
-    """A graph with the subgraphs that are rooted at its nodes.
+    """A graph with the subgraphs rooted at its nodes.
 
-    A copy is a node as it stands in one of the subgraphs.
+    A copy is an occurrence of a node in one of the subgraphs.
 
     Attributes:
         subgraph_index: Root and node of each copy.
         subgraph_distance: Hops between the two.
-        subgraph_edge_index: Senders and receivers of the subgraphs' edges, which are copies.
-        subgraph_edge: The edge of the graph that each of those is.
+        subgraph_edge_index: Senders and receivers of the subgraphs' edges, as copies.
+        subgraph_edge: The original edge of each of those.
 
     Shapes:
         - subgraph_index: [2, num_copies]
@@ -54,7 +54,7 @@ class SubgraphData(Data):
     """
 
     def __inc__(self, key: str, value: Any, *args: Any, **kwargs: Any) -> Any:
-        """What is added to the numbers of the next graph of a batch."""
+        """Return the offset of the indices of the next graph in a batch."""
         counted = COUNTS.get(key)
         if counted is None or counted == "x":
             return super().__inc__(key, value, *args, **kwargs)
@@ -63,11 +63,11 @@ class SubgraphData(Data):
 
 @dataclass(frozen=True)
 class Subgraphs:
-    """The subgraphs of a set, numbers local to each graph.
+    """The subgraphs of a set, with indices local to each graph.
 
     Args:
-        values: The attributes of `SubgraphData`, all graphs one after another.
-        slices: For each of them, where each graph's share begins and ends.
+        values: The attributes of `SubgraphData`, concatenated over graphs.
+        slices: Slices of the graphs for each of them.
     """
 
     values: dict[str, Tensor]
@@ -75,10 +75,10 @@ class Subgraphs:
 
     @classmethod
     def of(cls, packed: PackedArray, node_slices: IntArray, edge_slices: IntArray) -> Subgraphs:
-        """Take apart what `rooted_subgraphs` made.
+        """Unpack the result of `rooted_subgraphs`.
 
         Args:
-            packed: Its result.
+            packed: The packed array.
             node_slices: Where each graph's nodes begin and end.
             edge_slices: Where each graph's edges begin and end.
         """
@@ -106,13 +106,13 @@ class Subgraphs:
 
 
 def _local(numbers: PackedArray, slices: IntArray, first: IntArray) -> PackedArray:
-    """Numbers counted from the first of each graph, a row for each column."""
+    """Make indices local to each graph, with a row for each column."""
     offset = np.repeat(first[:-1], np.diff(slices)).astype(np.int32)
     return np.ascontiguousarray((numbers - offset[:, None]).T)
 
 
 def disjoint_union(arrays: GraphArrays) -> NDArray[np.int64]:
-    """Edges of all graphs as one graph: node numbers counted through, [2, num_edges]."""
+    """Return the edges of all graphs as one graph, with global node numbers, [2, num_edges]."""
     per_graph = np.diff(arrays.edge_slices)
     return arrays.edge_index + np.repeat(arrays.node_slices[:-1], per_graph)
 
@@ -126,7 +126,7 @@ def build_dataset(
     normalize_features: bool = False,
     widths: Sequence[int] | None = None,
 ) -> GraphDataset:
-    """Make the data set that models see.
+    """Make the data set that models read.
 
     Args:
         arrays: The graphs.
@@ -181,7 +181,7 @@ def build_dataset(
 
 
 def with_coefficient(dataset: GraphDataset, rows: Tensor) -> GraphDataset:
-    """Return the data set with other coefficient rows; all other tensors are shared.
+    """Return the data set with other coefficient rows, sharing all other tensors.
 
     Shapes:
         rows [num_edges, C].
@@ -192,7 +192,7 @@ def with_coefficient(dataset: GraphDataset, rows: Tensor) -> GraphDataset:
 
 
 def feature_widths(arrays: GraphArrays, features: str) -> list[int] | None:
-    """How many values each categorical node feature takes in a set; None where there is none."""
+    """Return the cardinality of each categorical node feature of a set; None without any."""
     if features not in ("degree", "labels", "both"):
         return None
     columns = _capped_degree(arrays) if features == "degree" else _given(arrays, "labels")
@@ -213,13 +213,13 @@ def _one_hot(columns: IntArray, widths: Sequence[int] | None) -> Tensor:
 
 
 def check_widths(columns: IntArray, widths: Sequence[int]) -> None:
-    """Refuse categorical features that are not those that a network was made for.
+    """Refuse categorical features that do not match those that a network was made for.
 
     Shapes:
         columns [N, k]; widths k numbers.
 
     Raises:
-        WidthError: There are more or fewer columns than widths, or a value is too large.
+        WidthError: The number of columns differs, or a value is too large.
     """
     if columns.shape[1] != len(widths):
         raise WidthError(f"there are {columns.shape[1]} columns; needed are {len(widths)}")
@@ -242,7 +242,7 @@ def _given(arrays: GraphArrays, kind: str) -> NDArray[Any]:
 
 def _capped_degree(arrays: GraphArrays) -> IntArray:
     degree = np.bincount(disjoint_union(arrays)[1], minlength=arrays.num_nodes)
-    # Degrees of 64 and more share a column: one hub must not widen every row.
+    # Degrees from 64 share a column, so that a hub does not widen every row.
     return np.minimum(degree, 64)[:, None]
 
 

@@ -1,4 +1,4 @@
-"""Edges of several graphs as arrays: made simple, cut by graph, and put together to a set."""
+"""Edges of several graphs as arrays: simplified, cut by graph, and joined to a set."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from unionsnn.data.arrays import GraphArrays, IntArray
 
 
 def slices(counts: ArrayLike) -> IntArray:
-    """Where each of several consecutive ranges begins and ends.
+    """Return the slices of consecutive ranges with given lengths.
 
     Shapes:
         counts [G] -> [G + 1].
@@ -22,14 +22,14 @@ def slices(counts: ArrayLike) -> IntArray:
 
 
 def simple_edges(edge_index: NDArray[Any], num_nodes: int) -> tuple[IntArray, IntArray]:
-    """Drop loops and repeats, and sort by (sender, receiver).
+    """Drop loops and repeats, then sort by (sender, receiver).
 
     Args:
         edge_index: Directed edges.
-        num_nodes: How many nodes there are.
+        num_nodes: Number of nodes.
 
     Returns:
-        The edges, and the column that each one first stands in.
+        The edges, and the first column of each in the input.
 
     Shapes:
         edge_index [2, E] -> [2, E'], [E'].
@@ -44,7 +44,7 @@ def simple_edges(edge_index: NDArray[Any], num_nodes: int) -> tuple[IntArray, In
 
 
 def one_way_edges(edge_index: IntArray, num_nodes: int) -> IntArray:
-    """Columns of the edges that have no edge back.
+    """Return the columns of edges without a reverse edge.
 
     Shapes:
         edge_index [2, E] -> [F].
@@ -57,7 +57,7 @@ def one_way_edges(edge_index: IntArray, num_nodes: int) -> IntArray:
 
 
 def both_ways(edge_index: NDArray[Any]) -> IntArray:
-    """Every edge, then every edge turned round.
+    """Return all edges followed by all reversed edges.
 
     Shapes:
         edge_index [2, E] -> [2, 2 E].
@@ -67,10 +67,10 @@ def both_ways(edge_index: NDArray[Any]) -> IntArray:
 
 
 def cut_by_graph(union: IntArray, node_slices: IntArray) -> tuple[IntArray, IntArray]:
-    """Number the nodes within each graph, and say where each graph's edges begin and end.
+    """Number the nodes within each graph, and return the slices of the graphs' edges.
 
     Args:
-        union: Edges sorted by sender, nodes counted through all graphs.
+        union: Edges sorted by sender, with global node numbers.
         node_slices: Where each graph's nodes begin and end.
 
     Shapes:
@@ -82,7 +82,7 @@ def cut_by_graph(union: IntArray, node_slices: IntArray) -> tuple[IntArray, IntA
 
 
 def united(edges: Sequence[IntArray], node_slices: IntArray) -> IntArray:
-    """Join the edges of several graphs, nodes counted through all graphs.
+    """Join the edges of several graphs, with global node numbers.
 
     Shapes:
         edges G times [2, E_g], node_slices [G + 1] -> [2, E].
@@ -101,13 +101,13 @@ def graphs_of_edges(
     remedy: str = "data.symmetrize=true",
     **arrays: Any,
 ) -> GraphArrays:
-    """Make a set of its graphs' edges, loops and repeats dropped; refuse one-way edges by name.
+    """Make a set of graphs from their edges without loops and repeats; refuse one-way edges.
 
     Args:
-        edges: Edges of each graph, its nodes counted from 0.
+        edges: Edges of each graph, with nodes from 0.
         node_slices: Where each graph's nodes begin and end.
         names: Name of each graph, for messages.
-        remedy: What to type if an edge is meant to go both ways.
+        remedy: What to type if edges are undirected.
         arrays: Further fields of `GraphArrays`.
     """
     union = united(edges, node_slices)
@@ -119,7 +119,7 @@ def graphs_of_edges(
         local = (edge - node_slices[graph]).tolist()
         raise DataError(
             f"{names[graph]}: edge {local} has no edge back ({len(lonely)} such edges); type "
-            f"{remedy} if an edge is meant to go both ways",
+            f"{remedy} if edges are undirected",
             code="data.one_way",
         )
     edge_index, edge_slices = cut_by_graph(simple, node_slices)

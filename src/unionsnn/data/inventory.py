@@ -1,4 +1,4 @@
-"""What of each data set is on disk: raw files, processed graphs, coefficients; and its removal."""
+"""Inventory of the data root: raw files, processed graphs, coefficients; and their removal."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ KINDS = ("raw", "processed", "coefficients", "encodings")
 """The folders of the data root, in the order in which they are filled."""
 
 STATES = ("absent", "raw", "processed", "coefficients cached")
-"""How far a set has come, in this order."""
+"""States of a set, in order of progress."""
 
 
 class Note:
-    """A small file beside a processed one: its version, and which coefficients are cached for it.
+    """A small file next to a processed one: its version and its cached coefficients.
 
     Args:
         processed: The processed file.
@@ -42,7 +42,7 @@ class Note:
         self.path = processed.with_suffix(".json")
 
     def read(self) -> dict[str, Any]:
-        """Return the content; an empty one where there is none, or a damaged one."""
+        """Return the content; empty if the file is missing or damaged."""
         try:
             content = json.loads(self.path.read_bytes())
             sound = isinstance(content["version"], int) and isinstance(content["entries"], dict)
@@ -56,16 +56,16 @@ class Note:
             self._update({})
 
     def add_coefficient(self, spec: CoefficientSpec, entry: Path) -> None:
-        """Note which entry of the coefficient cache belongs to the processed file."""
+        """Record which entry of the coefficient cache belongs to the processed file."""
         self._update({spec.key: {"entry": entry.name, "spec": spec.to_dict()}})
 
     def entries(self, folder: Path) -> dict[str, dict[str, Any]]:
-        """Cached coefficients of the processed file that are still there, by the spec's key."""
+        """Return the still existing cached coefficients of the processed file, by spec key."""
         noted: dict[str, dict[str, Any]] = self.read()["entries"]
         return {key: value for key, value in noted.items() if (folder / value["entry"]).exists()}
 
     def _update(self, entries: dict[str, Any]) -> None:
-        # A note is a comfort: where it cannot be written, the data work all the same.
+        # The note is optional: the data works without it.
         with contextlib.suppress(OSError), FileLock(self.processed.with_suffix(".lock")):
             remove_parts(self.path)
             content = self.read()
@@ -76,13 +76,13 @@ class Note:
 
 @dataclass(frozen=True)
 class OnDisk:
-    """What of one set is in the data root.
+    """The files of one set in the data root.
 
     Args:
-        raw: Its raw files that are there.
-        processed: Its processed files, of the current version.
+        raw: Its existing raw files.
+        processed: Its processed files of the current version.
         coefficients: The spec of each cached set of coefficients.
-        complete: Whether all raw files are there that the set is read from.
+        complete: Whether all raw files of the set exist.
     """
 
     raw: tuple[Path, ...]
@@ -92,7 +92,7 @@ class OnDisk:
 
     @property
     def state(self) -> str:
-        """How far the set has come, one of `STATES`."""
+        """State of the set, one of `STATES`."""
         if self.coefficients:
             return STATES[3]
         if self.processed:
@@ -101,10 +101,10 @@ class OnDisk:
 
 
 def on_disk(entry: CatalogEntry, root: Path) -> OnDisk:
-    """Look for a set's files in the data root; reads no data."""
+    """Find a set's files in the data root, without reading data."""
     wanted = [[root / "raw" / path for path in files] for files in entry.files]
     there = [path for files in wanted for path in files if path.exists()]
-    # Names end in 16 hex digits: "zinc" must not find what belongs to "zinc-full".
+    # Names end in 16 hex digits, so that "zinc" does not match files of "zinc-full".
     pattern = f"{entry.name}-{'[0-9a-f]' * 16}.npz"
     processed = [
         path
@@ -126,9 +126,9 @@ class Removal:
 
     Args:
         kind: One of `KINDS`.
-        folder: Where they are.
-        files: All files below it, locks and leftovers included.
-        size: Their bytes.
+        folder: Their folder.
+        files: All files in it, including locks and leftovers.
+        size: Their total size in bytes.
     """
 
     kind: str
@@ -138,11 +138,11 @@ class Removal:
 
 
 def removals(root: Path, kinds: Sequence[str] = KINDS) -> list[Removal]:
-    """List what `remove` would delete; kinds of which there is nothing are left out."""
+    """List what `remove` would delete, without kinds that have no files."""
     listed = []
     for kind in kinds:
         folder = root / kind
-        # A folder that is a link belongs to someone else: what it points to is left alone.
+        # A symbolic link may point to someone else's files, which are not touched.
         inside = [] if folder.is_symlink() else sorted(folder.rglob("*"))
         files = tuple(path for path in inside if path.is_symlink() or path.is_file())
         if files:
@@ -152,10 +152,10 @@ def removals(root: Path, kinds: Sequence[str] = KINDS) -> list[Removal]:
 
 
 def remove(listed: Sequence[Removal]) -> None:
-    """Delete files and the folders that they leave empty.
+    """Delete files, and folders that become empty.
 
     Raises:
-        DataError: Another process is at work on one of them; nothing is deleted then.
+        DataError: Another process is using one of them; nothing is deleted.
     """
     files = [path for each in listed for path in each.files]
     with contextlib.ExitStack() as locks:
@@ -165,8 +165,8 @@ def remove(listed: Sequence[Removal]) -> None:
                     locks.enter_context(FileLock(path, timeout=0))
             except Timeout:
                 raise DataError(
-                    f"another process is at work on {path.with_suffix('')}; nothing is deleted. "
-                    "Wait for it, then type the same command",
+                    f"another process is using {path.with_suffix('')}; nothing was deleted. "
+                    "Wait for it, then rerun the command",
                     code="data.busy",
                 ) from None
         for path in files:

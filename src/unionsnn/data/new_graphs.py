@@ -1,4 +1,4 @@
-"""A user's graphs without targets, with the node features that a trained network was made for."""
+"""The user's graphs without targets, with the node features that a trained network needs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from unionsnn.data.sources.folder import labelled_files, read_files
 from unionsnn.data.sources.graph_files import FORMATS, format_of
 
 TABLE = "labels.csv"
-"""A table of labels that may lie in a folder of graphs."""
+"""Optional table of labels in a folder of graphs."""
 
 _READ_FROM = {
     "labels": ("node_labels",),
@@ -29,14 +29,14 @@ _READ_FROM = {
 
 @dataclass(frozen=True, eq=False)
 class NewGraphs:
-    """Graphs of a file, or of the files of a folder, that a trained network is applied to.
+    """Graphs of a file or folder to which a trained network is applied.
 
     Attributes:
-        arrays: The graphs. The target of each item is its number, so that predictions of batches
-            can be put in order.
+        arrays: The graphs. The target of each item is its index, so that predictions of batches
+            can be reordered.
         names: Name of each graph.
-        node_names: The file's own name of each node.
-        labels: Label of each graph, where a table gives them.
+        node_names: Name of each node in the file.
+        labels: Label of each graph, if a table has them.
     """
 
     arrays: GraphArrays
@@ -54,18 +54,18 @@ def read_new_graphs(
     form: str | None = None,
     symmetrize: bool = False,
 ) -> NewGraphs:
-    """Read all graphs and what their nodes carry.
+    """Read all graphs with their node features.
 
     Args:
-        path: The file, or a folder: the files that its table names, or all graph files in it.
+        path: A file, or a folder: the files listed in its table, or all graph files in it.
         features: As the network was trained with, one of `NODE_FEATURES`.
-        widths: How many values each categorical node feature could take in training.
+        widths: Cardinality of each categorical node feature in training.
         level: Whether each ``graph`` or each ``node`` has a prediction.
-        form: Format of the file, a key of `FORMATS`; by default its file extension decides.
-        symmetrize: Whether edges that are given in one direction only count both ways.
+        form: Format of the file, a key of `FORMATS`; by default chosen by its extension.
+        symmetrize: Whether to add the reverse of one-way edges.
 
     Raises:
-        DataError: A file is wrong, or its nodes lack the features of the training data.
+        DataError: A file is wrong, or its nodes lack features used in training.
     """
     files, labels = _files(path, form)
     graphs = read_files(files, form, one_each=labels is not None)
@@ -102,7 +102,7 @@ def read_new_graphs(
 
 
 def _files(path: Path, form: str | None) -> tuple[list[Path], list[str] | None]:
-    """Graph files, and their labels where a table gives them."""
+    """Return the graph files, and their labels if a table has them."""
     if not path.is_dir():
         return [path], None
     if (path / TABLE).is_file():
@@ -113,18 +113,18 @@ def _files(path: Path, form: str | None) -> tuple[list[Path], list[str] | None]:
     files = sorted(p for p in path.iterdir() if p.suffix.lower() in extensions)
     if not files:
         raise DataError(
-            f"{path} holds no graph file; read are {', '.join(extensions)}, and a table "
-            f"{TABLE} that names them.",
+            f"{path} holds no graph file; allowed are {', '.join(extensions)}, and a table "
+            f"{TABLE} that lists them.",
             code="data.no_graphs",
         )
     return files, None
 
 
 def check_format(path: Path, form: str | None) -> None:
-    """Check before any work that a file is of a format that is read.
+    """Check before any work that a file has a supported format.
 
     Raises:
-        DataError: It is not.
+        DataError: It does not.
     """
     if form is not None and form not in FORMATS:
         raise DataError(

@@ -1,4 +1,4 @@
-"""Data module of one graph whose nodes are classified, as a full batch."""
+"""Data module of node classification on one graph, as a full batch."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from unionsnn.data.sources.source import NodeSource
 
 
 class NodeDataModule(GraphDataModule):
-    """One graph with a class for each node; each step sees all of it.
+    """One graph with a class for each node, as a full batch.
 
     The batch has boolean ``train_mask``, ``val_mask`` and ``test_mask``, [num_nodes] each, set
-    from the split. Training sees the features of all nodes and the classes of its own part
-    (transductive), so coefficients of all edges fit the gates' statistics. For a control of the
-    coefficients the whole graph is the training part, and ``shuffled`` is ``shuffled_within``.
+    from the split. Training reads the features of all nodes and the classes of the training part
+    (transductive), so the gates' statistics are fitted to all edges. For controls the whole graph
+    is the training part, and ``shuffled`` equals ``shuffled_within``.
 
     Args:
-        source: Where the graph comes from.
+        source: Source of the graph.
         common: Further arguments of `GraphDataModule`.
     """
 
@@ -36,12 +36,12 @@ class NodeDataModule(GraphDataModule):
         self._batch: Batch | None = None
 
     def part_coefficient(self, part: str) -> Tensor:
-        """Coefficient rows of all edges, [num_edges, C]: every part is in the one graph."""
+        """Return the coefficient rows of all edges, [num_edges, C], whatever the part."""
         rows: Tensor = self.graphs[0].edge_coefficient
         return rows
 
     def _graph_parts(self) -> NDArray[np.int64]:
-        """The training part: all parts of the split are in the one graph."""
+        """Return the training part for the graph, which contains all parts."""
         return np.full(self.num_graphs, TRAINING)
 
     def _forget_batches(self) -> None:
@@ -49,7 +49,7 @@ class NodeDataModule(GraphDataModule):
         self._batch = None
 
     def full_batch(self) -> Batch:
-        """Make the one batch, with the masks of the split."""
+        """Make the full batch with the masks of the split."""
         if self.split is None:
             raise RuntimeError("No split is set; assign data.split before asking for loaders.")
         if self._batch is None:
@@ -62,23 +62,23 @@ class NodeDataModule(GraphDataModule):
         return batch
 
     def train_dataloader(self) -> Batches:
-        """The full batch, once."""
+        """Return the full batch, once per epoch."""
         return OneBatch(self.full_batch())
 
     def val_dataloader(self) -> Batches:
-        """The full batch, once."""
+        """Return the full batch, once per epoch."""
         return OneBatch(self.full_batch())
 
     def test_dataloader(self) -> Batches:
-        """The full batch, once."""
+        """Return the full batch, once per epoch."""
         return OneBatch(self.full_batch())
 
 
 class OneBatch:
-    """A loader of one batch; a plain list would be taken for several loaders.
+    """A loader of one batch; Lightning would take a plain list for several loaders.
 
     Args:
-        batch: What each pass gives once, neither copied nor collated.
+        batch: The batch, neither copied nor collated.
     """
 
     def __init__(self, batch: Batch) -> None:
@@ -92,7 +92,7 @@ class OneBatch:
 
     @property
     def extents(self) -> list[Extent]:
-        """The one graph."""
+        """Return the extent of the graph."""
         rows = {
             key: value.size(self.batch.__cat_dim__(key, value))
             for key, value in self.batch

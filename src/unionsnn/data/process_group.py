@@ -1,4 +1,4 @@
-"""The processes that train one network together: this one's rank, and what they tell each other."""
+"""The group of processes that train one network: rank and communication."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import torch
 
 
 def rank() -> int:
-    """Number of this process among those that train together; 0 if it is alone."""
+    """Return the rank of this process; 0 if it trains alone."""
     return torch.distributed.get_rank() if _in_group() else 0
 
 
 def world_size() -> int:
-    """How many processes train together."""
+    """Return the number of processes that train together."""
     return torch.distributed.get_world_size() if _in_group() else 1
 
 
 def agreed(value: Any) -> Any:
-    """What process 0 gives, in all processes; the value itself where there is one."""
+    """Return the value of process 0 in all processes."""
     if world_size() == 1:
         return value
     box = [value]
@@ -27,7 +27,7 @@ def agreed(value: Any) -> Any:
 
 
 def gathered(value: Any) -> list[Any]:
-    """What each process gives, in all processes."""
+    """Return the values of all processes in all processes."""
     values = [value] * world_size()
     if world_size() > 1:
         torch.distributed.all_gather_object(values, value)

@@ -1,4 +1,4 @@
-"""Encodings on disk: computed once, and again only for other graphs, numbers or code."""
+"""Cache of encodings on disk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENCODING_VERSION = 1
 """Part of every key. Raise it when a change makes any value differ by more than rounding."""
 
 FOLDER = "encodings"
-"""Where in the data root the entries are."""
+"""Folder of the entries in the data root."""
 
 
 class EncodingCache(ArrayCache):
@@ -31,7 +31,7 @@ class EncodingCache(ArrayCache):
     `ENCODING_VERSION`.
 
     Args:
-        root: Folder of the entries; made when the first one is written.
+        root: Folder of the entries; created with the first one.
     """
 
     what = "encodings"
@@ -46,37 +46,37 @@ class EncodingCache(ArrayCache):
         report: Report | None = None,
         label: str | None = None,
     ) -> NDArray[Any]:
-        """Read an encoding of a set of graphs, or compute and keep it.
+        """Read an encoding of a set of graphs, or compute and store it.
 
-        A damaged entry is computed anew with one warning. Where the folder cannot be locked or
-        written there is one warning too, and the values are returned all the same.
+        A damaged entry is recomputed with one warning. If the folder cannot be locked or written,
+        there is also one warning, and the values are returned anyway.
 
         Args:
             name: A key of `ENCODINGS`.
-            size: Numbers for each node or pair of nodes; hops of a subgraph.
-            edge_index: Edges of all graphs, nodes counted through.
+            size: Number of values for each node or pair of nodes; hops of a subgraph.
+            edge_index: Edges of all graphs, with global node numbers.
             node_slices: Where each graph's nodes begin and end.
-            report: Called as graphs are done; not where nothing is computed.
-            label: What a listing calls the entry. An entry that is there keeps the label it has.
+            report: Called as graphs are done; not called if nothing is computed.
+            label: Name of the entry in listings. An existing entry keeps its label.
 
         Shapes:
             edge_index [2, E]; node_slices [G + 1] -> [rows, size]; [rows, 3] of
             subgraphs.
 
         Raises:
-            DataError: The values do not fit into the memory that is free.
+            DataError: The values do not fit into the free memory.
         """
         key = _key(name, size, edge_index, node_slices)
         path = self.root / f"{key}.npz"
         needed, free = peak_bytes(name, edge_index, node_slices, size), free_bytes()
         if needed > free:
             largest = int(np.diff(node_slices).max(initial=0))
-            other = f"type a smaller model.encodings.{name} than {size}, choose a model without it,"
+            other = f"type a model.encodings.{name} below {size}, choose a model without it,"
             if name == "distance":
-                other = "do without it (model.encodings.distance=false)"
+                other = "disable it (model.encodings.distance=false)"
             raise DataError(
                 f"the encoding {name} of these graphs, of up to {largest:,} nodes, needs about "
-                f"{format_gigabytes(needed)} of memory, {format_gigabytes(free)} are free: "
+                f"{format_gigabytes(needed)} of memory, but {format_gigabytes(free)} are free: "
                 f"{other} or choose a set of smaller graphs.",
                 code="memory.too_large",
             )
@@ -97,7 +97,7 @@ class EncodingCache(ArrayCache):
         return self._fetch(path, lambda: read_array(path, key, shape), make)
 
     def path(self, name: str, size: int, edge_index: IntArray, node_slices: IntArray) -> Path:
-        """Where the entry of a set of graphs is or would be."""
+        """Return the path of the entry of a set of graphs."""
         return self.root / f"{_key(name, size, edge_index, node_slices)}.npz"
 
 
@@ -105,7 +105,7 @@ def _key(name: str, size: int, edge_index: IntArray, node_slices: IntArray) -> s
     content: Mapping[str, Any] = {"encoding": name, "size": size, "version": ENCODING_VERSION}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
     for array in (node_slices, edge_index):
-        # The length keeps the one array's end apart from the other's begin.
+        # The length separates the two arrays.
         digest.update(f" {array.size} ".encode())
         digest.update(np.ascontiguousarray(array, dtype="<i8").data)
     return digest.hexdigest()

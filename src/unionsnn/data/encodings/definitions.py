@@ -1,8 +1,7 @@
-"""Encodings of nodes, pairs of nodes and subgraphs that networks read, of a whole set at once.
+"""Encodings of nodes, pairs of nodes and subgraphs, computed for a whole set at once.
 
-Every function takes the edges of all graphs as those of one graph, nodes counted through, and where
-each graph's nodes begin and end. The graph is taken as simple: an edge that stands twice counts
-once.
+Every function takes the edges of all graphs as one graph, with global node numbers, and the slices
+of the graphs' nodes. The graph is taken as simple: repeated edges count once.
 """
 
 from __future__ import annotations
@@ -24,28 +23,28 @@ from unionsnn.data.encodings import subgraphs
 FloatArray = NDArray[np.float32]
 ByteArray = NDArray[np.uint8]
 Report = Callable[[int, int], None]
-"""Called with graphs done and graphs in all."""
+"""Called with graphs done and the total number of graphs."""
 
 FARTHEST = 254
-"""Longer shortest paths count as this long."""
+"""Maximum distance; longer shortest paths are truncated to it."""
 UNREACHABLE = 255
-"""Distance of two nodes that no path joins."""
+"""Distance value of two nodes without a path between them."""
 
-# Above, a product with the few edges of each node is cheaper than one with the dense matrix.
+# For larger graphs, a sparse product is cheaper than one with the dense matrix.
 _DENSE_NODES = 256
-# Numbers in one stack of matrices.
+# Number of entries in one stack of matrices.
 _STACK = 1 << 21
 
 
 @dataclass(frozen=True)
 class Encodings:
-    """Which encodings batches carry.
+    """The encodings in batches.
 
     Args:
-        random_walk: Steps of the random walk; 0 for none.
-        laplacian: Eigenvectors of the Laplacian; 0 for none.
-        distance: Whether the lengths of all shortest paths.
-        subgraph: Hops of the subgraph that is rooted at each node; 0 for none.
+        random_walk: Number of steps of the random walk; 0 for none.
+        laplacian: Number of eigenvectors of the Laplacian; 0 for none.
+        distance: Whether to add the lengths of all shortest paths.
+        subgraph: Hops of the subgraph rooted at each node; 0 for none.
 
     Raises:
         RequestError: A number is negative.
@@ -64,11 +63,11 @@ class Encodings:
                 )
 
     def sizes(self) -> dict[str, int]:
-        """How many numbers of each encoding there are for a node or a pair of nodes, or hops."""
+        """Return the size of each encoding: values per node or pair of nodes, or hops."""
         return {field.name: int(getattr(self, field.name)) for field in fields(self)}
 
     def wanted(self) -> dict[str, int]:
-        """The sizes that are not 0."""
+        """Return the nonzero sizes."""
         return {name: size for name, size in self.sizes().items() if size}
 
     def to_dict(self) -> dict[str, int | bool]:
@@ -79,7 +78,7 @@ class Encodings:
 def random_walk(
     edge_index: IntArray, node_slices: IntArray, steps: int, report: Report | None = None
 ) -> FloatArray:
-    r"""Probabilities that a random walk is back where it began.
+    r"""Return the probabilities that a random walk has returned to its start.
 
     .. math::
         p_v = [P_{vv}, (P^2)_{vv}, \ldots, (P^K)_{vv}], \qquad P = D^{-1} A
@@ -89,7 +88,7 @@ def random_walk(
     zeros.
 
     Args:
-        edge_index: Edges of all graphs, nodes counted through.
+        edge_index: Edges of all graphs, with global node numbers.
         node_slices: Where each graph's nodes begin and end.
         steps: K.
         report: Called as graphs are done.
@@ -124,21 +123,21 @@ def random_walk(
 def laplacian(
     edge_index: IntArray, node_slices: IntArray, count: int, report: Report | None = None
 ) -> FloatArray:
-    r"""Eigenvectors of the symmetric normalised Laplacian to its smallest eigenvalues.
+    r"""Return eigenvectors of the symmetric normalised Laplacian to its smallest eigenvalues.
 
     .. math::
         L = D^{-1/2} (D - A) D^{-1/2}
 
     Section 3.1 of "Benchmarking Graph Neural Networks" (Dwivedi et al., 2020), with zero for the
     inverse square root of the degree of a node without edges. The eigenvectors are those of each
-    graph's own Laplacian, of length 1, by growing eigenvalue; the first one, which says nothing of
-    a connected graph, is left out. A graph of n nodes has n - 1 of them, the other columns are 0.
-    The first of the entries that are largest in absolute value is positive. Where an eigenvalue
-    comes several times, as 0 does for a graph of several components, the vectors are some basis of
-    its space, the same one for the same input and version of LAPACK.
+    graph's Laplacian, of length 1, by increasing eigenvalue, without the first one, which is
+    trivial for a connected graph. A graph of n nodes has n - 1 of them; further columns are 0. The
+    first entry of largest absolute value is positive. For a repeated eigenvalue, such as 0 for a
+    graph of several components, the vectors are an arbitrary basis of the eigenspace, but the same
+    one for the same input and version of LAPACK.
 
     Args:
-        edge_index: Edges of all graphs, nodes counted through; both directions of each.
+        edge_index: Edges of all graphs in both directions, with global node numbers.
         node_slices: Where each graph's nodes begin and end.
         count: Number of eigenvectors.
         report: Called as graphs are done.
@@ -172,14 +171,14 @@ def laplacian(
 def distance(
     edge_index: IntArray, node_slices: IntArray, report: Report | None = None
 ) -> ByteArray:
-    """Lengths of all shortest paths within each graph.
+    """Return the lengths of all shortest paths within each graph.
 
     The spatial encoding of section 3.1.2 of "Do Transformers Really Perform Bad for Graph
-    Representation?" (Ying et al., NeurIPS 2021): `FARTHEST` for longer paths, `UNREACHABLE` where
-    there is none.
+    Representation?" (Ying et al., NeurIPS 2021): `FARTHEST` for longer paths, `UNREACHABLE` without
+    a path.
 
     Args:
-        edge_index: Edges of all graphs, nodes counted through; both directions of each.
+        edge_index: Edges of all graphs in both directions, with global node numbers.
         node_slices: Where each graph's nodes begin and end.
         report: Called as graphs are done.
 
@@ -209,13 +208,13 @@ ENCODINGS: Mapping[str, Callable[[IntArray, IntArray, int, Report | None], NDArr
     "distance": lambda edges, slices, size, report: distance(edges, slices, report)[:, None],
     "subgraph": subgraphs.rooted_subgraphs,
 }
-"""What makes the rows of each encoding, by the name that `Encodings` gives it."""
+"""Functions that compute the encodings, by name in `Encodings`."""
 
 
 def shape_of(name: str, node_slices: IntArray, size: int) -> tuple[int | None, int]:
-    """Rows and columns of an encoding; the rows are None where only making it tells them.
+    """Return rows and columns of an encoding; the rows are None if not known in advance.
 
-    There is a row for each node, or for each pair of nodes of a graph, or what a subgraph takes.
+    There is a row for each node or for each pair of nodes of a graph; subgraphs vary.
     """
     if name == "subgraph":
         return None, subgraphs.COLUMNS
@@ -223,11 +222,11 @@ def shape_of(name: str, node_slices: IntArray, size: int) -> tuple[int | None, i
 
 
 def peak_bytes(name: str, edge_index: IntArray, node_slices: IntArray, size: int) -> int:
-    """Estimate of the memory that making an encoding, or reading it, takes at most."""
+    """Estimate the peak memory of computing or reading an encoding."""
     rows, _ = shape_of(name, node_slices, size)
     if rows is None:
         return subgraphs.peak_bytes(edge_index, node_slices, size)
-    # A file is read whole before its values are taken out.
+    # A file is read entirely before its values are extracted.
     values = 2 * rows * size * (1 if name == "distance" else 4)
     largest = int(np.diff(node_slices).max(initial=0))
     blocks = max(_STACK, largest) if name != "laplacian" else max(_STACK, largest**2)
@@ -235,7 +234,7 @@ def peak_bytes(name: str, edge_index: IntArray, node_slices: IntArray, size: int
 
 
 def pair_slices(node_slices: IntArray) -> IntArray:
-    """Where each graph's distances begin and end.
+    """Return the slices of the graphs' distances.
 
     Shapes:
         node_slices [G + 1] -> [G + 1].
@@ -244,7 +243,7 @@ def pair_slices(node_slices: IntArray) -> IntArray:
 
 
 def _adjacency(edge_index: IntArray, node_slices: IntArray) -> scipy.sparse.csr_array:
-    """Adjacency of all graphs as one, of ones, each sender's receivers in order."""
+    """Return the 0/1 adjacency of all graphs as one, with sorted rows."""
     count = int(node_slices[-1])
     ones = np.ones(edge_index.shape[1])
     adjacency = scipy.sparse.coo_array((ones, tuple(edge_index)), shape=(count, count)).tocsr()
@@ -256,8 +255,8 @@ def _adjacency(edge_index: IntArray, node_slices: IntArray) -> scipy.sparse.csr_
 def _matrix_of_one(
     adjacency: scipy.sparse.csr_array, low: int, high: int
 ) -> scipy.sparse.csr_array:
-    """The matrix of one graph: rows and columns from `low` to `high`."""
-    # Slicing both ways would look at every entry.
+    """Return the matrix of one graph: rows and columns from `low` to `high`."""
+    # Slicing both dimensions would visit every entry.
     indptr = adjacency.indptr[low : high + 1]
     entries = slice(indptr[0], indptr[-1])
     content = (adjacency.data[entries], adjacency.indices[entries] - low, indptr - indptr[0])
@@ -265,7 +264,7 @@ def _matrix_of_one(
 
 
 def _stack(adjacency: scipy.sparse.csr_array, first: IntArray, size: int) -> NDArray[np.float64]:
-    """The dense matrices of graphs of one size that begin at the nodes `first`."""
+    """Return the dense matrices of graphs of one size that start at the nodes `first`."""
     nodes = (first[:, None] + np.arange(size)).ravel()
     counts = adjacency.indptr[nodes + 1] - adjacency.indptr[nodes]
     rows = np.repeat(np.arange(len(nodes)), counts)
@@ -280,7 +279,7 @@ def _stack(adjacency: scipy.sparse.csr_array, first: IntArray, size: int) -> NDA
 def _by_size(
     node_slices: IntArray, report: Report | None
 ) -> tuple[Iterator[tuple[IntArray, int]], Iterator[tuple[int, int]]]:
-    """Small graphs as (first nodes, size) of graphs of one size, large ones as (begin, end)."""
+    """Group small graphs of equal size as (first nodes, size), large ones as (begin, end)."""
     sizes = np.diff(node_slices)
     order = np.argsort(sizes, kind="stable")
     order = order[sizes[order] > 0]
@@ -308,20 +307,20 @@ def _by_size(
 
 
 def _blocks(size: int) -> Iterator[tuple[int, int]]:
-    """Begin and end of blocks of columns of a large matrix."""
+    """Yield begin and end of blocks of columns of a large matrix."""
     step = max(1, _STACK // max(size, 1))
     for begin in range(0, size, step):
         yield begin, min(begin + step, size)
 
 
 def _signed(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Make the first of each vector's largest entries positive.
+    """Make the first entry of largest absolute value positive in each vector.
 
     Shapes:
         vectors [B, n, K] -> [B, n, K].
     """
     size = np.abs(vectors)
-    # Entries that symmetry makes equal differ by rounding.
+    # Entries that are equal by symmetry differ by rounding.
     largest = size >= (1 - 1e-6) * size.max(axis=1, keepdims=True, initial=0)
     first = largest.argmax(axis=1, keepdims=True)
     return vectors * np.where(np.take_along_axis(vectors, first, axis=1) < 0, -1, 1)

@@ -1,4 +1,4 @@
-"""Rooted subgraphs: around each node of a graph, what lies within some hops of it."""
+"""Rooted subgraphs: the subgraph within some hops of each node."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from unionsnn.base.errors import DataError
 from unionsnn.data.arrays import IntArray
 
 PackedArray = NDArray[np.int32]
-"""All subgraphs of a set as one array, what the cache keeps: see `rooted_subgraphs`."""
+"""All subgraphs of a set as one array for the cache: see `rooted_subgraphs`."""
 
 COLUMNS = 3
-"""Numbers in a row of it."""
+"""Number of columns of a packed array."""
 
 COUNTS = {
     "subgraph_index": "x",
     "subgraph_edge_index": "subgraph_index",
     "subgraph_edge": "edge_index",
 }
-"""Attributes that are numbers, and the attribute whose entries they count in each graph."""
+"""Index attributes, and the attribute whose entries they index in each graph."""
 
-# What is counted by 32-bit numbers.
+# Maximum index in 32 bits.
 _MOST = np.iinfo(np.int32).max
-# Candidates for edges of the subgraphs that are looked at together.
+# Number of candidate edges of subgraphs processed together.
 _BLOCK = 1 << 21
 
 
@@ -36,27 +36,27 @@ def rooted_subgraphs(
     hops: int,
     report: Callable[[int, int], None] | None = None,
 ) -> PackedArray:
-    """Make the subgraph that is induced on the nodes within some hops of each node.
+    """Make the subgraphs induced on the nodes within some hops of each node.
 
     Section 3.1 of "Nested Graph Neural Networks" (Zhang and Li, NeurIPS 2021). Hops go along edges
-    in either direction. Edges that stand several times do so in the subgraphs too.
+    in either direction. Repeated edges are repeated in the subgraphs too.
 
     Args:
         edge_index: Edges of all graphs, nodes counted through.
         node_slices: Where each graph's nodes begin and end.
-        hops: Distance to the root, at most.
-        report: Called with graphs done and graphs in all.
+        hops: Maximum distance to the root.
+        report: Called with graphs done and the total number of graphs.
 
     Returns:
-        A first row with the numbers of copies, of edges and of hops. Then a row for each copy,
-        sorted: root, node, distance. Then a row for each edge of a subgraph: sender and receiver,
-        which are copies, counted through, and the edge of the graph.
+        A first row with the numbers of copies, edges and hops. Then a row for each copy, sorted:
+        root, node, distance. Then a row for each edge of a subgraph: sender and receiver as global
+        copy numbers, and the original edge.
 
     Shapes:
         edge_index [2, E]; node_slices [G + 1] -> [1 + copies + edges, 3].
 
     Raises:
-        DataError: if they are too many to be counted by 32-bit numbers.
+        DataError: if there are too many for 32-bit indices.
     """
     count = int(node_slices[-1])
     near = _near(edge_index, count)
@@ -68,7 +68,7 @@ def rooted_subgraphs(
     num_copies = num_edges = 0
     for low, high in _blocks(edge_index, node_slices, hops):
         root, node, distance = _balls(near, low, high, hops)
-        # All edges that leave a node of a subgraph; those that end in the same one are kept.
+        # All edges from nodes of a subgraph; those that end in the same subgraph are kept.
         leaving = degree[node]
         copy = np.repeat(np.arange(len(node)), leaving)
         rank = np.arange(len(copy)) - np.repeat(np.cumsum(leaving) - leaving, leaving)
@@ -95,15 +95,15 @@ def rooted_subgraphs(
 
 
 def peak_bytes(edge_index: IntArray, node_slices: IntArray, hops: int) -> int:
-    """Bound of the memory that making the subgraphs, or reading them, takes."""
+    """Return an upper bound on the memory of computing or reading the subgraphs."""
     copies, edges = _bounds(edge_index, node_slices, hops)
     row = COLUMNS * np.dtype(np.int32).itemsize
-    # Once in blocks, once as one array, and once taken apart; indices of a block are of 8 bytes.
+    # Once in blocks, once as one array, and once unpacked; indices of a block have 8 bytes.
     return int(3 * row * (copies.sum() + edges.sum())) + 8 * 8 * _BLOCK
 
 
 def _near(edge_index: IntArray, count: int) -> scipy.sparse.csr_array:
-    """Ones where two nodes are the same or joined by an edge, [count, count]."""
+    """Return the adjacency with ones on the diagonal, [count, count]."""
     loops = np.arange(count)
     sender = np.concatenate([edge_index[0], edge_index[1], loops])
     receiver = np.concatenate([edge_index[1], edge_index[0], loops])
@@ -117,7 +117,7 @@ def _near(edge_index: IntArray, count: int) -> scipy.sparse.csr_array:
 def _balls(
     near: scipy.sparse.csr_array, low: int, high: int, hops: int
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Root, node and distance of all copies whose root is from `low` to `high`, sorted."""
+    """Return sorted root, node and distance of all copies with roots from `low` to `high`."""
     roots = np.arange(low, high)
     ones = np.ones(len(roots), dtype=np.int32)
     shape = (len(roots), near.shape[0])
@@ -128,7 +128,7 @@ def _balls(
         ball.data[:] = 1
         times = times + ball
     times.sort_indices()
-    # A node is in the ball of every radius from its distance on.
+    # A node is in the balls of all radii from its distance.
     root = np.repeat(roots, np.diff(times.indptr))
     return root, times.indices.astype(np.int64), hops + 1 - times.data
 
@@ -136,7 +136,7 @@ def _balls(
 def _bounds(
     edge_index: IntArray, node_slices: IntArray, hops: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Upper bounds of the nodes in each root's subgraph, and of the edges that leave them."""
+    """Return upper bounds on each root's subgraph nodes, and on the edges that leave them."""
     count = int(node_slices[-1])
     near = _near(edge_index, count).astype(np.float64)
     sizes = np.diff(node_slices)
@@ -144,7 +144,7 @@ def _bounds(
     graph = np.repeat(np.arange(len(sizes)), sizes)
     all_edges = np.bincount(graph, weights=degree, minlength=len(sizes))
     nodes, edges = np.ones(count), degree
-    # Walks that may pause: at least one to each node within reach.
+    # Lazy walks: at least one to each reachable node.
     for _ in range(hops):
         nodes = np.minimum(near @ nodes, sizes[graph])
         edges = np.minimum(near @ edges, all_edges[graph])
@@ -152,7 +152,7 @@ def _bounds(
 
 
 def _blocks(edge_index: IntArray, node_slices: IntArray, hops: int) -> Iterator[tuple[int, int]]:
-    """First and last root of blocks that are looked at together."""
+    """Yield first and last root of blocks processed together."""
     nodes, edges = _bounds(edge_index, node_slices, hops)
     total = np.cumsum(nodes + edges)
     low = 0

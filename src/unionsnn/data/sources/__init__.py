@@ -1,1 +1,1 @@
-"""Where data sets come from: downloads, and one reader for each format."""
+"""Sources of data sets: downloads, and one reader for each format."""
