@@ -538,7 +538,7 @@ def test_an_altered_cache_file_fails_its_checksum(tmp_path: Path) -> None:
         ({"edge_index": np.array([[0, 1, 0, -1], [1, 0, 1, 0]])}, r"its graph 1 has only nodes"),
         ({"edge_index": np.zeros((2, 3), dtype=np.int64)}, r"must be \(2, 4\)"),
         ({"edge_index": np.zeros((2, 4))}, "edge_index must be a numpy array of int64, not float"),
-        ({"node_slices": np.array([0, 3, 2, 4])}, "node_slices must start with 0 and never decrease"),
+        ({"node_slices": np.array([0, 3, 2, 4])}, "node_slices must start with 0"),
         ({"edge_slices": np.array([0, 4])}, r"edge_slices has shape \(2,\), but must be \(4,\)"),
         ({"y": np.array([0, 1])}, "y has shape .* 3 rows"),
         ({"y": np.array([0.0, 1.0, 2.0])}, "y must be int64 .* not float64"),
