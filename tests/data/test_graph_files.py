@@ -320,7 +320,7 @@ def test_an_unknown_ending_names_those_that_are_known() -> None:
 
 
 def test_a_file_that_is_not_there_and_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="is not there"):
+    with pytest.raises(DataError, match="does not exist"):
         read_graph_file(tmp_path / "none.txt")
     with pytest.raises(DataError, match="is a folder"):
         read_graph_file(tmp_path, "npz")

@@ -273,8 +273,8 @@ def test_index_files_that_do_not_fit_are_refused(
     [
         ({"atom_type": torch.tensor([28, 0], dtype=torch.uint8)}, "atom type 28 is unknown"),
         ({"bond_type": torch.tensor([[0, 1], [0, 0]], dtype=torch.uint8)}, "one direction only"),
-        ({"bond_type": torch.zeros(3, 3, dtype=torch.uint8)}, r"molecule 0 is not sound .*shape"),
-        ({"atom_type": None}, "molecule 0 is not sound"),
+        ({"bond_type": torch.zeros(3, 3, dtype=torch.uint8)}, r"molecule 0 is invalid .*shape"),
+        ({"atom_type": None}, "molecule 0 is invalid"),
     ],
 )
 def test_molecules_that_are_wrong_are_refused(

@@ -102,13 +102,13 @@ def test_node_features_come_from_npz_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        (None, r"labels.csv is not there: data.path names a folder"),
+        (None, r"labels.csv does not exist: data.path names a folder"),
         ("name,label\n0.csv,1\n", r"labels.csv, line 1: the header is .* must be file,label"),
         ("file,label\n0.csv\n", r"labels.csv, line 2: 1 columns, not 2"),
-        ("file,label\n0.csv,1\n99.csv,1\n", r"labels.csv, line 3: .*99.csv is not there"),
-        ("file,label\n0.csv,1\n./0.csv,2\n", r"labels.csv, line 3: .*0.csv is in line 2 already"),
+        ("file,label\n0.csv,1\n99.csv,1\n", r"labels.csv, line 3: .*99.csv does not exist"),
+        ("file,label\n0.csv,1\n./0.csv,2\n", r"labels.csv, line 3: .*0.csv is already in line 2"),
         ("\nfile,label\n\n0.csv\n", r"labels.csv, line 4: 1 columns, not 2"),
-        ("file,label\n", r"labels.csv names no file"),
+        ("file,label\n", r"labels.csv lists no file"),
         ("", r"line 1: the header is \[\]"),
     ],
 )

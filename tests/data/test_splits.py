@@ -135,9 +135,9 @@ def test_too_few_items_for_a_holdout_are_refused() -> None:
         (make([0, 1, 2], [2, 3], [4, 5]), r"split: train and validation overlap in 1 item\(s\): 2"),
         (make([0, 1], [2, 3], [4, 5, 0, 1]), r"train and test overlap in 2 item\(s\): 0, 1"),
         (make([0, 1], [2, 3], [4, 3, 5]), r"validation and test overlap in 1 item\(s\): 3"),
-        (make([0, 1, 1], [2, 3], [4, 5]), r"train names 1 item\(s\) more than once: 1"),
-        (make([0, 1], [2, 3], [4, 6]), r"test names 1 item\(s\) outside of 0..5: 6"),
-        (make([-1, 1], [2, 3], [4, 5]), r"train names 1 item\(s\) outside of 0..5: -1"),
+        (make([0, 1, 1], [2, 3], [4, 5]), r"train has 1 item\(s\) more than once: 1"),
+        (make([0, 1], [2, 3], [4, 6]), r"test has 1 item\(s\) outside 0..5: 6"),
+        (make([-1, 1], [2, 3], [4, 5]), r"train has 1 item\(s\) outside 0..5: -1"),
         (make([0, 1], [2], [4]), r"2 of 6 items are in no part: 3, 5"),
         (make([0, 1], [], [4]), r"the validation part is empty"),
         (Split(np.arange(2.0), np.arange(2), np.arange(2)), "train must be a flat int64 array"),  # type: ignore[arg-type]
@@ -245,7 +245,7 @@ def test_proteins_may_take_the_files_of_proteins_full(tmp_path: Path) -> None:
         ),
         ({"test": "4,5\n0,2,99999999999999999999\n"}, r"SET_test.index, fold 1"),
         ({"test": "4,5\n0,2,é\n"}, r"SET_test.index is not a text file of comma-separated numbers"),
-        ({"test": "4,5,6\n0,2\n"}, r"fold 0 .* test names 1 item\(s\) outside of 0..5: 6"),
+        ({"test": "4,5,6\n0,2\n"}, r"fold 0 .* test has 1 item\(s\) outside 0..5: 6"),
     ],
 )
 def test_wrong_index_files_are_named_by_file_and_fold(

@@ -97,7 +97,7 @@ def test_one_direction_only_is_an_error_unless_it_is_said() -> None:
 def test_own_choice_of_radius() -> None:
     data = StructuralCoefficients(radius=2)(graph(star(3), 4))
     assert data.coefficient_columns == "a_r2,nodes_r2,edges_r2"
-    with pytest.raises(ValueError, match="radius is given beside a spec"):
+    with pytest.raises(ValueError, match="radius was given together with a spec"):
         StructuralCoefficients(CoefficientSpec(), radius=2)
 
 

@@ -220,14 +220,14 @@ BAD = [
     (changed("A", "5, 6", "5, 6.0"), r"SET_A.txt, line 5 .*'5,6.0' is not a whole number"),
     (changed("A", "5, 6", "5 6"), r"SET_A.txt, line 5 .*'5 6' is not a whole number \(or several"),
     (changed("A", "5, 6", "5,, 6 6"), r"SET_A.txt, line 5 .*is not a whole number"),
-    (changed("A", "5, 6", "5, 6, 7"), r"SET_A.txt, line 5 .*3 value\(s\), but 2 in the lines abo"),
+    (changed("A", "5, 6", "5, 6, 7"), r"SET_A.txt, line 5 .*3 value\(s\), but 2 on the lines abo"),
     (changed("A", "5, 6\n", "5\n6, 5, 6\n"), r"SET_A.txt, line 5 .*1 value\(s\), but 2 in the"),
     (changed("A", "5, 6\n", "\n5, 6\n"), r"SET_A.txt, line 5 .*'' is not a whole number"),
     (changed("A", "5, 6", "5, " + "9" * 30), r"SET_A.txt, line 5 .*is not a whole number"),
-    (GOOD | {"A": "1\n2\n"}, r"SET_A.txt, line 1 .*1 value\(s\) where 2 belong"),
+    (GOOD | {"A": "1\n2\n"}, r"SET_A.txt, line 1 .*1 value\(s\) instead of 2"),
     (GOOD | {"graph_labels": "1, 1\n2, 1\n"}, r"SET_graph_labels.txt, line 1 .*2 value\(s\) whe"),
     (GOOD | {"graph_labels": "-1\n0.5\n"}, r"SET_graph_labels.txt, line 2 .*'0.5' is not a whole"),
-    (GOOD | {"graph_indicator": "0\n0\n0\n0\n1\n1\n1\n"}, r"begins with graph 0, .*counted from 1"),
+    (GOOD | {"graph_indicator": "0\n0\n0\n0\n1\n1\n1\n"}, r"starts with graph 0, .*numbered from 1"),
     (
         GOOD | {"graph_indicator": "1\n1\n2\n1\n2\n2\n2\n"},
         r"SET_graph_indicator.txt, line 4 .*graph 1 after graph 2: out of order",
@@ -243,7 +243,7 @@ BAD = [
     (changed("node_attributes", "2.25", "?"), r"SET_node_attributes.txt, line 6 .*not a number"),
     (
         GOOD | {"edge_labels": GOOD["edge_labels"][:-2] + "3\n"},
-        r"SET_edge_labels.txt, line 12 .*edge 2, 1 is given before, in line 2, with another value",
+        r"SET_edge_labels.txt, line 12 .*edge 2, 1 was given before, in line 2, with another value",
     ),
     (
         GOOD | {"A": GOOD["A"].replace("7, 6\n", "7, 5\n"), "edge_labels": "1\n" * 12},

@@ -1,4 +1,4 @@
-"""The known data sets: counts to check them by, citations, files; read from catalog.yaml."""
+"""The known data sets, read from catalog.yaml: counts to check them, citations, files."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Citation:
     """A work to cite.
 
     Args:
-        authors: Family names, as they are printed.
+        authors: Family names, as printed.
         title: Its title.
-        year: The year of its publication.
+        year: Year of publication.
     """
 
     authors: str
@@ -35,13 +35,13 @@ class Citation:
 
 @dataclass(frozen=True)
 class Deviation:
-    """A figure that is not the paper's.
+    """A count that differs from the paper's.
 
     Args:
         what: What is counted.
-        ours: The figure of the set as it is loaded.
-        paper: The figure that the paper prints.
-        reason: Why, in one line.
+        ours: The count of the set as loaded.
+        paper: The count in the paper.
+        reason: The reason, in one line.
     """
 
     what: str
@@ -57,23 +57,23 @@ class CatalogEntry:
     Args:
         name: The name of its configuration: data=NAME.
         format: Class name of the source that reads it.
-        arguments: Fields of that source, by which the set is known.
-        source_name: Its name where it comes from.
-        task: What is predicted.
-        metric: What predictions are judged by.
-        graphs: How many graphs.
-        nodes: How many nodes in all; None where it is not known to us.
-        edges: How many undirected edges in all, loops and repeats left out; None likewise.
-        classes: How many classes; 0 for regression.
-        features: Width of the node features, or how many categories a node has.
-        feature_kind: Which of the choices for ``data.features`` the configuration takes.
+        arguments: Fields of that source that identify the set.
+        source_name: Its name at the source.
+        task: The task.
+        metric: The metric.
+        graphs: Number of graphs.
+        nodes: Total number of nodes; None if unknown.
+        edges: Total number of undirected edges without loops and repeats; None if unknown.
+        classes: Number of classes; 0 for regression.
+        features: Width of the node features, or number of categories of a node.
+        feature_kind: Value of ``data.features`` in the configuration.
         citations: Works to cite.
-        licence: Of the source that offers it; most sets state none of their own.
-        files: Raw files by their path in a mirror and in the data root; alternatives after one
-            another, none where the set is generated.
-        split: Sizes of the parts that its own split has; None where the protocol draws it.
-        paper: The figures that the UnionSNN paper prints, by what they count.
-        reasons: Why a figure of ours differs from the paper's, by what it counts.
+        licence: Licence of the source; most sets state none themselves.
+        files: Raw files by path in a mirror and in the data root, with alternatives; none for a
+            generated set.
+        split: Sizes of the parts of its own split; None if the protocol draws it.
+        paper: Counts in the UnionSNN paper, by name.
+        reasons: Why our counts differ from the paper's, by name.
     """
 
     name: str
@@ -96,7 +96,7 @@ class CatalogEntry:
     reasons: Mapping[str, str] = field(default_factory=dict)
 
     def figures(self) -> dict[str, float | None]:
-        """What the set counts, by the names that the paper's figures have."""
+        """Return the counts of the set, with the names of the paper's."""
         return {
             "graphs": self.graphs,
             "nodes": self.nodes,
@@ -110,7 +110,7 @@ class CatalogEntry:
         }
 
     def deviations(self) -> list[Deviation]:
-        """Figures that differ from the paper's; averages as far as it prints them."""
+        """Return counts that differ from the paper's, rounded as printed there."""
         ours = self.figures()
         return [
             Deviation(what, value, printed, self.reasons.get(what, ""))
@@ -122,7 +122,7 @@ class CatalogEntry:
         """Check that a set as read has the known numbers of graphs, nodes, edges and classes.
 
         Raises:
-            DataError: Names every count that is wrong.
+            DataError: Counts are wrong; names all of them.
         """
         counts: dict[str, tuple[Any, Any]] = {
             "graphs": (arrays.num_graphs, self.graphs),
@@ -137,7 +137,7 @@ class CatalogEntry:
         ]
         if wrong:
             advice = (
-                "The file may be a cut or a de-duplicated copy: get it from its source, or from "
+                "The file may be a truncated or deduplicated copy: get it from its source, or from "
                 "another mirror with data.mirror=..."
                 if self.files
                 else "The generator has changed: this is a bug in the package, please report it"
@@ -159,14 +159,14 @@ CATALOG = _read_catalog()
 
 
 def find(name: str) -> CatalogEntry:
-    """Look a set up by the name of its configuration.
+    """Look up a set by the name of its configuration.
 
     Raises:
-        RequestError: There is none; names the nearest.
+        RequestError: There is no such set; suggests the nearest.
     """
     if name not in CATALOG:
         raise RequestError(
-            f"{name!r} is not in the catalog; there are {', '.join(CATALOG)}."
+            f"{name!r} is not in the catalog; allowed are {', '.join(CATALOG)}."
             f"{nearest(name.lower(), CATALOG)}",
             code="data.unknown",
         )

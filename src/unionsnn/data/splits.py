@@ -18,12 +18,12 @@ from unionsnn.data.arrays import PARTS, IntArray
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Item numbers of three disjoint parts.
+    """A split: item numbers of three disjoint parts.
 
     Args:
-        train: Items that a model is fitted on.
-        validation: Items that choose a model.
-        test: Items that are touched once, at the end.
+        train: Items for fitting a model.
+        validation: Items for selecting a model.
+        test: Items for the final test.
 
     Shapes:
         int64, one dimension each.
@@ -34,12 +34,12 @@ class Split:
     test: IntArray
 
     def parts(self) -> dict[str, IntArray]:
-        """Return the parts by name, in their usual order."""
+        """Return the parts by name, in the usual order."""
         return {name: getattr(self, name) for name in PARTS}
 
     @classmethod
     def from_parts(cls, part: IntArray) -> Split:
-        """Make the split that gives each item its place in `PARTS`; others are in no part.
+        """Make a split from each item's index in `PARTS`; other values mean no part.
 
         Shapes:
             part [N].
@@ -48,16 +48,16 @@ class Split:
 
 
 def check_split(split: Split, num_items: int, cover: bool = True, where: str = "split") -> None:
-    """Check that a split's parts are disjoint, in range and, if asked, leave nothing out.
+    """Check that a split's parts are disjoint, in range and, if requested, cover all items.
 
     Args:
         split: The split.
-        num_items: How many items there are; item numbers begin at 0.
+        num_items: Number of items, which are numbered from 0.
         cover: Whether every item must be in a part.
-        where: What the messages call this split.
+        where: Name of the split in messages.
 
     Raises:
-        DataError: Names the parts, how many items are wrong, and examples.
+        DataError: A part is wrong; says how many items are wrong, with examples.
     """
     for name, part in split.parts().items():
         if part.ndim != 1 or part.dtype != np.int64:
@@ -70,10 +70,10 @@ def check_split(split: Split, num_items: int, cover: bool = True, where: str = "
             raise DataError(f"{where}: the {name} part is empty", code="data.split")
         _refuse(
             part[(part < 0) | (part >= num_items)],
-            f"{where}: {name} names {{count}} item(s) outside of 0..{num_items - 1}",
+            f"{where}: {name} has {{count}} item(s) outside 0..{num_items - 1}",
         )
         values, counts = np.unique(part, return_counts=True)
-        _refuse(values[counts > 1], f"{where}: {name} names {{count}} item(s) more than once")
+        _refuse(values[counts > 1], f"{where}: {name} has {{count}} item(s) more than once")
     for first, second in (("train", "validation"), ("train", "test"), ("validation", "test")):
         both = np.intersect1d(getattr(split, first), getattr(split, second))
         _refuse(both, f"{where}: {first} and {second} overlap in {{count}} item(s)")
@@ -92,7 +92,7 @@ def _refuse(items: IntArray, message: str) -> None:
 
 
 def split_hash(splits: Sequence[Split]) -> str:
-    """Hash splits; the order of the splits and of the items in a part counts.
+    """Hash splits; the order of splits and of items matters.
 
     Args:
         splits: One or several splits.
@@ -140,7 +140,7 @@ def save_splits(
 
 
 def load_splits(path: str | Path, num_items: int | None = None) -> list[Split]:
-    """Read what `save_splits` wrote, verify its hash and check every split.
+    """Read splits written by `save_splits`, verify their hash and check every split.
 
     Args:
         path: The file's name.
@@ -151,7 +151,7 @@ def load_splits(path: str | Path, num_items: int | None = None) -> list[Split]:
 
     Raises:
         FileNotFoundError: There is no such file.
-        DamagedFileError: The file is cut or altered.
+        DamagedFileError: The file is truncated or altered.
         DataError: The file belongs to a data set of another size.
     """
     text = Path(path).read_bytes()
@@ -170,7 +170,7 @@ def load_splits(path: str | Path, num_items: int | None = None) -> list[Split]:
     if num_items is not None and stored != num_items:
         raise DataError(
             f"{path} splits {stored} items, but the data set has {num_items}: it "
-            "belongs to another set, delete it or give the other set",
+            "belongs to another set; delete it or use the other set",
             code="data.other_set",
         )
     for number, split in enumerate(splits):
@@ -179,13 +179,13 @@ def load_splits(path: str | Path, num_items: int | None = None) -> list[Split]:
 
 
 def _by_class(y: IntArray, items: IntArray, generator: np.random.Generator) -> IntArray:
-    """Shuffle the items, then put classes one after the other."""
+    """Shuffle the items, then sort them by class."""
     shuffled = generator.permutation(items)
     return shuffled[np.argsort(y[shuffled], kind="stable")]
 
 
 def _spread(count: int, size: int, generator: np.random.Generator) -> IntArray:
-    """Choose `count` evenly spaced places of `size`, so that each class gets its share."""
+    """Choose `count` evenly spaced positions of `size`, so that each class gets its share."""
     return ((np.arange(count) + generator.random()) * size / max(count, 1)).astype(np.int64)
 
 
@@ -236,7 +236,7 @@ def stratified_holdout(y: ArrayLike, *, generator: np.random.Generator) -> Split
 
     Args:
         y: Class of each item.
-        generator: The source of chance.
+        generator: Source of randomness.
 
     Returns:
         Sorted item numbers; each class is within one item of its share of the test part, and
@@ -246,7 +246,7 @@ def stratified_holdout(y: ArrayLike, *, generator: np.random.Generator) -> Split
         y [N].
 
     Raises:
-        DataError: Only one class, no class numbers, or a part without items.
+        DataError: There is only one class, no class numbers, or a part is empty.
     """
     labels = _labels(y)
     order = _by_class(labels, np.arange(len(labels)), generator)
@@ -256,13 +256,13 @@ def stratified_holdout(y: ArrayLike, *, generator: np.random.Generator) -> Split
 def stratified_shares(
     y: ArrayLike, train: float, validation: float, *, generator: np.random.Generator
 ) -> Split:
-    """Draw a split whose training part is small; all that is left is the test part.
+    """Draw a split with a small training part; the remaining items are the test part.
 
     Args:
         y: Class of each item.
-        train: Share of all items that is trained on, each class in the set's own proportion.
-        validation: Share of all items that chooses a model.
-        generator: The source of chance.
+        train: Share of training items, stratified by class.
+        validation: Share of validation items.
+        generator: Source of randomness.
 
     Returns:
         Sorted item numbers; each class is within one item of its share of the training part, and
@@ -272,7 +272,7 @@ def stratified_shares(
         y [N].
 
     Raises:
-        DataError: Only one class, no class numbers, or a part without items.
+        DataError: There is only one class, no class numbers, or a part is empty.
     """
     labels = _labels(y)
     sizes = [round(len(labels) * share) for share in (train, validation)]
@@ -292,26 +292,26 @@ def random_holdout(num_items: int, *, generator: np.random.Generator) -> Split:
 
     Args:
         num_items: How many items there are.
-        generator: The source of chance.
+        generator: Source of randomness.
 
     Returns:
         Sorted item numbers.
 
     Raises:
-        DataError: A part would be without items.
+        DataError: A part would be empty.
     """
     return _eight_to_one_to_one(generator.permutation(num_items), generator)
 
 
 def stratified_k_fold(y: ArrayLike, folds: int, *, generator: np.random.Generator) -> list[Split]:
-    """Draw k splits: every item is tested once, and validation is another 1/k of all items.
+    """Draw k splits: every item is tested once, and another 1/k of the items validates.
 
     Source: the setup of benchmarking-gnns (10 folds of 8:1:1, stratified).
 
     Args:
         y: Class of each item.
-        folds: The number k, from 3 on, so that all three parts have items.
-        generator: The source of chance.
+        folds: The number k, at least 3, so that all three parts have items.
+        generator: Source of randomness.
 
     Returns:
         k splits with sorted item numbers; test and validation parts differ by at most one item
@@ -321,12 +321,12 @@ def stratified_k_fold(y: ArrayLike, folds: int, *, generator: np.random.Generato
         y [N].
 
     Raises:
-        DataError: k is too small, or larger than the smallest class, or there is one class only.
+        DataError: k is too small, larger than the smallest class, or there is only one class.
     """
     labels = _labels(y)
     if folds < 3:
         raise DataError(
-            f"protocol.folds={folds} leaves no items for training beside validation "
+            f"protocol.folds={folds} leaves no items for training in addition to validation "
             "and test: type protocol.folds=3 or more",
             code="data.folds",
         )
@@ -365,18 +365,18 @@ def stratified_k_fold(y: ArrayLike, folds: int, *, generator: np.random.Generato
 
 
 def read_index_files(folder: str | Path, name: str, num_items: int) -> list[Split]:
-    """Read splits in the style of benchmarking-gnns: one line a fold, comma-separated numbers.
+    """Read splits in the format of benchmarking-gnns: one line of item numbers per fold.
 
     Args:
-        folder: Holds NAME_train.index, NAME_val.index and NAME_test.index.
-        name: Data set; where PROTEINS has no files, PROTEINS_full is taken, which indexes it.
+        folder: Folder with NAME_train.index, NAME_val.index and NAME_test.index.
+        name: Data set; without files for PROTEINS, those of PROTEINS_full are used.
         num_items: How many items the set has.
 
     Returns:
         One split per line, items sorted.
 
     Raises:
-        DataError: A file is missing or a fold is wrong; names the file and the fold.
+        DataError: A file is missing or a fold is wrong.
     """
     folder = Path(folder)
     stem = name
@@ -420,13 +420,13 @@ def _read_index_file(path: Path) -> list[IntArray]:
         except (ValueError, OverflowError):
             raise DataError(
                 f"{path}, fold {number} (line {number + 1}): every item must be a "
-                "whole number, and commas stand between them",
+                "integer, separated by commas",
                 code="data.split",
             ) from None
         if (items < 0).any():
             raise DataError(
                 f"{path}, fold {number} (line {number + 1}): item numbers are "
-                f"counted from 0, {items.min()} is negative",
+                f"non-negative, but {items.min()} is negative",
                 code="data.split",
             )
         folds.append(np.sort(items))

@@ -29,13 +29,13 @@ class StructuralCoefficients(BaseTransform):
     the work is done once.
 
     Args:
-        spec: Substructure, descriptor, encoding, radius and quantities; by default what the
-            presets of `UnionPlugin` read.
-        radius: One radius or several of the default; the union subgraphs of radius 3 of a large
-            graph with hubs are most of the graph: take 1 there.
-        symmetrize: Whether edges that are given in one direction only count as undirected; they
-            are an error otherwise. The graph keeps the edges that it has, one row each: for
-            messages both ways apply PyG's `ToUndirected` first.
+        spec: Substructure, descriptor, encoding, radius and quantities; by default the input of the
+            presets of `UnionPlugin`.
+        radius: One radius or several instead of the default; in a large graph with hubs, a union
+            subgraph of radius 3 is most of the graph: use 1 there.
+        symmetrize: Whether one-way edges count as undirected; otherwise they are an error. The
+            graph keeps its edges, with one row each: for messages in both directions apply PyG's
+            `ToUndirected` first.
 
     Raises:
         RequestError: if both a spec and a radius are given.
@@ -50,7 +50,7 @@ class StructuralCoefficients(BaseTransform):
     ) -> None:
         if spec is not None and radius is not None:
             raise RequestError(
-                "radius is given beside a spec, which has its own; leave one out.",
+                "radius was given together with a spec, which has its own; leave one out.",
                 code="transform.arguments",
             )
         given = (1, 2, 3) if radius is None else radius
@@ -63,7 +63,7 @@ class StructuralCoefficients(BaseTransform):
         """Return the graph with its coefficients; RequestError if it has no `edge_index`."""
         if data.edge_index is None:
             raise RequestError(
-                "The graph has no edge_index; give it one, of the shape [2, 0] if it has no edge.",
+                "The graph has no edge_index; add one, of the shape [2, 0] if it has no edges.",
                 code="transform.edge_index",
             )
         rows = self.spec.compute(
@@ -71,7 +71,7 @@ class StructuralCoefficients(BaseTransform):
         )
         coefficient = torch.from_numpy(rows).to(torch.get_default_dtype())
         data.edge_coefficient = coefficient.to(data.edge_index.device)
-        # One string: a list of names could be taken for one value per node or edge.
+        # One string, since a list of names could be taken for one value per node or edge.
         data.coefficient_columns = ",".join(self.spec.columns)
         return data
 
@@ -80,7 +80,7 @@ class StructuralCoefficients(BaseTransform):
 
 
 class RandomWalkEncoding(BaseTransform):
-    """Add to each node the probabilities that a random walk is back after 1 to K steps.
+    """Add to each node the probabilities that a random walk has returned after 1 to K steps.
 
     The graph gets ``random_walk``, [num_nodes, steps], of the default float type; the equation and
     its source are at `unionsnn.data.encodings.definitions.random_walk`.
@@ -89,7 +89,7 @@ class RandomWalkEncoding(BaseTransform):
         steps: K.
 
     Raises:
-        RequestError: if there is no step.
+        RequestError: if `steps` is below 1.
     """
 
     def __init__(self, steps: int) -> None:
@@ -112,10 +112,10 @@ class LaplacianEncoding(BaseTransform):
     source and the rule of signs are at `unionsnn.data.encodings.definitions.laplacian`.
 
     Args:
-        count: Number of eigenvectors; columns that a small graph has none for are 0.
+        count: Number of eigenvectors; missing ones of a small graph are 0.
 
     Raises:
-        RequestError: if no eigenvector is asked for.
+        RequestError: if `count` is below 1.
     """
 
     def __init__(self, count: int) -> None:
@@ -146,16 +146,16 @@ class DistanceEncoding(BaseTransform):
 
 
 class RootedSubgraphs(BaseTransform):
-    """Add the subgraph that is rooted at each node.
+    """Add the subgraph rooted at each node.
 
     Returns a `SubgraphData`; what it consists of is said at
     `unionsnn.data.encodings.subgraphs.rooted_subgraphs`.
 
     Args:
-        hops: Distance to the root, at most.
+        hops: Maximum distance to the root.
 
     Raises:
-        RequestError: if there is no hop.
+        RequestError: if `hops` is below 1.
     """
 
     def __init__(self, hops: int) -> None:
@@ -174,7 +174,7 @@ class RootedSubgraphs(BaseTransform):
 
 
 def _one_graph(data: Data) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Edges and node slices of a set of one graph."""
+    """Return edges and node slices of a set of one graph."""
     return data.edge_index.cpu().numpy(), np.array([0, data.num_nodes])
 
 

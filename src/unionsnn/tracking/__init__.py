@@ -1,1 +1,1 @@
-"""Trackers, one module each: what they can be told, what they need, and how a run is kept."""
+"""Trackers, one module each: options, requirements, and logging of runs."""

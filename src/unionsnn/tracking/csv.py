@@ -1,4 +1,4 @@
-"""Metrics of each epoch as CSV, which the training itself writes."""
+"""Metrics of each epoch as CSV, which training writes itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from unionsnn.tracking.tracker import Tracker
 
 
 class Csv(Tracker):
-    """The run folder's ``logs/NN/metrics.csv`` and no runs anywhere else."""
+    """Only the run folder's ``logs/NN/metrics.csv``, without tracked runs."""
 
     keeps_runs: ClassVar[bool] = False
 

@@ -22,7 +22,7 @@ from unionsnn.tracking.tracker import (
 
 
 class MLflow(Tracker):
-    """MLflow, in a database below the run folder or on the server of ``uri``."""
+    """MLflow, in a database in the run folder or on the server of ``uri``."""
 
     title: ClassVar[str] = "MLflow"
     package: ClassVar[str | None] = "mlflow"
@@ -35,24 +35,24 @@ class MLflow(Tracker):
     uri: str | None = Field(None, exclude_if=lambda value: value is None)
 
     def variables(self, folder: Path) -> dict[str, str]:
-        """How long and how often a server is asked."""
+        """Return timeout and retries of requests to a server."""
         return {
             "MLFLOW_HTTP_REQUEST_TIMEOUT": str(REQUEST_SECONDS),
             "MLFLOW_HTTP_REQUEST_MAX_RETRIES": str(RETRIES),
         }
 
     def start(self, run: RunDescription) -> TrackedRun:
-        """Start a run of the experiment that is called as the project is."""
+        """Start a run in the experiment named after the project."""
         return MLflowRun(self, run)
 
 
 class MLflowRun(TrackedRun):
     """A run of MLflow.
 
-    Lightning's logger sets the tracking server of the whole process; this one has its own client.
+    Lightning's logger sets the tracking server for the whole process; this one has its own client.
     """
 
-    # What a server takes in one request, and as one value.
+    # Limits of a server for one request and one value.
     _PARAMETERS, _CHARACTERS = 100, 500
 
     def __init__(self, options: MLflow, run: RunDescription) -> None:
@@ -64,7 +64,7 @@ class MLflowRun(TrackedRun):
         if uri is None:
             uri = f"sqlite:///{run.folder.absolute() / 'mlflow.db'}"
             artifacts = (run.folder.absolute() / "mlflow").as_uri()
-        # Processes that start together would each make the database and the experiment.
+        # Otherwise processes that start together would each create the database and the experiment.
         with FileLock(run.folder / ".mlflow.lock", timeout=START_SECONDS):
             self._client = MlflowClient(uri)
             experiment = self._client.get_experiment_by_name(options.project)
@@ -85,14 +85,14 @@ class MLflowRun(TrackedRun):
             self._client.log_batch(self._id, params=part)
 
     def log(self, values: Mapping[str, float], step: int) -> None:
-        """Add the metrics at the step."""
+        """Log the metrics at a step."""
         for key, value in values.items():
             self._client.log_metric(self._id, key, value, step=step)
 
     def report(
         self, values: Mapping[str, Any], tables: Mapping[str, Table], plot: Path | None = None
     ) -> None:
-        """Add final numbers as metrics, tables and the plot as artifacts."""
+        """Log final values as metrics, tables and the plot as artifacts."""
         for key, value in values.items():
             if isinstance(value, int | float):
                 self._client.log_metric(self._id, f"final/{key}", value)
@@ -104,7 +104,7 @@ class MLflowRun(TrackedRun):
             self._client.log_artifact(self._id, str(plot))
 
     def finish(self, *, failed: bool) -> None:
-        """End with the status FAILED or FINISHED."""
+        """End the run with the status FAILED or FINISHED."""
         self._client.set_terminated(self._id, "FAILED" if failed else "FINISHED")
 
 

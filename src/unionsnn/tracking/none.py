@@ -8,7 +8,7 @@ from unionsnn.tracking.tracker import Tracker
 
 
 class NoTracker(Tracker):
-    """Nothing but the records, not even a CSV file."""
+    """Only the records, not even a CSV file."""
 
     keeps_runs: ClassVar[bool] = False
     keeps_csv: ClassVar[bool] = False

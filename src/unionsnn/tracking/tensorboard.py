@@ -35,13 +35,13 @@ class TensorBoardRun(TrackedRun):
         self._logger.experiment.add_text("run", f"{run.group}: {run.name}")
 
     def log(self, values: Mapping[str, float], step: int) -> None:
-        """Add a scalar for each metric."""
+        """Log a scalar for each metric."""
         self._logger.log_metrics(dict(values), step=step)
 
     def report(
         self, values: Mapping[str, Any], tables: Mapping[str, Table], plot: Path | None = None
     ) -> None:
-        """Add final numbers beside the configuration, tables as text and the plot as image."""
+        """Log final values with the configuration, tables as text and the plot as image."""
         from matplotlib.image import imread
 
         numbers = {f"final/{k}": v for k, v in values.items() if isinstance(v, int | float)}
@@ -54,6 +54,6 @@ class TensorBoardRun(TrackedRun):
             writer.add_image(plot.stem, imread(plot), dataformats="HWC")
 
     def finish(self, *, failed: bool) -> None:
-        """Note the status as text: TensorBoard has no other place for it."""
+        """Log the status as text: TensorBoard has no status of runs."""
         self._logger.experiment.add_text("status", "failed" if failed else "finished")
         self._logger.finalize("failed" if failed else "success")

@@ -1,8 +1,8 @@
-"""What a tracker is: a section of the configuration that can start runs.
+"""Base class of trackers: a section of the configuration that can start runs.
 
 A new tracker is a subclass of `Tracker` in a module of this package and a file of its options in
-``conf/logger``. What a tracker needs beyond the standard library is imported when a run starts:
-requests are checked without it.
+``conf/logger``. Third-party packages of a tracker are imported when a run starts, so that requests
+are checked without them.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ Table = tuple[Sequence[str], Sequence[Sequence[Any]]]
 """Names of the columns, and the rows."""
 
 START_SECONDS = 60
-"""How long a tracker may take to start a run."""
+"""Seconds that a tracker may take to start a run."""
 
 FINISH_SECONDS = 60
-"""How long the last upload may take when a run ends."""
+"""Seconds that the last upload of a run may take."""
 
 REQUEST_SECONDS = 10
-"""How long a tracker's server may take to answer one request."""
+"""Seconds that a tracker's server may take to answer a request."""
 
 RETRIES = 2
-"""How often a request is repeated."""
+"""Number of retries of a request."""
 
 
 @dataclass(frozen=True)
 class RunDescription:
-    """What a run is called and belongs to.
+    """Description of a run for a tracker.
 
     Args:
-        run_id: Unique, also among runs of the same repetition.
-        name: For people.
-        group: The same for all runs of an experiment, or of a study.
+        run_id: Unique id, even among runs of the same repetition.
+        name: Name for display.
+        group: Group shared by all runs of an experiment or study.
         kind: ``repetition``, ``results`` of the whole experiment, or ``trial`` of a study.
         content: Configuration, versions and platform.
-        folder: Where the tracker puts its files.
-        axis: What the rows of its history count.
+        folder: Folder for the tracker's files.
+        axis: Unit of the steps of its history.
     """
 
     run_id: str
@@ -60,32 +60,32 @@ class RunDescription:
 
 
 class TrackedRun(ABC):
-    """A run that has been started; errors are the business of whoever calls it."""
+    """A started run; callers handle its errors."""
 
     @abstractmethod
     def log(self, values: Mapping[str, float], step: int) -> None:
-        """Add a row of the history: an epoch's metrics."""
+        """Log a row of the history: an epoch's metrics."""
 
     @abstractmethod
     def report(
         self, values: Mapping[str, Any], tables: Mapping[str, Table], plot: Path | None = None
     ) -> None:
-        """Add final values, tables and a plot, a PNG file."""
+        """Log final values, tables and a plot as a PNG file."""
 
     @abstractmethod
     def finish(self, *, failed: bool) -> None:
-        """End the run and say how."""
+        """End the run with its status."""
 
 
 class Tracker(BaseModel):
     """A tracker and its options; the fields of a subclass are the keys of ``logger``.
 
     Attributes:
-        title: What messages call it.
-        package: What must be installed; None for nothing.
+        title: Name in messages.
+        package: Required package; None for none.
         keeps_runs: Whether `start` starts a run.
-        keeps_csv: Whether the run folder gets the metrics of each epoch as CSV.
-        talkative: Names of loggers that are limited to errors while the tracker works.
+        keeps_csv: Whether the metrics of each epoch are written to the run folder as CSV.
+        talkative: Names of loggers to limit to errors while the tracker works.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -102,7 +102,7 @@ class Tracker(BaseModel):
         """Refuse a tracker that cannot start, before any work.
 
         Raises:
-            RequestError: with what to type.
+            RequestError: it cannot start; says what to type.
         """
         if self.package is not None and find_spec(self.package) is None:
             raise RequestError(
@@ -112,15 +112,15 @@ class Tracker(BaseModel):
             )
 
     def variables(self, folder: Path) -> dict[str, str]:
-        """Environment variables that the tracker reads, unless the user has set them.
+        """Return environment variables for the tracker, used unless the user has set them.
 
         Args:
-            folder: Where the tracker puts its files.
+            folder: Folder for the tracker's files.
         """
         return {}
 
     def in_group(self, group: str) -> Self:
-        """Return this tracker with a group for its runs, unless one was given or it knows none."""
+        """Return this tracker with a group for its runs, unless it has one or has no groups."""
         if getattr(self, "group", group) is not None:
             return self
         return self.model_copy(update={"group": group})
@@ -131,7 +131,7 @@ class Tracker(BaseModel):
 
 
 def trackers() -> dict[str, type[Tracker]]:
-    """Return the trackers by name: those of the modules of this package."""
+    """Return the trackers of this package's modules by name."""
     for module in iter_modules([str(Path(__file__).parent)]):
         import_module(f"{__package__}.{module.name}")
     kinds = {kind.model_fields["name"].default: kind for kind in Tracker.__subclasses__()}
@@ -139,10 +139,10 @@ def trackers() -> dict[str, type[Tracker]]:
 
 
 def tracker_of(section: object) -> object:
-    """Make the tracker that the section ``logger`` names; null keeps an option's default.
+    """Make the tracker of the section ``logger``; null keeps an option's default.
 
     Raises:
-        RequestError: if there is no such tracker, or it does not have one of the options.
+        RequestError: if there is no such tracker, or it lacks one of the options.
     """
     if not isinstance(section, Mapping) or "name" not in section:
         return section

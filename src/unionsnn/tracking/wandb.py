@@ -23,7 +23,7 @@ from unionsnn.tracking.tracker import (
 
 
 class Wandb(Tracker):
-    """Weights & Biases, offline unless asked otherwise."""
+    """Weights & Biases, offline by default."""
 
     title: ClassVar[str] = "W&B"
     package: ClassVar[str | None] = "wandb"
@@ -36,7 +36,7 @@ class Wandb(Tracker):
     tags: list[str] = Field(default_factory=list)
 
     def check(self) -> None:
-        """Refuse to go online without a key: W&B would ask for one in the midst of a training."""
+        """Refuse to go online without a key, for which W&B would prompt during training."""
         super().check()
         if self.mode == "online" and not _has_key():
             raise RequestError(
@@ -46,14 +46,14 @@ class Wandb(Tracker):
             )
 
     def variables(self, folder: Path) -> dict[str, str]:
-        """Folders of data and caches; otherwise the user's home folder has files of every run."""
+        """Return folders for data and caches, which otherwise end up in the user's home folder."""
         return {
             "WANDB_DATA_DIR": str(folder / "wandb" / "data"),
             "WANDB_CACHE_DIR": str(folder / "wandb" / "cache"),
         }
 
     def start(self, run: RunDescription) -> TrackedRun:
-        """Start a run; its files are in the run folder."""
+        """Start a run with its files in the run folder."""
         return WandbRun(self, run)
 
 
@@ -69,8 +69,8 @@ def _has_key() -> bool:
 class WandbRun(TrackedRun):
     """A run of Weights & Biases.
 
-    Lightning's logger joins whatever run the process has, and sets variables of the environment;
-    this one has a run of its own.
+    Lightning's logger joins any existing run of the process and sets environment variables; this
+    one has its own run.
     """
 
     def __init__(self, options: Wandb, run: RunDescription) -> None:
@@ -80,7 +80,7 @@ class WandbRun(TrackedRun):
             silent=True,
             console="off",
             x_disable_stats=True,
-            # The record has the revision; a diff of somebody's sources goes nowhere.
+            # The record has the git revision; diffs of source code are not uploaded.
             disable_git=True,
             disable_code=True,
             reinit="create_new",
@@ -111,13 +111,13 @@ class WandbRun(TrackedRun):
         self._run.define_metric("*", step_metric=self._axis)
 
     def log(self, values: Mapping[str, float], step: int) -> None:
-        """Add a row of the history."""
+        """Log a row of the history."""
         self._run.log({self._axis: step, **values}, step=step)
 
     def report(
         self, values: Mapping[str, Any], tables: Mapping[str, Table], plot: Path | None = None
     ) -> None:
-        """Add tables and the plot as media, and final values to the summary."""
+        """Log tables and the plot as media, and final values in the summary."""
         import wandb
 
         media: dict[str, Any] = {
@@ -130,5 +130,5 @@ class WandbRun(TrackedRun):
         self._run.summary.update(dict(values))
 
     def finish(self, *, failed: bool) -> None:
-        """End with exit code 0 or 1."""
+        """End the run with exit code 0 or 1."""
         self._run.finish(exit_code=int(failed))

@@ -26,14 +26,14 @@ _KEYS = tuple(f"{m}_{key}" for m in _MATRICES for key in ("data", "indices", "in
 
 
 class Amazon(NodeSource):
-    """A co-purchase graph: its largest connected component, with a split that is drawn.
+    """The largest connected component of a co-purchase graph, with a drawn split.
 
     "Pitfalls of Graph Neural Network Evaluation" (Shchur et al., 2018). The source has no split.
 
     Args:
         amazon_name: computers or photo.
-        train_share: Share of the nodes that is trained on, each class in its proportion.
-        validation_share: Share of the nodes that chooses the epoch; the rest is tested.
+        train_share: Share of training nodes, stratified by class.
+        validation_share: Share of validation nodes; the rest is the test part.
     """
 
     amazon_name: str
@@ -45,7 +45,7 @@ class Amazon(NodeSource):
         return raw.fetch(f"amazon/{name}", f"{URL}/{name}")
 
     def processed_key(self, raw: RawFiles) -> str:
-        """Hash of the raw file."""
+        """Return the hash of the raw file."""
         return f"amazon {files_hash([self._file(raw)])}"
 
     def read(self, raw: RawFiles) -> GraphArrays:
@@ -53,13 +53,13 @@ class Amazon(NodeSource):
         return read_amazon(self._file(raw))
 
     def default_split(self, arrays: GraphArrays, generator: np.random.Generator) -> Split:
-        """Draw training nodes stratified by class, validation nodes, and test on the rest."""
+        """Draw training nodes stratified by class and validation nodes; the rest is for testing."""
         shares = self.train_share, self.validation_share
         return stratified_shares(arrays.y, *shares, generator=generator)
 
 
 def read_amazon(path: Path) -> GraphArrays:
-    """Read the largest connected component, nodes in their order, with a class per node.
+    """Read the largest connected component with its nodes in order and a class per node.
 
     Source: Shchur et al. (2018), "Pitfalls of Graph Neural Network Evaluation". Edges count both
     ways; loops and repeats are dropped.
@@ -68,7 +68,7 @@ def read_amazon(path: Path) -> GraphArrays:
         path: An npz file with sparse matrices adj_* and attr_*, and labels.
 
     Raises:
-        DataError: Names the file and its fault.
+        DataError: The file is wrong; names the fault.
     """
     try:
         with np.load(path, allow_pickle=False) as archive:
@@ -101,7 +101,7 @@ def read_amazon(path: Path) -> GraphArrays:
 
 
 def largest_component(edge_index: IntArray, num_nodes: int) -> NDArray[np.bool_]:
-    """Which nodes are in the largest connected component; of equal ones, the first.
+    """Return the mask of the largest connected component; of equal ones, the first.
 
     Shapes:
         edge_index [2, E] -> [num_nodes].

@@ -1,4 +1,4 @@
-"""Random graphs with and without cycles of one length: the compiled part of `cycles`."""
+"""Random graphs with and without cycles of a length: the compiled part of `cycles`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EDGE_SPREAD = 8.0
 _PROPOSALS_PER_EDGE = 30
 _PATIENCE = 20_000
 
-# Powers of two have different remainders modulo 67: a small table gives a bit's number.
+# Powers of two have distinct remainders modulo 67, so a small table gives a bit's index.
 _BIT_NUMBER = np.zeros(67, np.int64)
 _BIT_NUMBER[[pow(2, bit, 67) for bit in range(64)]] = np.arange(64)
 
@@ -26,7 +26,7 @@ BitRows = NDArray[np.uint64]
 
 
 def _kernel(function: Function) -> Function:
-    """Compile without the GIL; keep the machine code on disk where a folder can be written."""
+    """Compile without the GIL; cache the machine code on disk if a folder is writable."""
     try:
         compiled: Function = njit(cache=True, nogil=True)(function)
     except RuntimeError:
@@ -62,7 +62,7 @@ def _below(state: State, limit: int) -> int:
 
 @_kernel
 def _draw_size(state: State, mean: float) -> int:
-    """Draw a number of edges whose expectation is the mean, not only near it."""
+    """Draw a number of edges whose expectation is exactly the mean."""
     return int(np.floor(mean + _EDGE_SPREAD * (2.0 * _uniform(state) - 1.0) + _uniform(state)))
 
 
@@ -78,16 +78,16 @@ def _adjacent(rows: BitRows, u: int, v: int) -> bool:
 
 @_kernel
 def _flip(rows: BitRows, u: int, v: int) -> None:
-    """Insert an edge that is absent, remove one that is present."""
+    """Insert an absent edge, or remove a present one."""
     rows[u] ^= _bit(v)
     rows[v] ^= _bit(u)
 
 
 @_kernel
 def _has_path(rows: BitRows, u: int, v: int, length: int) -> bool:
-    """Tell whether a simple path of exactly `length` >= 3 edges joins two nodes.
+    """Return whether a simple path of exactly `length` >= 3 edges joins two nodes.
 
-    Depth-first over the first length - 2 steps; one set test settles the last two.
+    Depth-first over the first length - 2 steps; one set test covers the last two.
     """
     last = length - 2
     path = np.empty(length, np.int64)
@@ -128,7 +128,7 @@ def _has_cycle(rows: BitRows, length: int) -> bool:
 
 @_kernel
 def _fill_cycle_free(state: State, rows: BitRows, length: int, num_edges: int) -> bool:
-    """Visit all pairs of nodes in random order; add each that closes no such cycle."""
+    """Visit all node pairs in random order and add each edge that closes no such cycle."""
     n = len(rows)
     rows[:] = 0
     order = np.empty((n * (n - 1) // 2, 2), np.int64)
@@ -191,7 +191,7 @@ def _degrees(edges: IntArray, n: int) -> IntArray:
 def _swap(
     state: State, rows: BitRows, edges: IntArray, kinds: IntArray, length: int, closing: bool
 ) -> bool:
-    """Propose one double edge swap and keep it if it is allowed.
+    """Propose a double edge swap and keep it if it is allowed.
 
     The two nodes that change partners must be of one kind. A closing swap must close a cycle,
     any other must not.
@@ -245,7 +245,7 @@ def _close(state: State, rows: BitRows, edges: IntArray, kinds: IntArray, length
 def _reach(
     state: State, rows: BitRows, edges: IntArray, kinds: IntArray, length: int, triangles: int
 ) -> bool:
-    """Go on, without closing a cycle, until there is a given number of triangles."""
+    """Swap without closing a cycle until there is a given number of triangles."""
     for _ in range(_PATIENCE):
         if _swap(state, rows, edges, kinds, length, False) and (
             _count_triangles(rows, edges) == triangles
@@ -292,7 +292,7 @@ def _plain_graph(state: State, length: int, num_edges: int, positive: bool, rows
 def fill_pairs(
     states: State, length: int, mean: float, matched: bool, graphs: BitRows, y: IntArray
 ) -> None:
-    """Fill graphs 2p and 2p + 1 of each pair p; a coin says which of the two is positive."""
+    """Fill graphs 2p and 2p + 1 of each pair p; which one is positive is random."""
     for p in range(len(y) // 2):
         coin = _below(states[p, 0], 2)
         y[2 * p] = coin

@@ -1,15 +1,15 @@
-r"""Generated graphs with or without a cycle of one length: the 4-cycles and 6-cycles sets.
+r"""Generated graphs with or without a cycle of a length: the 4-cycles and 6-cycles sets.
 
 Source: the task of Vignac et al. (2020) with the sizes of the UnionSNN paper's table 6. A graph
 is positive when it contains a cycle of exactly the given length as a subgraph, induced or not.
 
-Two variants. In `plain`, a negative comes from the process that adds random edges while no such
-cycle arises, a positive is a uniformly random graph with as many edges; their degrees differ,
-so a model may answer without seeing a cycle. In `matched`, both graphs of a pair are rewirings of
+There are two variants. In `plain`, a negative graph is made by adding random edges that close no
+such cycle, and a positive one is uniformly random with as many edges; their degrees differ, so a
+model may answer without seeing a cycle. In `matched`, both graphs of a pair are rewirings of
 one cycle-free graph: edges (a, b), (c, d) with \(d_b = d_d\) become (a, d), (c, b), which keeps
-every degree and every count of edges between two degrees. The negative stays free of the cycle
-all the way, and goes on until it has as many triangles as the positive; only the last swap of
-the positive closes a cycle.
+every degree and every count of edges between two degrees. The negative never has the cycle and is
+rewired until it has as many triangles as the positive; only the last swap of the positive closes
+a cycle.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ from unionsnn.data.sources.source import RawFiles, Source
 from unionsnn.data.splits import Split
 
 NUM_NODES = {4: 36, 6: 56}
-"""Nodes of every graph, by cycle length."""
+"""Number of nodes of every graph, by cycle length."""
 
 MEAN_EDGES = {4: 61.7, 6: 87.8}
 """Mean number of undirected edges, by cycle length."""
 
 Variant = Literal["matched", "plain"]
 VARIANTS = get_args(Variant)
-"""What `variant` may be."""
+"""Values of `variant`."""
 
 SPLIT_SIZES = (9000, 1000, 10000)
-"""Graphs for training, validation and testing in the paper."""
+"""Numbers of training, validation and test graphs in the paper."""
 
 _PAIRS_PER_CALL = 250
 _PairedSize = Annotated[int, Field(ge=2)]
 
 
 class Cycles(Source):
-    """Graphs with or without a cycle of one length, generated.
+    """Generated graphs with or without a cycle of a length.
 
     Sizes as in table 6 of "Union Subgraph Neural Networks" (Xu et al., AAAI 2024), after Vignac et
     al. (2020).
 
     Args:
         length: 4 or 6.
-        variant: ``matched`` (degrees say nothing) or ``plain`` (degrees leak, as in the paper).
-        num_train: Training graphs.
-        num_validation: Validation graphs.
-        num_test: Test graphs.
+        variant: ``matched`` (degrees are uninformative) or ``plain`` (degrees leak the class, as in
+        num_train: Number of training graphs.
+        num_validation: Number of validation graphs.
+        num_test: Number of test graphs.
         generator_seed: Seed of the generator.
     """
 
@@ -66,7 +66,7 @@ class Cycles(Source):
 
     @property
     def split(self) -> Split:
-        """Training, validation and test graphs, in this order.
+        """Return the fixed split: training, validation and test graphs, in this order.
 
         Odd sizes are rounded down to even ones, so that the two graphs of a pair stay together.
         """
@@ -81,7 +81,7 @@ class Cycles(Source):
         return sum(len(part) for part in self.split.parts().values())
 
     def processed_key(self, raw: RawFiles) -> str:
-        """All arguments of the generator."""
+        """Return all arguments of the generator."""
         return f"cycles {self.length} {self.variant} {self.num_graphs} {self.generator_seed}"
 
     def read(self, raw: RawFiles) -> GraphArrays:
@@ -107,7 +107,7 @@ def generate_cycles(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> GraphArrays:
-    """Generate a balanced set of graphs with (y = 1) and without (y = 0) a cycle of one length.
+    """Generate a balanced set of graphs with (y = 1) and without (y = 0) a cycle of a length.
 
     Graphs 2p and 2p + 1 are a pair of one positive and one negative, in random order. A pair
     depends on (seed, length, variant, p) alone: a smaller set is the beginning of a larger one.
@@ -117,10 +117,10 @@ def generate_cycles(
     Args:
         length: 4 (36 nodes, 61.7 undirected edges on average) or 6 (56 nodes, 87.8 edges).
         variant: "matched" (equal degrees, joint degrees and triangles within a pair; a positive
-            is one swap away from having no cycle) or "plain" (degrees tell).
+            is one swap away from having no cycle) or "plain" (degrees leak the class).
         num_graphs: An even number, from 2 on.
-        seed: A whole number from 0 on.
-        progress: Called with (graphs done, graphs in all).
+        seed: A non-negative integer.
+        progress: Called with (graphs done, total).
 
     Returns:
         Graphs with sorted edges in both directions and no features.
@@ -128,7 +128,7 @@ def generate_cycles(
     Shapes:
         edge_index [2, E]; y [num_graphs].
     """
-    # Compiled code stands behind this import: checking a request does not need it.
+    # Imports compiled code, which checking a request does not need.
     from unionsnn.data.sources.cycle_graphs import fill_pairs
 
     n = NUM_NODES[length]

@@ -1,7 +1,7 @@
-"""Raw files: from the data root, else a mirror, else upstream; never half a file.
+"""Raw files from the data root, a mirror or upstream, never partial.
 
-A file is written to a temporary name, checked, and renamed when it is right. The hash of the
-accepted file stands beside it and is verified whenever the file is used again.
+A file is written to a temporary name, checked, and then renamed. The hash of the accepted file is
+stored next to it and verified whenever the file is used again.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
 
 
 def data_root(path: str | Path | None = None) -> Path:
-    """Tell where data is kept.
+    """Return the data root.
 
     Args:
-        path: The user's choice; left out, UNIONSNN_DATA or the platform's user cache.
+        path: The user's choice; by default UNIONSNN_DATA or the platform's user cache.
 
     Returns:
         An absolute path; nothing is created.
@@ -59,26 +59,26 @@ def fetch(
     sha256: str | None = None,
     progress: Progress | None = None,
 ) -> Path:
-    """Return the path of a raw file, getting it first if it is not there.
+    """Return the path of a raw file, fetching it if it does not exist.
 
-    Tried in this order: `root/raw/<relative_path>`; the mirror; the upstream address. What fails
-    its checksum or is not what its name says is passed over, and nothing of it is kept.
+    Tried in this order: `root/raw/<relative_path>`; the mirror; the upstream address. A file that
+    fails its checksum or does not match its extension is skipped and not kept.
 
     Args:
-        relative_path: Where the file is, in the mirror and in the data root.
-        upstream: The file's full address, or None if there is no such place.
+        relative_path: Path of the file in the mirror and in the data root.
+        upstream: The file's full address, or None if there is none.
         root: The data root.
-        mirror: A folder or a file://, http:// or https:// address, laid out as the upstream
-            downloads are; left out, UNIONSNN_MIRROR.
-        offline: Whether never to access the internet.
-        sha256: The file's hash, where it is known beforehand.
-        progress: Called with (bytes done, bytes in all) during a download.
+        mirror: A folder or a file://, http:// or https:// address with the upstream layout; by
+            default UNIONSNN_MIRROR.
+        offline: Whether to never access the network.
+        sha256: The file's hash, if known beforehand.
+        progress: Called with (bytes done, total) during a download.
 
     Returns:
-        The file in the data root. Processes that ask at the same time get it once.
+        The file in the data root. Concurrent processes fetch it once.
 
     Raises:
-        DataError: No place has a good file; names every place, its fault, and what to do.
+        DataError: The file could not be obtained; names every location, its fault, and the remedy.
     """
     parts = PurePosixPath(relative_path).parts
     if not parts or PurePosixPath(relative_path).is_absolute() or ".." in parts:
@@ -91,7 +91,7 @@ def fetch(
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(target.with_name(f"{target.name}.lock")):
-            # Whoever holds the lock is alone: what a killed process left may go.
+            # The lock is held, so leftovers of killed processes can be removed.
             remove_parts(target)
             fault = _fault(target, sha256)
             if fault and target.exists():
@@ -102,7 +102,7 @@ def fetch(
                 # Put there by hand, and good.
                 _accept(target)
     except OSError as error:
-        # A read-only data root is good enough where the file is there.
+        # A read-only data root is sufficient if the file exists.
         with contextlib.suppress(OSError):
             if _fault(target, sha256) is None:
                 return target
@@ -115,7 +115,7 @@ def fetch(
 
 
 def _note(target: Path) -> Path:
-    """Name the file that keeps the accepted hash."""
+    """Return the path of the file with the accepted hash."""
     return target.with_name(f"{target.name}.sha256")
 
 
@@ -140,7 +140,7 @@ def _file_hash(path: Path) -> str:
 
 
 def _checksum_fault(path: Path, hashes: Iterable[str | None]) -> str | None:
-    """Say what is wrong with a file's hash, or None; hashes that are None do not count."""
+    """Return what is wrong with a file's hash, or None; hashes that are None are ignored."""
     wanted = {value.lower() for value in hashes if value}
     if wanted and wanted != {actual := _file_hash(path)}:
         expected = " and ".join(sorted(value[:12] for value in wanted))
@@ -149,7 +149,7 @@ def _checksum_fault(path: Path, hashes: Iterable[str | None]) -> str | None:
 
 
 def _content_fault(path: Path, name: str) -> str | None:
-    """Say what is wrong with a file's content, judged by its name, or None."""
+    """Return what is wrong with a file's content given its name, or None."""
     with open(path, "rb") as file:
         beginning = file.read(512).lstrip(b"\xef\xbb\xbf \t\r\n")
     if not beginning:
@@ -212,7 +212,7 @@ def _get(
 
 
 class _UnavailableError(Exception):
-    """A mirror or server does not answer, or lacks the file."""
+    """A mirror or server does not respond, or does not have the file."""
 
 
 def _join(base: str, relative_path: str) -> str:
@@ -246,7 +246,7 @@ def _copy(place: str, part: Path, offline: bool, progress: Progress | None) -> N
 
 
 class _Bar:
-    """What pooch wants of a progress bar, on top of a callback."""
+    """Adapter from a callback to pooch's progress bar."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
@@ -265,8 +265,8 @@ class _Bar:
 
 
 def _download(url: str, file: BinaryIO, progress: Progress | None) -> None:
-    """Download with retries; what a retry cannot mend (404 and the like) fails at once."""
-    # Late, as in pooch: most runs download nothing.
+    """Download with retries; permanent errors such as 404 fails at once."""
+    # Imported late, as in pooch: most runs download nothing.
     import requests
 
     for attempt in range(1, _ATTEMPTS + 1):
@@ -300,7 +300,7 @@ def _reason(error: Exception, status: int | None) -> str:
 
 
 def _listed_hash(mirror: str, relative_path: str, part: Path, offline: bool) -> str | None:
-    """Look a file up in the mirror's SHA256SUMS; None where that is missing or silent."""
+    """Look up a file in the mirror's SHA256SUMS; None if that does not list it."""
     try:
         _copy(_join(mirror, "SHA256SUMS"), part, offline, progress=None)
         lines = part.read_text(encoding="utf-8").splitlines()
@@ -320,14 +320,14 @@ def _check_names(path: Path, archive: zipfile.ZipFile) -> None:
         plain = name.replace("\\", "/")
         if plain.startswith("/") or ".." in plain.split("/") or plain[1:2] == ":":
             raise DataError(
-                f"{path} holds the member {name!r}, which points outside of its "
+                f"{path} holds the member {name!r}, which points outside its "
                 "folder: it is refused; get the file from a source that you trust",
                 code="data.unsafe",
             )
 
 
 def open_zip(path: str | Path) -> zipfile.ZipFile:
-    """Open a zip file for reading, refusing members that point outside of their folder.
+    """Open a zip file for reading, refusing members that point outside their folder.
 
     Args:
         path: The file.
@@ -336,8 +336,8 @@ def open_zip(path: str | Path) -> zipfile.ZipFile:
         The open archive, to be closed by the caller.
 
     Raises:
-        DataError: Missing, cut, or unsafe. A file that `fetch` wrote is removed, so that the next
-            call fetches it again; a user's own file is left alone.
+        DataError: The file is missing, truncated or unsafe. A file written by `fetch` is removed,
+            so that the next call fetches it again; a user's own file is kept.
     """
     path = Path(path)
     try:
@@ -365,7 +365,7 @@ def read_members(path: str | Path, members: Iterable[str]) -> dict[str, bytes]:
         Content by name.
 
     Raises:
-        DataError: As `open_zip`; or a member is missing or damaged.
+        DataError: As for `open_zip`, or a member is missing or damaged.
     """
     path = Path(path)
     contents = {}
@@ -390,10 +390,10 @@ def set_aside_if_wrong(paths: Iterable[Path]) -> Iterator[None]:
     Otherwise the copies would shadow a repaired mirror forever.
 
     Args:
-        paths: What `fetch` returned, until then.
+        paths: The files returned by `fetch` so far.
 
     Raises:
-        DataError: The reader's own, with the new names added.
+        DataError: The reader's error, with the new names added.
     """
     try:
         yield
@@ -413,8 +413,8 @@ def set_aside_if_wrong(paths: Iterable[Path]) -> Iterator[None]:
         if len(aside) == 1:
             where = f" It was set aside as {aside[0]}; the next call fetches it again."
         else:
-            where = f" Its {len(aside)} files were set aside in {aside[0].parent}, with names that "
-            where += "end in .rejected; the next call fetches them again."
+            where = f" Its {len(aside)} files were set aside in {aside[0].parent}, with the file "
+            where += "extension .rejected; the next call fetches them again."
         raise DataError(f"{error}.{where}", code=error.codes[0]) from error
 
 
@@ -424,7 +424,7 @@ def files_hash(paths: Sequence[Path]) -> str:
 
 
 def remove_parts(target: Path) -> None:
-    """Remove what killed writers of a file left; the caller holds the file's lock."""
+    """Remove leftovers of killed writers of a file; the caller holds the file's lock."""
     for stale in target.parent.glob(f".{glob.escape(target.name)}.*.part"):
         stale.unlink(missing_ok=True)
 

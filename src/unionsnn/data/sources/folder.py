@@ -1,4 +1,4 @@
-"""A folder of a user's own graph files, one graph in each, and a table of their labels."""
+"""A folder of the user's graph files, one graph each, with a table of labels."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ NODE_ARRAYS = {"node_labels": np.int64, "node_attributes": np.float32}
 
 
 class Folder(Source):
-    """Graphs in files of a folder, one in each, and a table of their labels.
+    """Graphs in files of a folder, one per file, with a table of labels.
 
     Args:
         path: The folder.
         table: A CSV file in it, with a header: ``file`` and ``label``, or ``file`` and several
             columns of numbers for a regression.
-        symmetrize: Whether edges that are given in one direction only count both ways; they are
-            an error otherwise.
+        symmetrize: Whether to add the reverse of one-way edges, which are an error otherwise.
     """
 
     path: str
@@ -39,18 +38,18 @@ class Folder(Source):
     belongs_to_user: ClassVar[bool] = True
 
     def _rows(self) -> tuple[Path, list[Path], list[list[str]]]:
-        """The table, the files that it names, and their labels."""
+        """Return the table, the files listed in it, and their labels."""
         folder = Path(self.path).expanduser()
         return folder / self.table, *labelled_files(folder, self.table)
 
     def processed_key(self, raw: RawFiles) -> str:
-        """Hash of the table and of all files that it names, and what the targets are."""
+        """Return the hash of the table and all files listed in it, and the kind of targets."""
         table, files, _ = self._rows()
         kind = "numbers" if self.task == "graph_regression" else "classes"
         return f"folder {files_hash([table, *files])} {kind} {self.symmetrize}"
 
     def read(self, raw: RawFiles) -> GraphArrays:
-        """Read all files that the table names."""
+        """Read all files listed in the table."""
         table, files, labels = self._rows()
         graphs = read_files(files, one_each=True)
         y, class_names = self._targets(table, labels)
@@ -71,7 +70,7 @@ class Folder(Source):
                 return np.array(labels, dtype=np.float32), ()
             except ValueError as error:
                 raise DataError(
-                    f"{table}: {error}; a label is a number", code="data.table"
+                    f"{table}: {error}; a label must be a number", code="data.table"
                 ) from None
         if len(labels[0]) != 1:
             raise DataError(f"{table} has {len(labels[0])} label columns, not 1", code="data.table")
@@ -82,15 +81,15 @@ class Folder(Source):
 
 
 def labelled_files(folder: Path, table: str) -> tuple[list[Path], list[list[str]]]:
-    """Files and labels by row of a folder's table.
+    """Return files and labels by row of a folder's table.
 
     Raises:
-        DataError: The table is not there or not whole, or names a file that is not there.
+        DataError: The table is missing or incomplete, or lists a missing file.
     """
     path = folder / table
     if not path.is_file():
         raise DataError(
-            f"{path} is not there: data.path names a folder, and data.table a CSV file in it "
+            f"{path} does not exist: data.path names a folder, and data.table a CSV file in it "
             "with the columns file and label",
             code="data.table",
         )
@@ -115,22 +114,22 @@ def labelled_files(folder: Path, table: str) -> tuple[list[Path], list[list[str]
             )
         files.append(folder / row[0].strip())
         if not files[-1].is_file():
-            raise DataError(f"{path}, line {number}: {files[-1]} is not there", code="data.table")
-        # Twice the same graph could be trained on and tested.
+            raise DataError(f"{path}, line {number}: {files[-1]} does not exist", code="data.table")
+        # A repeated graph could be both trained on and tested.
         before = first.setdefault(files[-1].resolve(), number)
         if before != number:
             raise DataError(
-                f"{path}, line {number}: {files[-1]} is in line {before} already; name each "
+                f"{path}, line {number}: {files[-1]} is already in line {before}; list each "
                 "file once",
                 code="data.table",
             )
     if not files:
-        raise DataError(f"{path} names no file", code="data.table")
+        raise DataError(f"{path} lists no file", code="data.table")
     return files, [[value.strip() for value in row[1:]] for _, row in rows]
 
 
 def _natural(label: str) -> tuple[int, float, str]:
-    """Numbers in their order, then words."""
+    """Return a sort key: numbers in order, then words."""
     try:
         return 0, float(label), label
     except ValueError:
@@ -191,7 +190,7 @@ def read_files(
 
 
 def npz_features(path: Path, num_nodes: int) -> dict[str, NDArray[Any]]:
-    """Node features that stand in an npz file beside its edges."""
+    """Read the node features of an npz file."""
     if path.suffix.lower() not in FORMATS["npz"].extensions:
         return {}
     carried = {}
@@ -208,9 +207,7 @@ def npz_features(path: Path, num_nodes: int) -> dict[str, NDArray[Any]]:
                     code="data.table",
                 )
             if dtype == np.int64 and array.dtype.kind not in "iu":
-                raise DataError(
-                    f"{path}: {key} are {array.dtype}, not whole numbers", code="data.table"
-                )
+                raise DataError(f"{path}: {key} are {array.dtype}, not integers", code="data.table")
             carried[key] = array.astype(dtype)
     return carried
 
@@ -218,7 +215,7 @@ def npz_features(path: Path, num_nodes: int) -> dict[str, NDArray[Any]]:
 def joined(
     key: str, files: Sequence[Path], features: Sequence[Mapping[str, NDArray[Any]]]
 ) -> NDArray[Any] | None:
-    """Join one kind of features; all files have it, or none."""
+    """Join one kind of features, which all files or none must have."""
     lacking = [path for path, carried in zip(files, features, strict=True) if key not in carried]
     if len(lacking) == len(files):
         return None

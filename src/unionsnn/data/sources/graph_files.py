@@ -1,4 +1,4 @@
-"""Readers of a user's own graphs: edge lists, GraphML, graph6, sparse6, npz and PyG's .pt files."""
+"""Readers of graph files: edge lists, GraphML, graph6, sparse6, npz and PyG's .pt."""
 
 from __future__ import annotations
 
@@ -30,16 +30,14 @@ _HEADERS = {
 
 @dataclass(frozen=True, eq=False)
 class GraphFile:
-    """The graphs of a file as one disjoint union, edges as the file lists them.
+    """The graphs of a file as one disjoint union, with edges as listed in the file.
 
     Attributes:
-        edge_index: Edges in the file's order, node numbers counted through all graphs.
+        edge_index: Edges in the file's order, with global node numbers.
         node_slices: Where each graph's nodes begin and end.
         edge_slices: Where each graph's edges begin and end.
-        names: The file's own name of each node; None where they are numbered from 0 within each
-            graph.
-        directed: Whether an edge is one direction only; otherwise each edge is listed once and
-            means both.
+        names: Name of each node in the file; None if nodes are numbered from 0 within each graph.
+        directed: Whether each edge is one direction; otherwise each edge is listed once for both.
 
     Shapes:
         edge_index [2, E], node_slices and edge_slices [G + 1], names [N].
@@ -68,7 +66,7 @@ class GraphFile:
 
     @property
     def graph_of_edge(self) -> IntArray:
-        """Number of the graph that each edge belongs to, [E]."""
+        """Index of each edge's graph, [E]."""
         return np.repeat(np.arange(self.num_graphs), np.diff(self.edge_slices))
 
     def each(self) -> Iterator[tuple[IntArray, int]]:
@@ -83,10 +81,10 @@ class GraphFile:
             yield edges if self.directed else both_ways(edges), int(last - first)
 
     def check_symmetric(self) -> None:
-        """Check that every edge has its reverse, where the format does not imply it.
+        """Check that every edge has its reverse, unless the format implies it.
 
         Raises:
-            DataError: Names an edge that has none, and what to type.
+            DataError: An edge has no reverse; says what to type.
         """
         if not self.directed:
             return
@@ -98,13 +96,13 @@ class GraphFile:
             v, u = (name[node] for node in self.edge_index[:, lonely[0]])
             raise DataError(
                 f"{len(lonely)} of the {self.num_edges} edges have no reverse, for example "
-                f"{v} -> {u} without {u} -> {v}. If an edge is meant to go both ways, type "
+                f"{v} -> {u} without {u} -> {v}. If the edges are undirected, type "
                 "--symmetrize.",
                 code="data.one_way",
             )
 
     def node_names(self) -> NDArray[Any]:
-        """Names of all nodes: integers if all of them are, strings otherwise, [N]."""
+        """Return the names of all nodes, as integers if all of them are, otherwise strings, [N]."""
         if self.names is None:
             first = np.repeat(self.node_slices[:-1], np.diff(self.node_slices))
             return np.arange(self.num_nodes) - first
@@ -115,7 +113,7 @@ class GraphFile:
 
 @dataclass(frozen=True, eq=False)
 class _Graph:
-    """One graph as a reader finds it: edges [2, E] and, where there are any, names [N]."""
+    """One graph as read: edges [2, E] and names [N], if there are any."""
 
     edges: IntArray
     num_nodes: int
@@ -127,7 +125,7 @@ def read_graph_file(path: str | Path, form: str | None = None) -> GraphFile:
 
     Args:
         path: The file.
-        form: A key of `FORMATS`; by default the file extension decides.
+        form: A key of `FORMATS`; by default chosen by the file extension.
 
     Raises:
         DataError: The file cannot be read as graphs; says where and why.
@@ -136,7 +134,7 @@ def read_graph_file(path: str | Path, form: str | None = None) -> GraphFile:
     form = form or format_of(path)
     if not path.is_file():
         raise DataError(
-            f"{path} is {'a folder' if path.is_dir() else 'not there'}; name a file.",
+            f"{path} {'is a folder' if path.is_dir() else 'does not exist'}; name a file.",
             code="data.missing",
         )
     try:
@@ -147,10 +145,10 @@ def read_graph_file(path: str | Path, form: str | None = None) -> GraphFile:
 
 
 def format_of(path: Path) -> str:
-    """Tell the format of a file by its name.
+    """Return the format of a file by its extension.
 
     Raises:
-        DataError: Its file extension is not known.
+        DataError: Its file extension is unknown.
     """
     for name, form in FORMATS.items():
         if path.suffix.lower() in form.extensions:
@@ -199,18 +197,18 @@ def _is_canonical_integer(text: str) -> bool:
 
 
 def _read_edge_list(path: Path) -> tuple[bool, list[_Graph]]:
-    """Read two names a line; further columns, such as weights, are not read."""
+    """Read two names per line; further columns, such as weights, are ignored."""
     numbers: dict[str, int] = {}
     ends: list[int] = []
     for source, target in _pairs(path):
         ends.append(numbers.setdefault(source, len(numbers)))
         ends.append(numbers.setdefault(target, len(numbers)))
     edges, names = np.array(ends, dtype=np.int64).reshape(-1, 2).T, list(numbers)
-    # What looks like a header is an edge where one of its names is a node of another edge.
+    # An apparent header is an edge if one of its names is a node of another edge.
     if _is_header(names[:2]) and not (edges[:, 1:] < 2).any():
         edges, names = edges[:, 1:] - 2, names[2:]
     if not names:
-        raise GraphFileError(f"{path} holds no edge: write two node names a line.")
+        raise GraphFileError(f"{path} holds no edge: write two node names per line.")
     return True, [_Graph(edges, len(names), names)]
 
 
@@ -228,14 +226,14 @@ def _pairs(path: Path) -> Iterator[tuple[str, str]]:
         if len(fields) < 2 or not fields[0] or not fields[1]:
             raise GraphFileError(
                 f"{path}, line {number}: {line[:60]!r} is not an edge. Write two node names, "
-                "separated by a comma or by blanks, the same way in all lines."
+                "separated by a comma or by blanks, in the same way on all lines."
             )
         if width and len(fields) != width:
             raise GraphFileError(
                 f"{path}, line {number}: {line[:60]!r} has {len(fields)} columns, the lines "
                 f"before have {width}."
             )
-        # A header need not name the further columns.
+        # A header may leave out the further columns.
         if width or not _is_header(fields):
             width = len(fields)
         yield fields[0], fields[1]
@@ -277,7 +275,7 @@ def _read_graphml(path: Path) -> tuple[bool, list[_Graph]]:
 
 
 def _read_graph6(path: Path) -> tuple[bool, list[_Graph]]:
-    """Read one graph a line, graph6 and sparse6 mixed as they come."""
+    """Read one graph per line, in graph6 or sparse6."""
     import networkx
 
     graphs = []
@@ -309,7 +307,7 @@ def _as_edges(pairs: Iterable[tuple[int, int]]) -> IntArray:
 
 
 def _read_npz(path: Path) -> tuple[bool, list[_Graph]]:
-    """Read ``edge_index`` and maybe ``num_nodes``, or a sparse matrix that scipy saved."""
+    """Read ``edge_index`` and optionally ``num_nodes``, or a sparse matrix saved by scipy."""
     try:
         with path.open("rb") as file:
             archive = np.load(file, allow_pickle=False)
@@ -369,7 +367,7 @@ def _from_matrix(path: Path) -> _Graph:
 
 
 def _read_pt(path: Path) -> tuple[bool, list[_Graph]]:
-    """Read what torch saved, by weights-only loading: nothing in the file is ever run."""
+    """Read a file saved by torch with weights-only loading, which runs no code of the file."""
     import pickle
 
     import torch
@@ -377,8 +375,8 @@ def _read_pt(path: Path) -> tuple[bool, list[_Graph]]:
     from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
     from torch_geometric.data.storage import GlobalStorage
 
-    # Plain containers of PyG's, without code of their own that loading would run.
-    # Leaving the context takes its classes off torch's list, so those that PyG put there stay out.
+    # Plain containers of PyG, without code that loading would run.
+    # Leaving the context removes its classes from torch's list, so PyG's own entries are excluded.
     allowed = torch.serialization.get_safe_globals()
     containers = [
         c for c in (Data, DataEdgeAttr, DataTensorAttr, GlobalStorage) if c not in allowed
@@ -402,7 +400,7 @@ def _read_pt(path: Path) -> tuple[bool, list[_Graph]]:
 
 
 def _graphs_of(path: Path, content: Any) -> list[_Graph]:
-    """Take the graphs out of a tensor, a mapping, PyG's Data, a list of these, or a saved set."""
+    """Extract the graphs of a tensor, a mapping, PyG's Data, a list of these, or a saved set."""
     if isinstance(content, tuple) and len(content) in (2, 3) and isinstance(content[1], Mapping):
         return _graphs_of_set(path, content[0], content[1])
     if isinstance(content, list | tuple):
@@ -412,7 +410,7 @@ def _graphs_of(path: Path, content: Any) -> list[_Graph]:
     elif hasattr(content, "edge_index"):
         edges = content.edge_index
         with warnings.catch_warnings():
-            # Where nothing tells the number of nodes, PyG guesses it from the edges, as we do.
+            # Without a number of nodes, PyG guesses it from the edges, as we do.
             warnings.simplefilter("ignore")
             nodes = content.num_nodes
     else:
@@ -426,7 +424,7 @@ def _graphs_of(path: Path, content: Any) -> list[_Graph]:
 
 
 def _graphs_of_set(path: Path, data: Any, slices: Mapping[str, Any]) -> list[_Graph]:
-    """Take the graphs out of what PyG's InMemoryDataset saves: all of them in one, and slices."""
+    """Extract the graphs saved by PyG's InMemoryDataset: all in one, with slices."""
     values = data if isinstance(data, Mapping) else data.to_dict()
     if "edge_index" not in values or "edge_index" not in slices:
         raise GraphFileError(f"{path} is a saved data set without edge_index.")
@@ -445,7 +443,7 @@ def _graphs_of_set(path: Path, data: Any, slices: Mapping[str, Any]) -> list[_Gr
 
 @dataclass(frozen=True)
 class Format:
-    """How a kind of file is recognised and read.
+    """A file format.
 
     Attributes:
         extensions: File extensions, in lower case.
@@ -463,4 +461,4 @@ FORMATS: Mapping[str, Format] = {
     "npz": Format((".npz",), _read_npz),
     "pt": Format((".pt", ".pth"), _read_pt),
 }
-"""Kinds of graph files by the name that ``--format`` takes."""
+"""File formats by their name for ``--format``."""

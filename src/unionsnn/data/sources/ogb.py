@@ -1,4 +1,4 @@
-"""OGB's molecules: read strictly, without OGB's own loader and its questions."""
+"""OGB's molecules, read strictly and without OGB's interactive loader."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from unionsnn.data.splits import Split, check_split
 URL = "http://snap.stanford.edu/ogb/data/graphproppred/csv_mol_download"
 """Upstream address of the molecules."""
 ATOM_CATEGORIES = (119, 5, 12, 12, 10, 6, 6, 2, 2)
-"""How many values each of OGB's nine atom features can take."""
+"""Cardinalities of OGB's nine atom features."""
 
 _RAW = ("edge", "edge-feat", "node-feat", "num-node-list", "num-edge-list", "graph-label")
 _SPLIT = {"train": "train", "valid": "validation", "test": "test"}
 
 
 class OGB(Source):
-    """Molecules of OGB with one binary label and its scaffold split.
+    """Molecules of OGB with one binary label and the scaffold split.
 
     "Open Graph Benchmark: Datasets for Machine Learning on Graphs" (Hu et al., NeurIPS 2020).
 
     Args:
-        folder: Name of the download without its file extension, such as hiv.
+        folder: Name of the download without file extension, such as hiv.
     """
 
     task: Task = "graph_binary_classification"
@@ -44,7 +44,7 @@ class OGB(Source):
         return raw.fetch(f"ogb/{self.folder}.zip", f"{URL}/{self.folder}.zip")
 
     def processed_key(self, raw: RawFiles) -> str:
-        """Hash of the raw archive."""
+        """Return the hash of the raw archive."""
         return f"ogb {files_hash([self._archive(raw)])}"
 
     def read(self, raw: RawFiles) -> GraphArrays:
@@ -58,14 +58,14 @@ def read_ogb_molecules(zip_path: Path, folder: str) -> GraphArrays:
     Source: Hu et al. (2020), "Open Graph Benchmark"; the csv form of its downloads.
 
     Args:
-        zip_path: Holds FOLDER/raw/*.csv.gz and FOLDER/split/scaffold/*.csv.gz.
+        zip_path: Archive with FOLDER/raw/*.csv.gz and FOLDER/split/scaffold/*.csv.gz.
         folder: The folder in the zip file, such as hiv.
 
     Returns:
         Graphs with nine categories per node, and three per edge.
 
     Raises:
-        DataError: Names the file and the line of the first fault.
+        DataError: A file is wrong; names the line of the first fault.
     """
     files = _read_files(zip_path, folder)
     nodes = _counts(files, "raw/num-node-list", None)
@@ -86,7 +86,7 @@ def read_ogb_molecules(zip_path: Path, folder: str) -> GraphArrays:
     simple, first = simple_edges(union, int(node_slices[-1]))
     if simple.shape != union.shape:
         wrong = np.setdiff1d(np.arange(union.shape[1]), first) % max(len(pairs), 1)
-        raise files.error("raw/edge", "the edge is a loop, or given before", int(wrong[0]))
+        raise files.error("raw/edge", "the edge is a loop or repeated", int(wrong[0]))
     edge_index, edge_slices = cut_by_graph(simple, node_slices)
     chosen = {
         part: np.sort(files.table(f"split/scaffold/{name}", 1)[:, 0])

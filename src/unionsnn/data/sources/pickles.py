@@ -1,8 +1,8 @@
-"""Pickles of others, read without running anything that they name.
+"""Safe reading of third-party pickles, without running anything that they name.
 
-Planetoid and ZINC are published as pickles, and a pickle can call any function. Here each name in
-one is looked up in a short list that maps it to what stands for it: numpy's own arrays, plain
-containers, and readers of ours in place of scipy's and torch's.
+Planetoid and ZINC are published as pickles, and a pickle can call any function. Here each name is
+looked up in a short list of replacements: numpy's own arrays, plain containers, and our readers
+instead of scipy's and torch's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DTYPES = {
 
 
 class SparseRows:
-    """What stands for scipy's csr_matrix: its attributes, and a check that they fit together."""
+    """Replacement for scipy's csr_matrix: its attributes, with a consistency check."""
 
     def __init__(self, *arguments: object) -> None:
         self.state: dict[str, Any] = {}
@@ -40,13 +40,13 @@ class SparseRows:
         self.state = dict(state)
 
     def dense(self) -> NDArray[np.float32]:
-        """Return the matrix with all its zeros.
+        """Return the dense matrix.
 
         Shapes:
             -> [rows, columns].
 
         Raises:
-            ValueError: if it is no sound matrix.
+            ValueError: if it is not a valid matrix.
         """
         state = self.state
         rows, columns = (int(size) for size in state.get("_shape", state.get("shape", ())))
@@ -56,7 +56,7 @@ class SparseRows:
 def dense_rows(
     data: Any, indices: Any, indptr: Any, rows: int, columns: int
 ) -> NDArray[np.float32]:
-    """Write out a matrix of compressed sparse rows; entries that are given twice add up.
+    """Make a dense matrix from compressed sparse rows; repeated entries add up.
 
     Shapes:
         data, indices [M], indptr [rows + 1] -> [rows, columns].
@@ -83,10 +83,10 @@ def dense_rows(
 
 
 def _storage(content: bytes) -> NDArray[Any]:
-    """Read what torch's storages turn into when they are pickled: five pickles and the bytes."""
+    """Read a pickled torch storage: five pickles and the bytes."""
     file = io.BytesIO(content)
     for _ in range(3):
-        # A magic number, a version, and sizes of types: nothing that the bytes depend on.
+        # A magic number, a version, and sizes of types, which do not affect the bytes.
         _Restricted(file, {}).load()
     dtype, count = _StorageReader(file, _STORAGES).load()
     _Restricted(file, {}).load()
@@ -94,7 +94,7 @@ def _storage(content: bytes) -> NDArray[Any]:
 
 
 class _Restricted(pickle.Unpickler):
-    """An unpickler that knows the names it is given, and no other."""
+    """An unpickler that allows only given names."""
 
     def __init__(self, file: io.BytesIO, names: Mapping[str, Any], encoding: str = "ASCII") -> None:
         super().__init__(file, encoding=encoding)
@@ -105,7 +105,7 @@ class _Restricted(pickle.Unpickler):
             return self.names[f"{module}.{name}"]
         except KeyError:
             raise pickle.UnpicklingError(
-                f"it names {module}.{name}, which such a file has no need of"
+                f"it names {module}.{name}, which such a file does not need"
             ) from None
 
 
@@ -113,14 +113,14 @@ class _StorageReader(_Restricted):
     def persistent_load(self, pid: Any) -> tuple[Any, int]:
         kind, dtype, _, _, count, *_ = pid
         if kind != "storage" or dtype not in _DTYPES.values():
-            raise pickle.UnpicklingError(f"it holds {kind!r} where a storage belongs")
+            raise pickle.UnpicklingError(f"it holds {kind!r} instead of a storage")
         return dtype, count
 
 
 def _tensor(
     storage: NDArray[Any], offset: int, size: tuple[int, ...], stride: tuple[int, ...], *_: object
 ) -> NDArray[Any]:
-    """Make an array of what makes a torch tensor; only contiguous ones are needed."""
+    """Make an array from the arguments of a torch tensor; only contiguous ones are supported."""
     contiguous = tuple(int(np.prod(size[i + 1 :])) for i in range(len(size)))
     if stride != contiguous and 0 not in size and any(n > 1 for n in size):
         raise pickle.UnpicklingError("it holds a tensor that is not contiguous")
@@ -128,7 +128,7 @@ def _tensor(
 
 
 def _encoded(text: str, encoding: str) -> bytes:
-    """Turn text into bytes, as pickles of Python 3 in the format of Python 2 do with arrays."""
+    """Convert text to bytes, as Python 3 does for arrays in pickles in Python 2 format."""
     if encoding != "latin1":
         raise pickle.UnpicklingError(f"it encodes bytes as {encoding!r}")
     return text.encode("latin1")
@@ -152,7 +152,7 @@ PLANETOID_NAMES: Mapping[str, Any] = {
     "__builtin__.list": list,
     "builtins.list": list,
 }
-"""What the files of Planetoid name."""
+"""Names in the files of Planetoid."""
 
 ZINC_NAMES: Mapping[str, Any] = {
     **_NUMPY,
@@ -160,15 +160,15 @@ ZINC_NAMES: Mapping[str, Any] = {
     "torch.storage._load_from_bytes": _storage,
     "collections.OrderedDict": collections.OrderedDict,
 }
-"""What the files of ZINC name."""
+"""Names in the files of ZINC."""
 
 
 def read_pickle(content: bytes, names: Mapping[str, Any], where: str) -> Any:
     """Read a pickle in which only the given names may occur.
 
     Args:
-        content: The pickle; strings of Python 2 are read as Latin-1, as numpy's need it.
-        names: What stands for each name, by its dotted path.
+        content: The pickle; Python 2 strings are read as Latin-1, as numpy requires.
+        names: Replacement for each allowed name, by dotted path.
         where: What errors call the file.
 
     Raises:

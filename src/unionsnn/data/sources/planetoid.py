@@ -21,7 +21,7 @@ URL = "https://github.com/kimiyoung/planetoid/raw/master/data"
 """Upstream address of the citation graphs."""
 FILES = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
 VALIDATION = 500
-"""Nodes of the public validation part: those after the training nodes."""
+"""Number of public validation nodes, which follow the training nodes."""
 
 
 class Planetoid(NodeSource):
@@ -40,7 +40,7 @@ class Planetoid(NodeSource):
         return {p: raw.fetch(f"planetoid/{name}", f"{URL}/{name}") for p, name in names.items()}
 
     def processed_key(self, raw: RawFiles) -> str:
-        """Hash of the raw files."""
+        """Return the hash of the raw files."""
         return f"planetoid {files_hash([*self._files(raw).values()])}"
 
     def read(self, raw: RawFiles) -> GraphArrays:
@@ -59,7 +59,7 @@ def read_planetoid(paths: Mapping[str, Path]) -> GraphArrays:
         paths: The files by the last part of their names, see `FILES`.
 
     Raises:
-        DataError: Names the file and its fault.
+        DataError: A file is wrong; names the fault.
     """
     objects = {
         key: read_pickle(path.read_bytes(), PLANETOID_NAMES, str(path))
@@ -114,7 +114,7 @@ def _one_hot(path: Path, content: Any) -> NDArray[np.float32]:
         matrix = _matrix(content)
     except (ValueError, TypeError) as error:
         raise MalformedDataError(f"{path} is not a matrix of classes ({error})") from error
-    # Citeseer has rows of zeros only: nodes without a class.
+    # Citeseer has rows of zeros: nodes without a class.
     if not np.isin(matrix, (0, 1)).all() or (matrix.sum(axis=1) > 1).any():
         raise MalformedDataError(f"{path} has a row that is not one-hot")
     return matrix
@@ -141,5 +141,5 @@ def _edges(path: Path, content: Any, num_nodes: int) -> IntArray:
     lonely = one_way_edges(edges, num_nodes)
     if len(lonely):
         raise MalformedDataError(f"{path}: edge {edges[:, lonely[0]].tolist()} has no edge back")
-    # Sorted by receiver, as PyG sorts them.
+    # Sorted by receiver, as in PyG.
     return np.ascontiguousarray(edges[::-1])

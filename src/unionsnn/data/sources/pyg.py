@@ -1,4 +1,4 @@
-"""Any in-memory data set class, named by its dotted path: its graphs, or the nodes of its one."""
+"""Any in-memory data set class, by dotted path: its graphs, or the nodes of its one graph."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from unionsnn.data.sources.source import NodeSource, RawFiles, Source
 class PyG(Source):
     """The graphs of any in-memory data set class, named by its dotted path.
 
-    PyG keeps the files; nothing but coefficients is kept here.
+    PyG keeps the files; only coefficients are cached here.
 
     Args:
         dataset: Dotted path of a class, such as torch_geometric.datasets.TUDataset.
-        arguments: Its arguments; ``root`` is a folder in the data root where it is left out.
-        symmetrize: Whether edges that are given in one direction only count both ways.
+        arguments: Its arguments; ``root`` defaults to a folder in the data root.
+        symmetrize: Whether to add the reverse of one-way edges.
     """
 
     dataset: str
@@ -34,10 +34,10 @@ class PyG(Source):
     belongs_to_user: ClassVar[bool] = True
 
     def processed_key(self, raw: RawFiles) -> None:
-        """Nothing is kept: PyG has its own files, and what they depend on is not known here."""
+        """Return None: PyG keeps its own files, whose dependencies are unknown here."""
 
     def read(self, raw: RawFiles) -> GraphArrays:
-        """Make the data set and take its arrays."""
+        """Make the data set and return its arrays."""
         made = make_dataset(self.dataset, self.arguments or {}, raw.root / "raw" / "pyg")
         level = self.task.partition("_")[0]
         try:
@@ -47,14 +47,14 @@ class PyG(Source):
 
 
 class PyGNodes(NodeSource, PyG):
-    """The nodes of the one graph of any in-memory data set class, with the split of its masks."""
+    """The nodes of the single graph of any in-memory data set class, split by its masks."""
 
 
 def read_pyg_dataset(dataset: Any, *, level: str, symmetrize: bool) -> GraphArrays:
-    """Read a PyG data set: whole numbers in x are labels, other numbers attributes.
+    """Read a PyG data set: integers in x are labels, floats attributes.
 
-    Self loops are dropped and repeated edges counted once. For nodes the set must be one graph;
-    where it has masks for training, validation and test, they are its split.
+    Self loops are dropped and repeated edges count once. For nodes the set must be one graph, which
+    is split by its masks for training, validation and test, if any.
 
     Args:
         dataset: A sequence of PyG's `Data`.
@@ -62,7 +62,7 @@ def read_pyg_dataset(dataset: Any, *, level: str, symmetrize: bool) -> GraphArra
         symmetrize: As in `PyG`.
 
     Raises:
-        DataError: Says what the data set lacks.
+        DataError: The data set lacks something; says what.
     """
     graphs = [dataset[i] for i in range(len(dataset))]
     if not graphs:
@@ -146,7 +146,7 @@ def make_dataset(path: str, arguments: Mapping[str, Any], folder: Path) -> Any:
         ) from error
     try:
         return kind(**given)
-    except Exception as error:  # It is someone else's code: anything may come out of it.
+    except Exception as error:  # Third-party code may raise anything.
         raise DataError(
             f"{path} with {given} failed ({type(error).__name__}: {error}); it must work by itself "
             "before it can be used here",

@@ -1,6 +1,6 @@
-"""What a format of data sets is: its arguments, its raw files, how they are read, and the split.
+"""Base class of data set formats: arguments, raw files, reading and split.
 
-A format is one file of this folder with a subclass of `Source`; ``data._target_`` names it. Nothing
+A format is one file of this folder with a subclass of `Source`, named by ``data._target_``. Nothing
 here needs torch, so that requests are checked before it is imported.
 """
 
@@ -30,16 +30,16 @@ Task = Literal[
 
 @dataclass(frozen=True)
 class RawFiles:
-    """Where raw files come from: the data root, then a mirror, then upstream.
+    """Access to raw files: from the data root, a mirror or upstream.
 
     Args:
         root: The data root.
-        mirror: Folder or URL that is tried before the upstream address.
-        offline: Whether never to access the internet.
-        progress: Called with what is being done, steps done and steps in all.
+        mirror: Folder or URL to try before the upstream address.
+        offline: Whether to never access the network.
+        progress: Called with a description of the work, steps done and total steps.
 
     Attributes:
-        fetched: The files that were asked for so far.
+        fetched: The files requested so far.
     """
 
     root: Path
@@ -49,12 +49,12 @@ class RawFiles:
     fetched: list[Path] = field(default_factory=list)
 
     def fetch(self, relative_path: str, upstream: str | None, label: str | None = None) -> Path:
-        """Return a raw file, getting it first if it is not there.
+        """Return a raw file, fetching it if it does not exist.
 
         Args:
-            relative_path: Where it is in a mirror and in the data root.
+            relative_path: Its path in a mirror and in the data root.
             upstream: Its full address; None if there is none.
-            label: What progress calls it; its name unless given.
+            label: Its name in progress displays; by default its file name.
 
         Raises:
             DataUnavailableError: It could not be obtained.
@@ -71,7 +71,7 @@ class RawFiles:
         return path
 
     def report(self, what: str) -> Callable[[int, int], None] | None:
-        """Return a callback of one piece of work, called with steps done and steps in all."""
+        """Return a progress callback for one piece of work, called with steps done and total."""
         progress = self.progress
         if progress is None:
             return None
@@ -79,13 +79,13 @@ class RawFiles:
 
 
 class Source(BaseModel, ABC):
-    """A format of data sets; its fields are the arguments that a configuration gives.
+    """A format of data sets; its fields are the arguments from the configuration.
 
     Args:
-        task: What is predicted.
+        task: The task.
 
     Attributes:
-        categories: How many values each column of labels can take, where that is known beforehand.
+        categories: Cardinality of each column of labels, if known beforehand.
         belongs_to_user: Whether the files are the user's own and may change from one run to the
             next.
     """
@@ -103,15 +103,15 @@ class Source(BaseModel, ABC):
 
     @abstractmethod
     def read(self, raw: RawFiles) -> GraphArrays:
-        """Read or make the graphs, without any cache.
+        """Read or generate the graphs, without caching.
 
         Raises:
-            DataError: A file is wrong; what was fetched is then set aside.
+            DataError: A file is wrong; fetched files are then set aside.
         """
 
     @property
     def known(self) -> CatalogEntry | None:
-        """What is known about the set that the arguments name; it is checked on each reading."""
+        """Return the entry of the set given by the arguments, checked on each read; or None."""
         formats = {kind.__name__ for kind in type(self).__mro__}
         for entry in CATALOG.values():
             if entry.format in formats and all(
@@ -122,11 +122,11 @@ class Source(BaseModel, ABC):
 
     @property
     def split_name(self) -> str | None:
-        """Name of the set in published split files; None for that of the configuration."""
+        """Return the set's name in published split files; None for that in the configuration."""
         return None
 
     def default_split(self, arrays: GraphArrays, generator: np.random.Generator) -> Split:
-        """Return the split that the set prescribes, or draw 8:1:1, stratified by class."""
+        """Return the split prescribed by the set, or draw 8:1:1, stratified by class."""
         if arrays.part is not None:
             return Split.from_parts(arrays.part)
         if self.task == "graph_regression":
@@ -135,10 +135,10 @@ class Source(BaseModel, ABC):
 
 
 class NodeSource(Source):
-    """A format of single graphs whose nodes are classified.
+    """A format of single graphs for node classification.
 
     Args:
-        normalize_features: Whether each node's features are divided by their sum.
+        normalize_features: Whether to divide each node's features by their sum.
     """
 
     task: Task = "node_classification"
@@ -146,7 +146,7 @@ class NodeSource(Source):
 
 
 class InMemory(Source):
-    """Graphs that are in memory already; of them, only coefficients and encodings are cached.
+    """Graphs already in memory; only coefficients and encodings are cached.
 
     Args:
         graphs: The graphs.
@@ -157,7 +157,7 @@ class InMemory(Source):
     graphs: GraphArrays
 
     def processed_key(self, raw: RawFiles) -> None:
-        """Nothing is kept."""
+        """Return None: nothing is stored."""
 
     def read(self, raw: RawFiles) -> GraphArrays:
         """Return the graphs."""

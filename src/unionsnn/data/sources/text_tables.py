@@ -1,4 +1,4 @@
-"""Tables of numbers in text files: parsed at once where they are right, by line where not."""
+"""Tables of numbers in text files: parsed at once, or line by line to locate a fault."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _USUAL = b"0123456789+-.eE,\n"
 
 Values = NDArray[Any]
 Fault = Callable[[str, int], DataError]
-"""Makes the error of a message and a row counted from 0."""
+"""Makes the error from a message and a row, starting at 0."""
 
 
 @dataclass(frozen=True)
@@ -87,22 +87,22 @@ def read_table(path: Path, columns: int | None = None) -> Values:
 
 
 def parse_table(content: bytes, dtype: np.dtype[Any], columns: int | None, fault: Fault) -> Values:
-    """Parse lines of numbers with commas between them.
+    """Parse lines of comma-separated numbers.
 
-    Line ends of every system, a byte-order mark, white space at ends and beside commas, and blank
-    lines at the end are allowed.
+    Line ends of any system, a byte-order mark, white space around numbers, and trailing blank lines
+    are allowed.
 
     Args:
         content: The file.
         dtype: int64 or float64.
-        columns: How many numbers a line must have; None for as many as the first one has.
-        fault: Names the file and the line.
+        columns: Number of values per line; None for as many as in the first.
+        fault: Makes the error that names file and line.
 
     Shapes:
         -> [lines, columns]; [0, columns or 1] for an empty file.
 
     Raises:
-        DataError: What `fault` makes of the first wrong line.
+        DataError: The error made by `fault` for the first wrong line.
     """
     text = _clean(content)
     if not text:
@@ -111,14 +111,14 @@ def parse_table(content: bytes, dtype: np.dtype[Any], columns: int | None, fault
     if table is None:
         table = _parse_slow(text, dtype, fault)
     if columns is not None and table.shape[1] != columns:
-        raise fault(f"{table.shape[1]} value(s) where {columns} belong", 0)
+        raise fault(f"{table.shape[1]} value(s) instead of {columns}", 0)
     return table
 
 
 def _clean(content: bytes) -> bytes:
-    """Leave one line feed between lines, and no white space at ends or beside commas."""
+    """Normalise line ends, and remove white space around numbers."""
     text = content.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    # The usual writing first: a regular expression over a million lines is slow.
+    # The common form first: a regular expression over a million lines is slow.
     text = text.rstrip().replace(b", ", b",").replace(b" \n", b"\n")
     if b" " in text or b"\t" in text:
         text = re.sub(rb"[ \t]*([,\n])[ \t]*", rb"\1", text).strip(b" \t")
@@ -126,11 +126,11 @@ def _clean(content: bytes) -> bytes:
 
 
 def _parse_fast(text: bytes, dtype: np.dtype[Any]) -> Values | None:
-    """Parse a well-formed table of numbers at once; None where anything is odd."""
+    """Parse a well-formed table of numbers at once; None if anything is unusual."""
     # Arrow also reads hexadecimal numbers.
     if text.translate(None, _USUAL):
         return None
-    # Late: pyarrow is only needed where raw files are read.
+    # Imported late: pyarrow is only needed to read raw files.
     import pyarrow
     from pyarrow import csv
 
@@ -150,7 +150,7 @@ def _parse_fast(text: bytes, dtype: np.dtype[Any]) -> Values | None:
 
 
 def _parse_slow(text: bytes, dtype: np.dtype[Any], fault: Fault) -> Values:
-    """Parse line by line, to find the line that is wrong."""
+    """Parse line by line, to find the wrong line."""
     kind, number = ("a whole number", int) if dtype == np.int64 else ("a number", float)
     table: list[list[float]] = []
     for row, line in enumerate(text.split(b"\n")):
@@ -161,10 +161,8 @@ def _parse_slow(text: bytes, dtype: np.dtype[Any], fault: Fault) -> Values:
             np.array(values, dtype)
         except (ValueError, OverflowError):
             shown = line.decode(errors="replace")[:60]
-            raise fault(
-                f"{shown!r} is not {kind} (or several, with commas between them)", row
-            ) from None
+            raise fault(f"{shown!r} is not {kind} (or several, separated by commas)", row) from None
         if table and len(values) != len(table[0]):
-            raise fault(f"{len(values)} value(s), but {len(table[0])} in the lines above", row)
+            raise fault(f"{len(values)} value(s), but {len(table[0])} on the lines above", row)
         table.append(values)
     return np.array(table, dtype)

@@ -1,4 +1,4 @@
-"""Sets of the TU collection: strict about what a file may hold, equal to PyG on good files."""
+"""Sets of the TU collection, read strictly, with the same result as PyG on valid files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from unionsnn.data.sources.source import RawFiles, Source
 from unionsnn.data.sources.text_tables import ArchiveTables, Values
 
 URL = "https://www.chrsmrrs.com/graphkerneldatasets"
-"""Upstream address of the collection, the one that PyG uses."""
+"""Upstream address of the collection, as in PyG."""
 
 _FILES = (
     "A",
@@ -42,7 +42,7 @@ class TU(Source):
 
     @property
     def split_name(self) -> str:
-        """The collection's own name."""
+        """Return the name in the collection."""
         return self.tu_name
 
     def _archive(self, raw: RawFiles) -> Path:
@@ -50,7 +50,7 @@ class TU(Source):
         return raw.fetch(f"TUDataset/{name}.zip", f"{URL}/{name}.zip", name)
 
     def processed_key(self, raw: RawFiles) -> str:
-        """Hash of the raw archive."""
+        """Return the hash of the raw archive."""
         return files_hash([self._archive(raw)])
 
     def read(self, raw: RawFiles) -> GraphArrays:
@@ -62,22 +62,22 @@ def read_tu(zip_path: str | Path, name: str) -> GraphArrays:
     """Read a data set of the TU collection from its zip file.
 
     Self loops are removed and repeated edges counted once; edges are sorted by (row, column);
-    labels are shifted so that each column begins with 0, classes numbered in the order of the
-    labels: as PyG's reader does, but labels stay integers. Unlike there, repeated edges must
-    agree in their labels and attributes.
+    labels are shifted so that each column starts at 0, classes numbered in the order of the labels:
+    as in PyG's reader, except that labels stay integers and repeated edges must agree in their
+    labels and attributes.
 
     Source: Morris et al. (2020), "TUDataset"; format of its README.
 
     Args:
-        zip_path: Holds NAME_A.txt and its companions, at the top or in one folder.
-        name: The set's name, the beginning of all file names.
+        zip_path: Archive with NAME_A.txt and its companions, at the top level or in one folder.
+        name: The set's name, a prefix of all file names.
 
     Returns:
-        Graphs with int64 class numbers, or float32 targets [G, T] where the set has graph
-        attributes and no graph labels.
+        Graphs with int64 class numbers, or float32 targets [G, T] if the set has graph attributes
+        but no graph labels.
 
     Raises:
-        DataError: Names the file and the line of the first fault.
+        DataError: A file is wrong; names the line of the first fault.
     """
     files = _read_files(Path(zip_path), name)
     indicator = files.table("graph_indicator", 1)[:, 0]
@@ -181,7 +181,7 @@ def _check_indicator(files: ArchiveTables, indicator: IntArray) -> None:
         raise files.error(key, "is empty")
     if indicator[0] != 1:
         raise files.error(
-            key, f"begins with graph {indicator[0]}, but graphs are counted from 1", 0
+            key, f"starts with graph {indicator[0]}, but graphs are numbered from 1", 0
         )
     steps = np.diff(indicator)
     wrong = np.flatnonzero((steps < 0) | (steps > 1))

@@ -18,27 +18,27 @@ from unionsnn.data.sources.source import RawFiles, Source, Task
 from unionsnn.data.sources.text_tables import read_table
 
 URL = "https://www.dropbox.com/s/feo9qle74kg48gy/molecules.zip?dl=1"
-"""Upstream address of the full set, which holds the subset."""
+"""Upstream address of the full set, which contains the subset."""
 INDEX_URL = (
     "https://raw.githubusercontent.com/graphdeeplearning/benchmarking-gnns/master/data/molecules"
 )
-"""Upstream address of the rows that make ZINC-12k."""
+"""Upstream address of the rows of ZINC-12k."""
 PARTS = ("train", "val", "test")
 SUBSET = (10_000, 1_000, 1_000)
-"""Graphs of the parts of ZINC-12k."""
+"""Number of graphs of each part of ZINC-12k."""
 FULL = (220_011, 24_445, 5_000)
-"""Graphs of the parts of the full set."""
+"""Number of graphs of each part of the full set."""
 ATOM_TYPES = 28
 
 
 class Zinc(Source):
-    """Molecules of ZINC with their constrained solubility, in the parts of benchmarking-gnns.
+    """Molecules of ZINC with their constrained solubility, split as in benchmarking-gnns.
 
     "Benchmarking Graph Neural Networks" (Dwivedi et al., JMLR 2023). Bond types are not read.
 
     Args:
         size: ``subset``, 12,000 molecules, or ``full``, 249,456. The full set is read from a
-            mirror's zinc-full/{train,val,test}.npz where it has them, which takes seconds; else
+            mirror's zinc-full/{train,val,test}.npz if it has them, which takes seconds; otherwise
             from the pickles, which takes minutes and 3 GB of memory.
     """
 
@@ -48,7 +48,7 @@ class Zinc(Source):
     categories: ClassVar[tuple[int, ...]] = (ATOM_TYPES,)
 
     def _compact(self, raw: RawFiles) -> dict[str, Path] | None:
-        """Files of the compact form; None for the subset, and where they are not available."""
+        """Return the files of the compact form; None for the subset or if not available."""
         if self.size == "subset":
             return None
         try:
@@ -57,7 +57,7 @@ class Zinc(Source):
             return None
 
     def _pickles(self, raw: RawFiles) -> tuple[Path, dict[str, Path] | None]:
-        """The archive of pickles and, for the subset, the rows of each part."""
+        """Return the archive of pickles and, for the subset, the rows of each part."""
         if self.size == "full":
             return raw.fetch("zinc-full/molecules.zip", URL, "zinc-full molecules.zip"), None
         archive = raw.fetch("zinc/molecules.zip", URL, "zinc molecules.zip")
@@ -66,7 +66,7 @@ class Zinc(Source):
         }
 
     def processed_key(self, raw: RawFiles) -> str:
-        """Hash of the raw files."""
+        """Return the hash of the raw files."""
         if compact := self._compact(raw):
             return f"zinc npz {files_hash([*compact.values()])}"
         archive, index = self._pickles(raw)
@@ -82,17 +82,17 @@ class Zinc(Source):
 def read_zinc_pickles(
     archive: Path, index_files: Mapping[str, Path] | None, sizes: tuple[int, int, int]
 ) -> GraphArrays:
-    """Read molecules.zip of benchmarking-gnns, all of it or the rows that index files name.
+    """Read molecules.zip of benchmarking-gnns, all of it or the rows listed in index files.
 
-    The zip file holds the subset alone, or the full set in which the index files name the subset.
+    The zip file holds the subset, or the full set, of which the index files select the subset.
 
     Args:
-        archive: Holds {train,val,test}.pickle.
+        archive: Zip file with {train,val,test}.pickle.
         index_files: For each part, a file of comma-separated rows; None for all rows.
-        sizes: How many graphs the parts must have.
+        sizes: Required number of graphs of each part.
 
     Raises:
-        DataError: Names the file and its fault; a training part of another size is refused.
+        DataError: A file is wrong, or a part has another size.
     """
     with open_zip(archive) as opened:
         names = {Path(name).name: name for name in opened.namelist()}
@@ -123,12 +123,12 @@ def read_index(path: Path, num_graphs: int, wanted: int) -> list[int]:
     """Read the rows of one part.
 
     Args:
-        path: One line of numbers with commas between them.
-        num_graphs: How many graphs there are to choose from.
-        wanted: How many must be chosen.
+        path: File with one line of comma-separated numbers.
+        num_graphs: Number of graphs to choose from.
+        wanted: Required number of rows.
 
     Raises:
-        DataError: Too few or too many, repeated, or beyond the last graph.
+        DataError: There are too few or too many rows, repeated ones, or ones out of range.
     """
     rows = read_table(path).reshape(-1)
     if len(rows) != wanted or len(np.unique(rows)) != wanted:
@@ -138,7 +138,7 @@ def read_index(path: Path, num_graphs: int, wanted: int) -> list[int]:
     if rows.min() < 0 or rows.max() >= num_graphs:
         raise MalformedDataError(
             f"{path} names graph {rows.max() if rows.max() >= num_graphs else rows.min()}, but "
-            f"the pickle beside it has {num_graphs:,} (0..{num_graphs - 1}): the two do not belong "
+            f"the pickle next to it has {num_graphs:,} (0..{num_graphs - 1}): they do not belong "
             "together; a zip file of 12,000 molecules goes with the rows 0..n-1, the full one with "
             "the rows of benchmarking-gnns"
         )
@@ -160,7 +160,7 @@ def _assembled(
             targets.append(np.asarray(molecule["logP_SA_cycle_normalized"], np.float32).reshape(1))
     except (KeyError, ValueError, TypeError) as error:
         raise MalformedDataError(
-            f"{archive}: molecule {len(labels)} is not sound ({error!r})"
+            f"{archive}: molecule {len(labels)} is invalid ({error!r})"
         ) from error
     node_slices = slices([len(types) for types in labels])
     return zinc_graphs(
@@ -180,11 +180,11 @@ def read_zinc_npz(paths: Mapping[str, Path]) -> GraphArrays:
         paths: The files by part; each holds num_nodes, num_edges, x, edge_index and y.
 
     Shapes:
-        In a file: num_nodes, num_edges [G]; x [N]; edge_index [2, E], nodes numbered in each graph;
+        In a file: num_nodes, num_edges [G]; x [N]; edge_index [2, E], with local node numbers;
         y [G].
 
     Raises:
-        DataError: Names the file and its fault.
+        DataError: A file is wrong; names the fault.
     """
     parts = [_npz_arrays(paths[part], size) for part, size in zip(PARTS, FULL, strict=True)]
     joined = {
@@ -234,13 +234,13 @@ def zinc_graphs(
     sizes: tuple[int, int, int],
     where: str,
 ) -> GraphArrays:
-    """Make the set of its arrays: atom types as labels, the parts one after the other.
+    """Make the set from its arrays, with atom types as labels and concatenated parts.
 
     Shapes:
         union [2, E], node_slices [G + 1], types [N], targets [G, 1].
 
     Raises:
-        DataError: An atom type is unknown, or a bond has one direction only.
+        DataError: An atom type is unknown, or a bond has only one direction.
     """
     if types.max(initial=0) >= ATOM_TYPES:
         raise MalformedDataError(f"{where}: atom type {types.max()} is unknown; types are 0..27")
