@@ -1,6 +1,6 @@
-"""Several configurations on the same folds and seeds: checked, run, and their differences.
+"""Comparison of configurations on the same folds and seeds: checks, runs, differences.
 
-Reading and checking a request imports no torch; training does.
+Reading and checking a request does not import torch; training does.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# How the same graphs are given to a model: this may differ.
+# How the same graphs are presented to a model, which may differ.
 _SERVING = ("data.batch_size", "data.features", "data.normalize_features")
 
 _NOT_COMPARED = (
-    "Nothing is compared: only the same repetitions can be. Finished work is kept; rerun the "
-    "command to train what failed again."
+    "Nothing was compared: that needs the same repetitions of all runs. Finished work is kept; rerun "
+    "the command to train the failed ones again."
 )
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One of the configurations that are compared.
+    """One of the compared configurations.
 
     Args:
-        label: What was typed for it.
+        label: What the user typed for it.
         path: Its run folder.
-        config: Its checked configuration; None for a run folder that was named.
-        record: The merged record of its run folder; None for one that is to be run.
+        config: Its checked configuration; None for a run folder.
+        record: The merged record of its run folder; None if it has to be run.
     """
 
     label: str
@@ -57,7 +57,7 @@ class Candidate:
 
     @property
     def repetitions(self) -> list[int]:
-        """Repetitions that its record has, or will have."""
+        """Return the repetitions that its record has or will have."""
         if self.record is not None:
             return [row["index"] for row in self.record["repetitions"]]
         assert self.config is not None
@@ -66,7 +66,7 @@ class Candidate:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Configuration as plain types; a record may be of an older version."""
+        """Return the configuration as plain types; a record may have an older version."""
         if self.config is not None:
             return self.config.to_dict()
         assert self.record is not None
@@ -74,7 +74,7 @@ class Candidate:
         return settings
 
     def silent(self) -> Candidate:
-        """Return this candidate with a configuration that shows no progress."""
+        """Return this candidate without progress display."""
         if self.config is None:
             return self
         return replace(self, config=self.config.replace({"trainer.progress": "none"}))
@@ -83,16 +83,16 @@ class Candidate:
 def read_candidates(
     words: Sequence[str], common: Sequence[str] = (), config_dir: str | Path | None = None
 ) -> list[Candidate]:
-    """Compose or load what is to be compared.
+    """Compose or load the candidates.
 
     Args:
         words: For each configuration its overrides in one string (none: the default experiment),
             or a run folder on disk.
-        common: Overrides that hold for all configurations that are composed.
+        common: Overrides for all composed configurations.
         config_dir: A folder of the user's own configuration.
 
     Raises:
-        RequestError: with every fault that was found, each under what was typed.
+        RequestError: with every fault found, each with what was typed.
     """
     faults: list[Fault] = []
     candidates = []
@@ -105,7 +105,7 @@ def read_candidates(
     if len(words) < 2:
         faults.append(
             Fault(
-                f"compare was given {len(words)} configuration(s) and needs two or more: "
+                f"compare got {len(words)} configuration(s) and needs two or more: "
                 'unionsnn compare model=gin "model=gin gate=default" -- data=mutag',
                 "compare.too_few",
             )
@@ -114,7 +114,7 @@ def read_candidates(
     if idle and not faults and all(candidate.record for candidate in candidates):
         faults.append(
             Fault(
-                f"{' '.join(idle)}: overrides change nothing in runs that are on disk.",
+                f"{' '.join(idle)}: overrides have no effect on runs on disk; leave them out.",
                 "compare.unused_overrides",
             )
         )
@@ -130,7 +130,7 @@ def _candidate(
     if not word.strip() or not path.exists():
         if word.strip() and "=" not in word:
             raise RequestError(
-                "there is no such run folder, and overrides are written key=value: model=gin",
+                "this is neither a run folder nor an override, such as model=gin",
                 code="compare.no_folder",
             )
         try:
@@ -145,7 +145,7 @@ def _candidate(
         unfinished = record["result"] is None
     except FileNotFoundError:
         raise RequestError(
-            "there is no results.json in it, so it is not a run folder.", code="compare.no_record"
+            "it has no results.json, so it is not a run folder.", code="compare.no_record"
         ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RequestError(
@@ -157,10 +157,10 @@ def _candidate(
 
 
 def refuse_incomparable(candidates: Sequence[Candidate]) -> None:
-    """Check, before anything is loaded, that all have the same data, protocol and repetitions.
+    """Check before loading anything that all have the same data, protocol and repetitions.
 
     Raises:
-        RequestError: with every difference that would make the comparison void.
+        RequestError: with every difference that would invalidate the comparison.
     """
     first = candidates[0]
     faults: list[Fault] = []
@@ -196,13 +196,13 @@ def refuse_incomparable(candidates: Sequence[Candidate]) -> None:
 
 def _must_agree(key: str) -> bool:
     if key.startswith("protocol.grid"):
-        # Each may have a grid of its own: it is selected inside the folds.
+        # Each may have its own grid, which is selected from inside the folds.
         return False
     return key == "seed" or (key.startswith(("data.", "protocol.")) and key not in _SERVING)
 
 
 def _refuse_other_records(candidates: Sequence[Candidate]) -> None:
-    """Check what may differ between records though their configurations agree."""
+    """Check what may differ between records whose configurations agree."""
     identities = []
     for record in (each.record for each in candidates):
         assert record is not None
@@ -229,21 +229,21 @@ def _refuse_other_records(candidates: Sequence[Candidate]) -> None:
 def run_comparison(
     candidates: Sequence[Candidate], output: str | Path, progress: Progress | None = None
 ) -> dict[str, Any]:
-    """Run what is not finished, compare, and write ``comparisons/<hash>/comparison.json``.
+    """Run unfinished candidates, compare, and write ``comparisons/<hash>/comparison.json``.
 
     Args:
-        candidates: Checked by `refuse_incomparable`; the first one is the baseline.
+        candidates: Candidates checked by `refuse_incomparable`; the first is the baseline.
         output: The folder of all runs.
         progress: Called during long work on data.
 
     Returns:
-        The comparison as plain types, the path of its file included.
+        The comparison as plain types, including the path of its file.
 
     Raises:
-        RequestError: if runs turn out to have other graphs or splits.
+        RequestError: if runs have different graphs or splits.
         ComparisonFailedError: if repetitions failed, after all others were trained.
     """
-    # Torch comes with it.
+    # Imports torch.
     from unionsnn.runs.experiment import run_experiment
 
     _refuse_other_splits(candidates, progress)
@@ -258,7 +258,7 @@ def run_comparison(
                 record = run_experiment(each.config, progress)
             except RequestError:
                 raise
-            except Exception as error:  # The others go on, whatever it was.
+            except Exception as error:  # Any error: the others continue.
                 logger.debug("%s failed", each.label, exc_info=True)
                 failures.append(f"{each.label}: {' '.join(str(error).split())}")
                 continue
@@ -277,7 +277,7 @@ def run_comparison(
 
 
 def _refuse_other_splits(candidates: Sequence[Candidate], progress: Progress | None) -> None:
-    """Before training, compare records on disk with the data and splits that training would use."""
+    """Compare records on disk with the current data and splits, before training."""
     finished = [c for c in candidates if c.record is not None]
     pending = [c for c in candidates if c.record is None]
     if not finished or not pending:
@@ -309,11 +309,11 @@ def compare_records(candidates: Sequence[Candidate]) -> dict[str, Any]:
     """Compare finished runs with the first one, repetition by repetition.
 
     Args:
-        candidates: With their records; on the same data, splits and seeds.
+        candidates: Candidates with records, on the same data, splits and seeds.
 
     Returns:
-        Plain types: what all share, each run's result, and each difference with its interval,
-        p-value and count of repetitions won, lost and tied.
+        Plain types: shared properties, each run's result, and each difference with its interval,
+        p-value and counts of repetitions won, lost and tied.
     """
     records = [c.record for c in candidates if c.record is not None]
     first = records[0]
@@ -352,7 +352,7 @@ def compare_records(candidates: Sequence[Candidate]) -> dict[str, Any]:
 def _difference(baseline: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     mean = baseline["result"]["mean"]
     values = baseline["result"]["values"], other["result"]["values"]
-    # Folds overlap, seeds do not.
+    # Folds share training data, seeds do not.
     if baseline["config"]["protocol"]["folds"] is None:
         difference = compare_seeds(*values)
     else:

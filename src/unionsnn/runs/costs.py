@@ -1,4 +1,4 @@
-"""What a coefficient costs before any training, and what an epoch of training costs."""
+"""Timing of coefficients and of training epochs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from unionsnn.training.memory import memory_errors, require_memory
 from unionsnn.training.protocols import draw_splits
 from unionsnn.training.repetition import device_name, make_trainer, quiet_lightning
 
-# A triangle with a tail: makes machine code, so that the timed call has it.
+# A triangle with a tail, to compile the kernels before the timed call.
 _WARM = ([[0, 1, 1, 2, 2, 0, 2, 3], [1, 0, 2, 1, 0, 2, 3, 2]], 4)
 
 
@@ -29,11 +29,11 @@ def timed_preprocessing(config: Config, progress: Progress | None = None) -> dic
     """Time the coefficient of a data set: all edges, radius 1, one thread, no cache.
 
     Args:
-        config: A checked configuration; its data and its choice of a coefficient count.
-        progress: Called while data are read.
+        config: A checked configuration, of which data and coefficient matter.
+        progress: Called while data is read.
 
     Returns:
-        ``seconds``, and ``missing``, which is empty, as in a record.
+        ``seconds``, and an empty ``missing`` as in a record.
 
     Raises:
         DataError: The data set could not be obtained or is not what it should be.
@@ -47,7 +47,7 @@ def timed_preprocessing(config: Config, progress: Progress | None = None) -> dic
 
 
 class EpochClock(Callback):
-    """Keep the seconds of each epoch, its validation included."""
+    """Record the seconds of each epoch, including validation."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -58,23 +58,23 @@ class EpochClock(Callback):
         self._begin = time.perf_counter()
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Stop it, when the device has done its work."""
+        """Stop the clock when the device has finished."""
         if trainer.strategy.root_device.type == "cuda":
             torch.cuda.synchronize()
         self.seconds.append(time.perf_counter() - self._begin)
 
 
 def timed_training(config: Config, progress: Progress | None = None) -> dict[str, Any]:
-    """Time an epoch of an experiment's first repetition; writes nothing but the data caches.
+    """Time an epoch of an experiment's first repetition; write only the data caches.
 
     Args:
         config: A checked configuration; ``trainer.max_epochs`` epochs are trained.
         progress: Called during long work on data.
 
     Returns:
-        ``seconds`` of an epoch, the mean without the first, which pays for lazy set-up, where
-        there is a second; ``epochs`` that were timed; ``device``; and ``missing``, which is empty,
-        as in a record.
+        ``seconds`` per epoch, as a mean without the first one, which includes lazy set-up, if there
+        are several; the number of timed ``epochs``; ``device``; and an empty ``missing`` as in a
+        record.
 
     Raises:
         RequestError: The request does not fit the data, the model or the machine.

@@ -1,7 +1,7 @@
-"""One repetition trained by several processes, each on a device of its own.
+"""One repetition trained by several processes, each on its own device.
 
-The process of the command is rank 0: it locks the run folder, writes and tests. The others follow
-it: they are told what to train and take their share of each batch. They are started here, or by
+The process of the command is rank 0: it locks the run folder, writes and tests. The others follow:
+they receive what to train and take their share of each batch. They are started here, or by
 torchrun, which starts the command once for each rank.
 """
 
@@ -30,25 +30,25 @@ from unionsnn.training.build import build_data
 from unionsnn.training.repetition import assist
 
 TIMEOUT = timedelta(minutes=30)
-"""How long a process waits for another one that lives but does not answer."""
+"""How long a process waits for another one that is alive but does not respond."""
 
 GRACE = 30.0
-"""Seconds that rank 0 has to notice by itself that another one has died."""
+"""Seconds within which rank 0 must notice by itself that another process has died."""
 
 
 def num_processes(config: Config) -> int:
-    """How many processes a configuration asks for, on all machines."""
+    """Return the number of processes of a configuration, on all machines."""
     return config.trainer.devices * config.trainer.num_nodes
 
 
 @contextmanager
 def together(config: Config) -> Iterator[None]:
-    """Start the other processes of this machine, and join them; nothing for a single one.
+    """Start the other processes of this machine and join their group, if there are several.
 
-    To be entered by rank 0 when the caches of data are filled. The others have ended at the end.
+    Entered by rank 0 once the data caches are filled. On exit the others have ended.
 
     Raises:
-        RankDiedError: if one of them ends before this one.
+        RankDiedError: if one of them dies first.
     """
     if num_processes(config) == 1 or world_size() > 1:
         yield
@@ -82,11 +82,11 @@ def together(config: Config) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Follower:
-    """What each of the other ranks does; called with its number.
+    """Work of each of the other ranks; called with its rank.
 
     Args:
         config: The configuration.
-        folder: Where the processes find each other.
+        folder: Folder of the rendezvous.
     """
 
     config: Config
@@ -108,8 +108,8 @@ def group(config: Config, address: str = "env://", number: int | None = None) ->
 
     Args:
         config: A configuration.
-        address: Where they find each other; from the variables that torchrun sets, unless given.
-        number: Which one this is; from the same variables, unless given.
+        address: Address of the rendezvous; by default from torchrun's variables.
+        number: Rank of this process; by default from the same variables.
     """
     on_gpu = config.trainer.accelerator in ("auto", "gpu") and torch.cuda.is_available()
     place: dict[str, Any] = {}
@@ -128,29 +128,29 @@ def group(config: Config, address: str = "env://", number: int | None = None) ->
 
 
 def follow(config: Config) -> None:
-    """Train what rank 0 trains, until it has nothing left."""
+    """Train along with rank 0 until it is finished."""
     torch.set_num_threads(config.trainer.threads)
     config = config.replace({"trainer.progress": "none"})
     data: GraphDataModule | None = None
     while (told := agreed(None)) is not None:
-        # Not before rank 0 has filled the caches.
+        # Only after rank 0 has filled the caches.
         data = data or build_data(config)
         assist(replace(told, config=config), data)
 
 
 @contextmanager
 def joined_by_torchrun(config: Config) -> Iterator[None]:
-    """Join the processes that torchrun started; do nothing where it started none.
+    """Join the processes started by torchrun, if any.
 
     Raises:
-        RequestError: if it started another number of processes than the configuration has.
+        RequestError: if the number of processes differs from the configuration.
     """
     trainer, this = config.trainer, torchrun_process()
     nodes = trainer.num_nodes
     if this is None:
         if nodes > 1:
             raise RequestError(
-                f"trainer.num_nodes is {nodes}: start the command on each machine by torchrun "
+                f"trainer.num_nodes is {nodes}: start the command on each machine with torchrun "
                 f"--nnodes={nodes} --nproc-per-node={trainer.devices} --rdzv-backend=c10d "
                 "--rdzv-endpoint=HOST:PORT --no-python unionsnn train ...",
                 code="run.torchrun",
@@ -177,7 +177,7 @@ def _watch(
     finished: threading.Event,
     death: Future[RankDiedError],
 ) -> None:
-    """Note when another process ends; end this one if it never notices, as with some backends."""
+    """Watch the other processes; end this one if its backend never notices a death."""
     death.set_result(_death(pool.ended(), num_processes(config)))
     if not finished.wait(GRACE):
         print(f"error: {death.result()}", file=sys.stderr, flush=True)
@@ -186,17 +186,17 @@ def _watch(
 
 
 def _from_collective(error: RuntimeError) -> bool:
-    """Whether an error may say that another process is gone; what went wrong here has a class."""
+    """Return whether an error may mean that another process died; our own errors have classes."""
     return type(error) is RuntimeError or isinstance(error, torch.distributed.DistError)
 
 
 def _death(ended: Sequence[tuple[int, Exception | Died | None]], processes: int) -> RankDiedError:
-    """Say which of the other processes ended, and why."""
-    # A kill comes before the errors that it leads to.
+    """Return the error that says which process died, and why."""
+    # A kill precedes the errors that it causes.
     number, outcome = min(ended, key=lambda each: not isinstance(each[1], Died))
     reason = f"{type(outcome).__name__}: {outcome}" if isinstance(outcome, Exception) else outcome
     return RankDiedError(
-        f"Process {number} of {processes} that train together ended ({reason}). If memory ran out, "
-        "set data.batch_size or trainer.devices lower; finished repetitions are kept; rerun the "
+        f"Process {number} of {processes} that train together died ({reason}). If memory ran out, "
+        "lower data.batch_size or trainer.devices. Finished repetitions are kept; rerun the "
         "command to resume."
     )

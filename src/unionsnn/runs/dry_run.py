@@ -1,4 +1,4 @@
-"""What an experiment would do, and how long it would take."""
+"""Dry run: what an experiment would do, and how long it would take."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _TIMED_STEPS = 5
 
 
 def describe(config: Config, progress: Progress | None = None) -> dict[str, Any]:
-    """Compose, load, build and time a few steps; writes nothing but the data caches.
+    """Load, build and time a few steps; write only the data caches.
 
     The estimate is for max_epochs in every repetition; early stopping makes it shorter.
 
     Raises:
         RequestError: The request does not fit the data, the model or the machine.
-        MemoryRanOutError: A step does not fit into the memory of the CPU, where steps are timed.
+        MemoryRanOutError: A step, which is timed on the CPU, does not fit into its memory.
     """
     check_accelerator(config)
     config.logger.check()
@@ -84,7 +84,7 @@ def describe(config: Config, progress: Progress | None = None) -> dict[str, Any]
 
 
 def timed(config: Config, data: GraphDataModule, split: Split) -> tuple[Task, BatchMemory, float]:
-    """Make a task for a split; return it with what its largest batch needs and an epoch takes."""
+    """Return a task for a split, the memory of its largest batch, and the seconds of an epoch."""
     data.split = split
     data.apply_control(config.coefficient.control, np.random.default_rng(0))
     data.generator = torch.Generator().manual_seed(0)
@@ -99,7 +99,7 @@ def timed(config: Config, data: GraphDataModule, split: Split) -> tuple[Task, Ba
 
 
 def seconds_of_cells(config: Config, data: GraphDataModule, split: Split) -> float:
-    """Estimate of all cells of a grid in one repetition; what the optimiser does costs the same."""
+    """Estimate the seconds of all cells of a grid in one repetition, whatever the optimiser."""
     data_of, known, total = CellData(config, data), dict[str, float](), 0.0
     for cell in cells_of(config.protocol.grid or {}):
         own = config.with_cell(cell)
@@ -112,7 +112,7 @@ def seconds_of_cells(config: Config, data: GraphDataModule, split: Split) -> flo
 
 
 def seconds_per_epoch(task: Task, data: GraphDataModule) -> float:
-    """Estimate of an epoch on the CPU, from a few timed steps."""
+    """Estimate the seconds of an epoch on the CPU from a few timed steps."""
     optimizer = task.configure_optimizers()
     loader = data.train_dataloader()
     steps = min(_TIMED_STEPS, len(loader))
@@ -123,7 +123,7 @@ def seconds_per_epoch(task: Task, data: GraphDataModule) -> float:
         torch.autograd.backward(task.training_step(batch, 0))
         optimizer.step()
         times.append(time.perf_counter() - started)
-    # The first step also pays for lazy set-up.
+    # The first step includes lazy set-up.
     step = sum(times[1:] or times) / max(1, len(times) - 1)
     evaluation = len(data.val_dataloader()) / 3
     return step * (len(loader) + evaluation)

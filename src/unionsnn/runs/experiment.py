@@ -1,4 +1,4 @@
-"""One experiment: its repetitions, trained, recorded and merged."""
+"""One experiment: repetitions are trained, recorded and merged."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ logger = logging.getLogger(__name__)
 
 
 def run_experiment(config: Config, progress: Progress | None = None) -> dict[str, Any]:
-    """Train what is not finished yet and return the merged record.
+    """Train unfinished repetitions and return the merged record.
 
-    A repetition that fails does not stop the others; the same request trains it again. Of the
-    processes that torchrun started, all but the first return an empty record.
+    A failed repetition does not stop the others; the same request trains it again. Of the processes
+    started by torchrun, all but the first return an empty record.
 
     Args:
         config: A checked configuration.
@@ -52,9 +52,9 @@ def run_experiment(config: Config, progress: Progress | None = None) -> dict[str
     Raises:
         RequestError: if the request does not fit the data, the model or the machine.
         RunFolderError: if the run folder cannot be used.
-        RankDiedError: if one of several processes ends before the others.
-        Exception: whatever the first repetition failed with, where none is finished. A repetition
-            that fails beside finished ones is part of the record, under ``failed``.
+        RankDiedError: if one of several processes dies.
+        Exception: the first repetition's error, if none is finished. Otherwise failures are part of
+            the record, under ``failed``.
     """
     check_accelerator(config)
     config.logger.check()
@@ -114,7 +114,7 @@ def _train_pending(
 def note_failure(
     folder: RunFolder[Config], index: int, failure: Failure, protocol: ProtocolConfig
 ) -> None:
-    """Write and say that a repetition failed; of a single one, the error itself says it."""
+    """Record and log a failed repetition; for a single one, the error itself is shown."""
     folder.save_failure(index, failure.kind, failure.reason)
     if protocol.num_repetitions > 1:
         logger.error("repetition %d FAILED: %s", index, failure.reason)
@@ -127,25 +127,25 @@ def train_all(
     waiting: deque[int],
     folder: Path,
 ) -> Generator[tuple[int, Outcome]]:
-    """Train repetitions one after another or in workers; yield each outcome when it is there.
+    """Train repetitions one after another or in workers; yield each outcome when it is done.
 
-    What is removed from `waiting` meanwhile is not begun.
+    Repetitions removed from `waiting` meanwhile are not started.
     """
     if min(config.protocol.workers, len(waiting)) > 1:
-        # Once, here: the workers find the caches filled.
+        # Once, here, so that workers find the caches filled.
         data.prepare_data()
         yield from train_in_workers(config, splits, waiting, folder)
         return
     protocol = config.protocol
     if num_processes(config) > 1:
-        # Once, here: the others find the caches filled.
+        # Once, here, so that the other processes find the caches filled.
         data.prepare_data()
         with together(config):
             while waiting:
                 index = waiting.popleft()
                 announce(config, protocol, index)
                 training = agreed(Training(config, splits[index], index, folder))
-                # The others end with what fails here, and with them the command.
+                # A failure here ends the other processes, and with them the command.
                 yield index, train_repetition(training, data)
         return
     repeat: Callable[..., Repetition] = select_in_fold if protocol.grid else train_repetition
@@ -157,7 +157,7 @@ def train_all(
 
 
 def announce(config: Config, protocol: ProtocolConfig, index: int) -> None:
-    """Say which repetition begins, of several."""
+    """Log which of several repetitions starts."""
     if protocol.num_repetitions > 1 and config.trainer.progress != "none":
         logger.info("repetition %d of %d", index + 1, protocol.num_repetitions)
 
@@ -173,20 +173,20 @@ def refuse_other_data(
     others = {repetition.dataset for repetition in finished.values()} - {data.dataset_id}
     if others:
         raise RequestError(
-            f"{folder.path} holds repetitions of the data {', '.join(sorted(others))}, the data "
-            f"are now {data.dataset_id}; type force=true for a fresh folder."
+            f"{folder.path} holds repetitions of the data {', '.join(sorted(others))}, but the data "
+            f"is now {data.dataset_id}; type force=true for a new folder."
         )
 
 
 def recorded_splits(
     folder: RunFolder[Config], protocol: ProtocolConfig, data: GraphDataModule, seed: int
 ) -> list[Split]:
-    """Return the folder's splits; drawn and saved the first time, checked every time."""
+    """Return the folder's splits, drawn and saved the first time and checked every time."""
     path = folder.path / "splits.json"
     if path.exists():
         return load_splits(path, data.num_items)
     splits = draw_splits(protocol, data, seed)
-    # A split that the data set prescribes may leave items out, as may a cut training part.
+    # A split prescribed by the data set, or a sampled training part, may leave items out.
     cover = data.split_covers and protocol.train_size is None
     save_splits(path, splits, data.num_items, cover=cover)
     return splits

@@ -1,4 +1,4 @@
-"""A trained network as a program of torch.export, checked before it is written."""
+"""Export of a trained network as a torch.export program, checked before it is written."""
 
 from __future__ import annotations
 
@@ -26,43 +26,43 @@ from unionsnn.training.build import coefficient_spec, layer_spec
 from unionsnn.training.checkpoints import network_of, read_checkpoint
 
 TOLERANCE = 1e-5
-"""Largest difference to the network itself, relative to its outputs, that is let pass."""
+"""Largest accepted difference from the network, relative to its outputs."""
 
-# Nodes and undirected edges of the graph that is traced, then of those that are checked.
+# Nodes and undirected edges of the traced graph, then of the graphs for checking.
 _TRACED, *_CHECKED = ((9, 14), (5, 6), (16, 40))
 
 Inputs = dict[str, Tensor]
 
 
 class OneGraph(nn.Module):
-    """A network that is given one graph, by position."""
+    """A network called with one graph, by positional arguments."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, x: Tensor, edge_index: Tensor, attributes: Inputs) -> Tensor:
-        """Output for the graph, [1, outputs], or [num_nodes, outputs] for nodes."""
+        """Return the output for the graph, [1, outputs], or [num_nodes, outputs] for nodes."""
         if "distance" in attributes:
-            # Batches have no place for matrices of several sizes; one graph does.
+            # Batches cannot hold matrices of different sizes, but one graph can.
             attributes = {**attributes, "distance": attributes["distance"].flatten()}
         output: Tensor = self.model(GraphBatch.single(x, edge_index, **attributes))
         return output
 
 
 def export_checkpoint(run: Path, out: Path) -> dict[str, Any]:
-    """Write the network of a checkpoint as a program for graphs of any size.
+    """Export the network of a checkpoint to a program for graphs of any size.
 
-    The program is called as ``program(x, edge_index, attributes)``: one graph, and a dict of what
-    else the network reads (coefficients, encodings).
+    The program is called as ``program(x, edge_index, attributes)``: one graph, and a dict of the
+    network's other inputs (coefficients, encodings).
 
     Args:
-        run: A checkpoint, or a run folder, whose first one is taken.
+        run: A checkpoint, or a run folder, whose first checkpoint is used.
         out: File to write.
 
     Returns:
-        The checkpoint, the inputs with their shapes, and the differences to the network itself on
-        other graphs than the traced one.
+        The checkpoint, the inputs with their shapes, and the differences from the network on other
+        graphs than the traced one.
 
     Raises:
         RequestError: if there is no checkpoint.
@@ -80,7 +80,7 @@ def export_checkpoint(run: Path, out: Path) -> dict[str, Any]:
     if not max(errors) <= TOLERANCE:
         raise ExportError(
             f"{name} cannot be exported: the program differs by {max(errors):.1e} from the "
-            f"network on graphs of other sizes; {TOLERANCE:.0e} is let pass."
+            f"network on graphs of other sizes; at most {TOLERANCE:.0e} is accepted."
         )
     buffer = io.BytesIO()
     torch.export.save(program, buffer)
@@ -98,23 +98,23 @@ def traced(model: nn.Module, inputs: Inputs, name: str) -> torch.export.Exported
 
     Args:
         model: The network, in evaluation mode.
-        inputs: What it reads, of one graph.
-        name: What messages call it.
+        inputs: Its inputs for one graph.
+        name: Its name in messages.
 
     Raises:
-        ExportError: if torch cannot; one line says why.
+        ExportError: if torch cannot trace it, with the reason in one line.
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            # Not strict: layers are run as they are, so that PyG's own code need not be compiled.
+            # Not strict: layers run unchanged, so that PyG's code need not be compiled.
             return torch.export.export(
                 OneGraph(model),
                 arguments(inputs),
                 dynamic_shapes=dynamic_shapes(inputs),
                 strict=False,
             )
-    except Exception as error:  # torch.export has no error of its own.
+    except Exception as error:  # torch.export has no specific error.
         line = next((line for line in str(error).splitlines() if line.strip()), "")
         reason = f"{type(error).__name__}: {line.strip()[:160]}"
         if "Constraints violated" in line:
@@ -129,7 +129,7 @@ def arguments(inputs: Inputs) -> tuple[Tensor, Tensor, Inputs]:
 
 
 def dynamic_shapes(inputs: Inputs) -> tuple[Any, Any, Any]:
-    """Say which sizes of the inputs are free."""
+    """Return which sizes of the inputs are dynamic."""
     nodes, edges = Dim("num_nodes"), Dim("num_edges")
     free = {
         "edge_coefficient": {0: edges},
@@ -141,7 +141,7 @@ def dynamic_shapes(inputs: Inputs) -> tuple[Any, Any, Any]:
 
 
 def difference(program: torch.export.ExportedProgram, model: nn.Module, inputs: Inputs) -> float:
-    """Largest difference of program and network on a graph, relative to the network's outputs."""
+    """Return the largest difference of program and network, relative to the outputs."""
     with torch.no_grad():
         wanted = OneGraph(model)(*arguments(inputs))
         found = program.module()(*arguments(inputs))
@@ -150,7 +150,7 @@ def difference(program: torch.export.ExportedProgram, model: nn.Module, inputs: 
 
 
 def example(config: Config, num_features: Any, num_nodes: int, num_edges: int) -> Inputs:
-    """Make a random graph with all that a network reads; the same for the same sizes."""
+    """Make a random graph with all inputs of a network, the same for the same sizes."""
     generator = np.random.default_rng(np.random.SeedSequence([num_nodes, num_edges]))
     pairs = np.argwhere(np.triu(np.ones((num_nodes, num_nodes)), 1))
     chosen = pairs[generator.permutation(len(pairs))[:num_edges]].T

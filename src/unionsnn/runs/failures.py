@@ -1,4 +1,4 @@
-"""Repetitions that fail: recorded with their reason, while the others go on."""
+"""Failed repetitions, which are recorded with the reason and do not stop the others."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Failure:
-    """How a repetition ended that has no record.
+    """How a repetition failed.
 
     Args:
         kind: Class of the error.
-        reason: What it said, in one line.
-        error: The error itself, where it was raised in this process.
+        reason: Its message, in one line.
+        error: The error itself, if raised in this process.
     """
 
     kind: str
@@ -32,31 +32,31 @@ class Failure:
 
     @classmethod
     def of(cls, error: Exception) -> Failure:
-        """Return the failure that an error stands for."""
+        """Make the failure of an error."""
         text = " ".join(str(error).split())
         return cls(type(error).__name__, text or type(error).__name__, error)
 
     def without_error(self) -> Failure:
-        """Plain types only: not every error can be sent to another process."""
+        """Return a copy without the error, which may not be picklable."""
         return replace(self, error=None)
 
 
 Outcome = Repetition | Failure
-"""What comes of a repetition: its record, or how it failed."""
+"""Outcome of a repetition: its record, or how it failed."""
 
 
 def attempt(train: Callable[[], Repetition]) -> Outcome:
-    """Train a repetition; return its record, or the failure of this repetition alone.
+    """Train a repetition; return its record, or a failure that concerns it alone.
 
     Raises:
-        RequestError: The request is wrong, for all repetitions alike.
-        OSError: No disk space is left, which holds for all of them as well.
+        RequestError: The request is invalid for all repetitions.
+        OSError: The disk is full, which concerns all repetitions.
     """
     try:
         return train()
     except RequestError:
         raise
-    except Exception as error:  # A user's own model may fail in any way.
+    except Exception as error:  # A user's model may fail in any way.
         if isinstance(error, OSError) and error.errno in UNUSABLE_FOLDER_ERRNOS:
             raise
         logger.debug("a repetition failed", exc_info=True)
@@ -65,7 +65,7 @@ def attempt(train: Callable[[], Repetition]) -> Outcome:
 
 
 def _let_go(error: BaseException | None) -> None:
-    """Free what the frames of an error hold, such as a network on a device; keep its lines."""
+    """Free objects held by the frames of an error, such as a network, but keep the traceback."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -74,12 +74,12 @@ def _let_go(error: BaseException | None) -> None:
 
 
 class SameAgain:
-    """Whether repetitions fail alike from the start, so that training the rest would be in vain.
+    """Detects repetitions that all fail with the same error, so that the rest would be futile.
 
-    The rule: nothing is finished, and the first two that ended failed with the same words.
+    The rule: nothing is finished, and the first two that ended failed with the same message.
 
     Args:
-        finished: Whether a repetition was finished before.
+        finished: Whether a repetition had finished before.
     """
 
     def __init__(self, finished: bool) -> None:
@@ -87,7 +87,7 @@ class SameAgain:
         self._first: Outcome | None = None
 
     def add(self, outcome: Outcome) -> bool:
-        """Note an outcome; return whether the rest should not be begun."""
+        """Record an outcome; return whether the rest should not be started."""
         self._ended += 1
         if self._ended == 1:
             self._first = outcome
@@ -95,13 +95,13 @@ class SameAgain:
 
 
 def failed_now(record: Mapping[str, Any], config: Config) -> list[dict[str, Any]]:
-    """Failures in a merged record, of the repetitions that a request asks for."""
+    """Return the failures in a merged record among the requested repetitions."""
     only = config.protocol.only
     return [row for row in record.get("failed", ()) if only is None or row["index"] in only]
 
 
 def failure_lines(failed: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A line for each reason, with the repetitions that it ended."""
+    """Return a line for each reason, with its repetitions."""
     reasons: dict[str, list[str]] = {}
     for row in failed:
         reasons.setdefault(row["reason"], []).append(str(row["index"]))

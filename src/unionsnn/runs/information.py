@@ -1,4 +1,4 @@
-"""What `unionsnn info` tells."""
+"""The content of `unionsnn info`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from unionsnn.data.sources.download import data_root
 
 
 def information() -> dict[str, Any]:
-    """Versions, devices, folders and the size of the cache, as plain types."""
+    """Return versions, devices, folders and the size of the cache, as plain types."""
     root = data_root()
     allowed = getattr(os, "sched_getaffinity", None)
     cores = len(allowed(0)) if allowed else os.cpu_count()

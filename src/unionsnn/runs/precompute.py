@@ -1,4 +1,4 @@
-"""Coefficients and encodings of a data set, put into the cache before any training."""
+"""Computation of a data set's coefficients and encodings into the cache, without training."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from unionsnn.training.build import build_data
 
 
 def precompute(config: Config, progress: Progress | None = None) -> dict[str, Any]:
-    """Compute coefficients and encodings that a configuration asks for, or find them in the cache.
+    """Compute the coefficients and encodings of a configuration, or find them in the cache.
 
     Args:
-        config: A checked configuration. Without a gate it is the coefficient of the model's own
-            layers; where they read none, the columns of the default are taken.
+        config: A checked configuration. Without a gate, the coefficient is that of the model's
+            layers or, if they read none, the default columns.
         progress: Called during long work.
 
     Returns:
-        Counts, seconds, minimum, mean and maximum of each column, the entry, and the same of each
-        encoding that the model reads, as plain types.
+        Counts, seconds, minimum, mean and maximum of each column, the cache entry, and the same for
+        each encoding that the model reads, as plain types.
 
     Raises:
         DataError: The data set could not be obtained or is not what it should be.
@@ -57,7 +57,7 @@ def precompute(config: Config, progress: Progress | None = None) -> dict[str, An
 
 
 def _encoding(data: GraphDataModule, name: str, size: int) -> dict[str, Any]:
-    """Compute an encoding, or find it in the cache."""
+    """Compute an encoding or find it in the cache."""
     arrays = data.arrays
     path = data.encoding_cache.path(name, size, disjoint_union(arrays), arrays.node_slices)
     there = _is_intact(path)
@@ -85,7 +85,7 @@ def simple_graph(config: Config, progress: Progress | None = None) -> SimpleGrap
 
 
 def default_spec(config: Config) -> CoefficientSpec:
-    """Return all columns that the configured choices provide."""
+    """Return the spec of all columns that the configured choices provide."""
     spec = config.coefficient.spec()
     quantities = tuple(q for q in QUANTITIES if spec.has_tree_value or q != "a_tree")
     return replace(spec, quantities=quantities)

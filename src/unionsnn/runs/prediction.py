@@ -1,4 +1,4 @@
-"""Trained networks applied to graphs that they have not seen."""
+"""Predictions of trained networks for new graphs."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the networks of a run say of each graph, or of each node.
+    """Predictions of a run's networks for graphs or nodes.
 
     Attributes:
         task: Name of the task.
         names: Name of each item's graph.
-        nodes: Name of each node; None where graphs are predicted.
+        nodes: Name of each node; None for predictions of graphs.
         outputs: Names of the columns: classes, or targets of a regression.
         repetitions: Numbers of the repetitions.
-        each: Probabilities, or values of a regression, of each repetition.
-        labels: The label of each graph from the folder's table; None where there is none.
-        notes: What a reader of the numbers must know.
+        each: Probabilities or regression values of each repetition.
+        labels: The label of each graph from the folder's table, if there is one.
+        notes: Notes needed to interpret the predictions.
 
     Shapes:
         names, nodes and labels [I]; each [R, I, C].
@@ -75,7 +75,7 @@ class Prediction:
 
     @property
     def predicted(self) -> list[str]:
-        """Name of the class that is most probable, of each item."""
+        """Return the most probable class of each item."""
         return [self.outputs[i] for i in self.mean.argmax(axis=1)]
 
 
@@ -87,18 +87,18 @@ def predict(
     symmetrize: bool = False,
     progress: Progress | None = None,
 ) -> Prediction:
-    """Apply all repetitions of a run, or one checkpoint, to graphs of a user's.
+    """Apply all repetitions of a run, or one checkpoint, to the user's graphs.
 
     Args:
         run: A run folder, or one of its checkpoints.
         file: A graph file, or a folder of them.
-        form: Format of the file; by default its ending decides.
-        symmetrize: Whether edges that are given in one direction only count both ways.
+        form: Format of the file; by default chosen by its extension.
+        symmetrize: Whether to add the reverse of one-way edges.
         progress: Called during long work.
 
     Raises:
-        RequestError: if the run has no weights, or none that new graphs can be given to.
-        DataError: if the graphs are not such as the run was trained on.
+        RequestError: if the run has no weights, or none that apply to new graphs.
+        DataError: if the graphs do not match those that the run was trained on.
     """
     try:
         check_format(file, form)
@@ -134,7 +134,7 @@ def predict(
 
 
 def checkpoint_paths(run: Path) -> list[Path]:
-    """Checkpoints of a run folder, or the one that is named.
+    """Return the checkpoints of a run folder, or the given one.
 
     Raises:
         RequestError: if there is none.
@@ -143,7 +143,7 @@ def checkpoint_paths(run: Path) -> list[Path]:
         return [run]
     if not run.is_dir():
         raise RequestError(
-            f"{run} is not there; name a run folder or one of its checkpoints.",
+            f"{run} does not exist; name a run folder or one of its checkpoints.",
             code="predict.no_checkpoint",
         )
     paths = sorted((run / "checkpoints").glob("*.ckpt"))
@@ -151,8 +151,8 @@ def checkpoint_paths(run: Path) -> list[Path]:
         inner = sorted(p.parent.parent for p in run.rglob("checkpoints/*.ckpt"))
         near = f" Did you mean {inner[0]}?" if inner else ""
         raise RequestError(
-            f"{run} holds no checkpoints/NN.ckpt: it is not a run folder, nothing is finished in "
-            f"it yet, or it was trained with trainer.keep_checkpoints=false.{near}",
+            f"{run} has no checkpoints/NN.ckpt: it is not a run folder, nothing in it has finished "
+            f"yet, or it was trained with trainer.keep_checkpoints=false.{near}",
             code="predict.no_checkpoint",
         )
     return paths
@@ -169,13 +169,13 @@ def refuse_mixed(run: Path, checkpoints: Sequence[Checkpoint]) -> None:
 
 
 def refuse_control(run: Path, config: Config) -> None:
-    """Refuse networks that were trained on the rows of a control."""
+    """Refuse networks that were trained with a control."""
     control = config.coefficient.control
     if control != "none":
         raise RequestError(
             f"{run} was trained with coefficient.control={control}: its coefficients were made "
-            "from those of its own data set, and new graphs have none of that kind. Train "
-            "with coefficient.control=none to predict.",
+            "from those of its data set, which cannot be done for new graphs. Train with "
+            "coefficient.control=none to predict.",
             code="predict.control",
         )
 
@@ -186,20 +186,20 @@ def module_of(
     checkpoint: Checkpoint,
     progress: Progress | None = None,
 ) -> GraphDataModule:
-    """Give new graphs the features, coefficients and encodings of a checkpoint.
+    """Make a data module of new graphs with a checkpoint's features, coefficients and encodings.
 
     Args:
         arrays: The graphs.
-        file: Where they come from, for messages.
-        checkpoint: What the network was trained on.
+        file: Their file, for messages.
+        checkpoint: The checkpoint of the network.
         progress: Called during long work.
 
     Raises:
-        DataError: if their nodes are not as in training.
+        DataError: if their nodes do not match the training data.
     """
     config, columns = checkpoint.config, checkpoint.num_features
     encodings = config.model.encodings
-    # The targets are the numbers of the items, which pass for classes.
+    # The targets are the indices of the items, which are treated as classes.
     task: Task = "node_classification" if arrays.level == "node" else "graph_classification"
     data = GraphDataModule(
         InMemory(graphs=arrays, task=task),
@@ -225,7 +225,7 @@ def module_of(
         ) from error
     if isinstance(columns, int) and given != columns:
         raise DataError(
-            f"{file}: {given} columns of node features; the network was trained on {columns} "
+            f"{file}: {given} columns of node features, but the network was trained on {columns} "
             f"(data.features={data.features}).",
             code="data.widths",
         )
@@ -233,10 +233,10 @@ def module_of(
 
 
 def trained_widths(checkpoint: Checkpoint) -> tuple[int, ...] | None:
-    """How many values each categorical node feature could take; None where there is none.
+    """Return the cardinality of each categorical node feature in training; None without any.
 
     Raises:
-        RequestError: if a checkpoint of an earlier version does not tell.
+        RequestError: if a checkpoint of an earlier version lacks this information.
     """
     features, given = checkpoint.config.data.features, checkpoint.num_features
     if not isinstance(given, int):
@@ -247,7 +247,7 @@ def trained_widths(checkpoint: Checkpoint) -> tuple[int, ...] | None:
         return tuple(checkpoint.feature_widths)
     if features == "both":
         raise RequestError(
-            "The checkpoint is of an earlier version, which did not record how many of its "
+            "The checkpoint is from an earlier version, which did not record how many of its "
             "columns are labels; train again (force=true) to predict.",
             code="predict.old_checkpoint",
         )
@@ -256,14 +256,14 @@ def trained_widths(checkpoint: Checkpoint) -> tuple[int, ...] | None:
 
 @torch.no_grad()
 def apply(model: nn.Module, data: GraphDataModule, config: Config) -> FloatArray:
-    """Probabilities, or values of a regression, of all items in their order, [I, C]."""
-    # The bound is one of training; a larger graph has a batch of its own.
+    """Return probabilities or regression values of all items in order, [I, C]."""
+    # The limit of pairs is for training; a larger graph gets its own batch.
     largest = int(data.store.num_nodes.max()) ** 2
     pairs = None if data.max_pairs is None else max(data.max_pairs, largest)
     loader = BatchLoader(
         data.store, range(data.num_graphs), batch_size=data.batch_size, max_pairs=pairs
     )
-    require_batches(model, loader.extents, "this machine can predict for smaller graphs only")
+    require_batches(model, loader.extents, "this machine can only predict for smaller graphs")
     task, found = config.data.task, None
     for batch in loader:
         values = probabilities(model(GraphBatch.of(batch)).numpy().astype(np.float64), task)
@@ -275,7 +275,7 @@ def apply(model: nn.Module, data: GraphDataModule, config: Config) -> FloatArray
 
 
 def probabilities(output: FloatArray, task: str) -> FloatArray:
-    """Turn outputs of a network into probabilities; those of a regression stay.
+    """Convert outputs of a network to probabilities; regression values are unchanged.
 
     Shapes:
         output [I, C], of a binary score [I, 1] -> [I, C], of a binary score [I, 2].
@@ -283,7 +283,7 @@ def probabilities(output: FloatArray, task: str) -> FloatArray:
     if task.endswith("regression"):
         return output
     if task == "graph_binary_classification":
-        # The softmax of 0 and the score is the score's sigmoid.
+        # The softmax of (0, score) is the sigmoid of the score.
         output = np.concatenate([np.zeros_like(output), output], axis=1)
     shifted = np.exp(output - output.max(axis=1, keepdims=True))
     found: FloatArray = shifted / shifted.sum(axis=1, keepdims=True)
@@ -291,7 +291,7 @@ def probabilities(output: FloatArray, task: str) -> FloatArray:
 
 
 def output_names(checkpoint: Checkpoint, count: int) -> list[str]:
-    """Names of the classes, or of the targets."""
+    """Return the names of the classes or targets."""
     names = checkpoint.class_names
     if checkpoint.config.data.task.endswith("regression"):
         return ["value"] if count == 1 else [f"value_{i}" for i in range(count)]
@@ -306,8 +306,8 @@ def _notes(config: Config, paths: Sequence[Path]) -> list[str]:
     notes = []
     if config.protocol.name == "cross_validation_paper":
         notes.append(
-            "the weights are those of each fold's last epoch: cross_validation_paper chooses an "
-            "epoch for its number, not weights"
+            "the weights are those of each fold's last epoch: cross_validation_paper selects an "
+            "epoch but no weights"
         )
     if config.gate.preset == "authors-code" or config.gate.normalization == "batch":
         notes.append("a prediction depends on the other graphs of its batch (softmax over it)")

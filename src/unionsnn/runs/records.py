@@ -1,4 +1,4 @@
-"""Records: one JSON file a repetition, their merge, and the folder that holds them."""
+"""The run folder: one JSON file per repetition, failures, and the lock."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class RunFolder(Generic[_Config]):
     """The folder of one experiment.
 
     Args:
-        path: Its path; made when it is locked.
+        path: Its path; created when it is locked.
         config: The experiment's configuration.
     """
 
@@ -65,19 +65,19 @@ class RunFolder(Generic[_Config]):
 
     @classmethod
     def of(cls, config: _Config) -> RunFolder[_Config]:
-        """Return the folder of a configuration."""
+        """Return the run folder of a configuration."""
         return cls(run_folder(config), config)
 
     @contextmanager
     def locked(self) -> Iterator[RunFolder[_Config]]:
-        """Hold the folder against other processes.
+        """Lock the folder against other processes.
 
-        With ``force`` a folder that is there is renamed to ``NAME.old-N`` and a fresh one takes its
-        name, so that the plain request reads the newest results.
+        With ``force`` an existing folder is renamed to ``NAME.old-N`` and a new one takes its name,
+        so that a request without ``force`` reads the newest results.
 
         Raises:
-            RunFolderError: if another process holds it (named by its pid), it is damaged, or it
-                cannot be written, at first or while it is held.
+            RunFolderError: if another process holds the lock (named by its pid), or the folder is
+                damaged or cannot be written, initially or later.
             RequestError: if the folder belongs to another configuration.
         """
         holder = self.path / "holder.json"
@@ -85,13 +85,13 @@ class RunFolder(Generic[_Config]):
             try:
                 self._refuse_a_parent()
                 if self.config.force and (self.path / "config.json").exists():
-                    # Held to the end: who opened the lock before the folder moved waits in vain.
+                    # Held to the end: a process that opened the lock before the move must fail.
                     stack.enter_context(self._lock())
                     self._refuse_another(read_mapping(self.path / "config.json"))
                     self._move_away()
                 self.path.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(self._lock())
-                # Before the lock is released: then it may be another's.
+                # Before the lock is released and another process may take it.
                 stack.callback(holder.unlink, missing_ok=True)
                 now = time.strftime("%Y-%m-%dT%H:%M:%S")
                 write_json(holder, {"pid": os.getpid(), "since": now})
@@ -101,14 +101,14 @@ class RunFolder(Generic[_Config]):
             except Timeout:
                 raise FolderInUseError(
                     f"{self.path} is in use by process {_pid(holder)}. Wait for it, stop it, or "
-                    "give run_dir=<another folder>."
+                    "type run_dir=FOLDER for another folder."
                 ) from None
             except OSError as error:
                 if error.errno not in UNUSABLE_FOLDER_ERRNOS:
                     raise
                 raise RunFolderError(
-                    f"{error.filename or self.path} cannot be written ({error.strerror}). Give "
-                    "paths.output=<a folder of yours> or run_dir=<folder>, or free the place; "
+                    f"{error.filename or self.path} cannot be written ({error.strerror}). Free "
+                    "disk space, or type paths.output=FOLDER or run_dir=FOLDER for another folder; "
                     "finished repetitions are kept."
                 ) from error
 
@@ -116,7 +116,7 @@ class RunFolder(Generic[_Config]):
         return FileLock(self.path / ".lock", timeout=0)
 
     def _refuse_a_parent(self) -> None:
-        """Raise RequestError for a folder of run folders: it is nobody's own."""
+        """Raise RequestError for a folder that contains run folders."""
         if (self.path / "config.json").exists():
             return
         depths = ("*", "*/*", "*/*/*")
@@ -124,11 +124,11 @@ class RunFolder(Generic[_Config]):
         if inside:
             raise RequestError(
                 f"run_dir is {self.path}, which holds other runs, such as {inside[0].parent}; "
-                "give a folder of its own, or leave run_dir out."
+                "choose a separate folder, or leave run_dir out."
             )
 
     def _refuse_another(self, held: Mapping[str, Any] | None) -> None:
-        """Raise RequestError if the folder is that of another experiment."""
+        """Raise RequestError if the folder belongs to another experiment."""
         if held is None or not self.config.to_dict().keys() <= held.keys():
             return
         if config_hash(held) != config_hash(self.config):
@@ -145,13 +145,13 @@ class RunFolder(Generic[_Config]):
         path.rename(old)
 
     def _claim(self) -> None:
-        """Write the configuration, or check that the folder holds the same one."""
+        """Write the configuration, or check that the folder has the same one."""
         path = self.path / "config.json"
         parts = ("unfinished/*.ckpt", "cells/*/*.json")
         started = self._record_paths() or [p for part in parts for p in self.path.glob(part)]
         if not (path.exists() and started):
             if path.exists():
-                # A request that failed before its first result does not keep the folder.
+                # A request that failed before its first result does not claim the folder.
                 (self.path / "splits.json").unlink(missing_ok=True)
                 for left in ("failed", "cells"):
                     shutil.rmtree(self.path / left, ignore_errors=True)
@@ -161,18 +161,18 @@ class RunFolder(Generic[_Config]):
         held = read_mapping(path)
         if held is None or not self.config.to_dict().keys() <= held.keys():
             raise RunFolderError(
-                f"{path} is damaged: what the results beside it belong to is not known. Type "
-                "force=true to train in a fresh folder; this one is kept under another name."
+                f"{path} is damaged, so the results next to it cannot be identified. Type "
+                "force=true to train in a new folder; this one is kept under another name."
             )
         self._refuse_another(held)
-        # Results are the folder's: a second request may differ in what does not matter.
+        # The first request's file is kept: a later one may differ in keys that do not matter.
         self.config = type(self.config).from_dict(held)
 
     def _record_paths(self) -> list[Path]:
         return sorted((self.path / "repetitions").glob("[0-9]*.json"))
 
     def _records(self) -> dict[Path, Repetition | None]:
-        """Content of each file of a repetition; None for a damaged one."""
+        """Read each repetition file; None for a damaged one."""
         return {path: _read_repetition(path) for path in self._record_paths()}
 
     def _set_damaged_aside(self) -> None:
@@ -182,19 +182,19 @@ class RunFolder(Generic[_Config]):
         if damaged:
             names = ", ".join(str(path) for path in damaged)
             warnings.warn(
-                f"Damaged and set aside as *.damaged, to be trained again: {names}", stacklevel=4
+                f"Damaged, renamed to *.damaged, and trained again: {names}", stacklevel=4
             )
 
     def repetition_path(self, index: int) -> Path:
-        """File of a repetition's record."""
+        """Return the path of a repetition's record."""
         return self.path / "repetitions" / f"{index:02d}.json"
 
     def finished(self) -> dict[int, Repetition]:
-        """Records of the finished repetitions, by index; damaged ones do not count."""
+        """Return the records of finished, undamaged repetitions by index."""
         return {int(path.stem): r for path, r in self._records().items() if r is not None}
 
     def save_repetition(self, index: int, record: Repetition) -> None:
-        """Write a finished repetition, once; what was kept of its way there goes."""
+        """Write a finished repetition once, and delete its intermediate files."""
         write_json(self.repetition_path(index), record.to_json())
         self._failure_path(index).unlink(missing_ok=True)
         shutil.rmtree(self.path / "cells" / f"{index:02d}", ignore_errors=True)
@@ -203,12 +203,12 @@ class RunFolder(Generic[_Config]):
         return self.path / "failed" / f"{index:02d}.json"
 
     def save_failure(self, index: int, kind: str, reason: str) -> None:
-        """Write how a repetition failed; the file goes when the repetition is finished."""
+        """Write how a repetition failed; the file is deleted when the repetition finishes."""
         content = {"index": index, "kind": kind, "reason": reason, **environment()}
         write_json(self._failure_path(index), content)
 
     def failures(self, indices: Iterable[int]) -> list[dict[str, Any]]:
-        """How some repetitions failed; a damaged file says no more than that there was one."""
+        """Return how repetitions failed; a damaged file only says that there was a failure."""
         paths = {index: self._failure_path(index) for index in indices}
         held = {i: read_mapping(path) or {} for i, path in paths.items() if path.exists()}
         keys = ("kind", "reason")
@@ -218,7 +218,7 @@ class RunFolder(Generic[_Config]):
 
     @property
     def results_path(self) -> Path:
-        """File of the merged record."""
+        """Path of the merged record."""
         return self.path / "results.json"
 
 

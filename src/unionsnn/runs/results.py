@@ -1,4 +1,4 @@
-"""The record of an experiment: all finished repetitions, merged."""
+"""The merged record of all finished repetitions of an experiment."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from unionsnn.training.records import Repetition
 def merge(folder: RunFolder[Config]) -> dict[str, Any]:
     """Merge the repetitions of a folder into one record.
 
-    Its state is ``finished``, or ``incomplete`` with the repetitions that are missing, and those
-    of them that failed with their reasons; the result is None while there is no repetition.
+    Its state is ``finished``, or ``incomplete`` with the missing repetitions and the reasons of
+    those that failed; the result is None without a finished repetition.
     """
     config = folder.config
     protocol = config.protocol
@@ -53,7 +53,7 @@ def merge(folder: RunFolder[Config]) -> dict[str, Any]:
         "seconds": round(sum(r.seconds for r in chosen), 3),
         **{key: _shared([getattr(r, key) for r in chosen]) for key in SHARED},
         "repetitions": [_row(r) for r in chosen],
-        # What is merged, not what the folder's first request asked for.
+        # Describes what is merged, not the folder's first request.
         "config": config.replace({"protocol.only": only}).to_dict(),
         "config_hash": config_hash(config),
     }
@@ -65,7 +65,7 @@ def _row(repetition: Repetition) -> dict[str, Any]:
 
 
 def _shared(values: list[Any]) -> Any:
-    """Value that all repetitions have in common; a list of all values otherwise."""
+    """Return the value common to all repetitions, otherwise a list of all values."""
     different = [value for i, value in enumerate(values) if value not in values[:i]]
     return different[0] if len(different) == 1 else different or None
 
@@ -78,7 +78,7 @@ def warn_of_other_versions(folder: Path, finished: Mapping[int, Repetition]) -> 
         changed = [f"{k} {before.get(k)} -> {v}" for k, v in current.items() if before.get(k) != v]
         if changed:
             warnings.warn(
-                f"{folder} has repetitions of other versions ({', '.join(changed)}); both are "
+                f"{folder} has repetitions from other versions ({', '.join(changed)}); both are "
                 "recorded.",
                 stacklevel=2,
             )

@@ -1,4 +1,4 @@
-"""Choosing the best: of candidates by their objectives, of a grid's cells inside a repetition."""
+"""Selection: of candidates by their objectives, and of a grid's cells inside a repetition."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def best(
     values: Sequence[Sequence[float] | None],
     objectives: Sequence[str],
 ) -> Candidate | None:
-    """Return the best candidate by the first objective, then by the next; of equals the first.
+    """Return the best candidate by the first objective, then the next; ties go to the first.
 
     With two objectives it is on the `pareto_front`.
 
     Args:
-        candidates: In their order.
-        values: Value of each objective for each candidate; None if it cannot be chosen.
-        objectives: Metrics, or ``parameters``, of which few are better.
+        candidates: The candidates in order.
+        values: Values of the objectives for each candidate; None if it cannot be chosen.
+        objectives: Metrics, or ``parameters``, of which fewer are better.
 
     Returns:
         None if no candidate can be chosen.
@@ -48,7 +48,7 @@ def pareto_front(
     values: Sequence[Sequence[float] | None],
     objectives: Sequence[str],
 ) -> list[Candidate]:
-    """Return the candidates that no other one beats: is as good in each objective, and differs."""
+    """Return the candidates that are not dominated by another one."""
     costs = _costs(candidates, values, objectives)
 
     def beaten(cost: Sequence[float]) -> bool:
@@ -65,7 +65,7 @@ def _costs(
     values: Sequence[Sequence[float] | None],
     objectives: Sequence[str],
 ) -> list[tuple[Candidate, list[float]]]:
-    """Values of the candidates that have some, with signs that make less better."""
+    """Return the values of candidates that have any, signed so that smaller is better."""
     signs = [1.0 if metric_mode(key) == "min" else -1.0 for key in objectives]
     return [
         (candidate, [sign * value for sign, value in zip(signs, given, strict=True)])
@@ -77,15 +77,15 @@ def _costs(
 def select_in_fold(
     training: Training, data: GraphDataModule, watch: StatusFile | None = None
 ) -> Repetition:
-    """Train each cell of ``protocol.grid``, test the best on validation; return its record.
+    """Train each cell of ``protocol.grid``, test the one best on validation; return its record.
 
     All cells train on the same part with the same seeds. They are compared by
     ``protocol.select_on`` of their selected epoch on the validation part; ties go to the first.
-    The test part is touched once, by the best. The record is that of the best cell trained alone,
-    with the seconds of all cells and, under ``grid``, what each cell reached.
+    Only the best is tested, once. The record is that of the best cell trained alone, with the
+    seconds of all cells and, under ``grid``, the result of each cell.
 
     Raises:
-        NonFiniteLossError: if all cells diverge; a cell that diverges beside others loses.
+        NonFiniteLossError: if all cells diverge; a single diverging cell is just not selected.
     """
     config, key = training.config, training.config.protocol.select_on
     assert config.protocol.grid is not None
@@ -114,7 +114,7 @@ def select_in_fold(
         raise NonFiniteLossError(f"All {len(cells)} cells of the grid failed: {reason}")
     selected = trainings[chosen]
     if not selected.checkpoint.exists():
-        # Its file was lost; it is trained once more.
+        # Its file was lost, so it is trained again.
         outcomes[chosen] = train_cell(selected, data_of(selected.config), watch, again=True)
     record = outcomes[chosen]
     assert isinstance(record, Repetition)
@@ -132,7 +132,7 @@ def select_in_fold(
 
 @dataclass(frozen=True)
 class FailedCell:
-    """A cell whose loss was not finite.
+    """A cell with a non-finite loss.
 
     Args:
         failed: The reason.
@@ -150,16 +150,16 @@ def train_cell(
     *,
     again: bool = False,
 ) -> Repetition | FailedCell:
-    """Train one cell and measure it on validation, never on test; a finished one is read.
+    """Train one cell and evaluate it on validation, never on test; a finished one is read.
 
     Args:
         training: The cell; its files are ``cells/NN/CCC.json`` and ``.ckpt``.
-        data: What it reads.
-        watch: Is told about its epochs.
-        again: Whether to train it though it is finished.
+        data: Its data module.
+        watch: Callback for its epochs.
+        again: Whether to train it even if it is finished.
 
     Returns:
-        The record of a repetition, with metrics of validation only, or why it failed.
+        The record of a repetition with validation metrics only, or why it failed.
     """
     path = training.checkpoint.with_suffix(".json")
     content = None if again else read_mapping(path)
@@ -178,10 +178,10 @@ def train_cell(
 
 
 class CellData:
-    """What the cells of a grid read: one data module for all that read the same.
+    """Data modules of a grid's cells, shared by cells with the same data.
 
     Args:
-        config: The configuration without a cell.
+        config: The configuration without the grid.
         data: Its data module.
     """
 
@@ -199,7 +199,7 @@ class CellData:
 
 
 def _read(config: Config) -> tuple[Any, ...]:
-    """What a data module is made of."""
+    """Return the parts of a configuration that determine its data module."""
     encodings = config.model.encodings
     return config.data, coefficient_spec(config), layer_spec(config), encodings
 

@@ -1,6 +1,6 @@
-"""A live view of repetitions that train at the same time in other processes.
+"""Live view of repetitions that train in worker processes.
 
-Each worker keeps a small file up to date that says how far its repetition is; the view reads them.
+Each worker updates a small file with the progress of its repetition; the view reads these files.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from unionsnn.config.schema import metric_mode
 from unionsnn.training.callbacks import in_notebook
 
 INTERVAL = 0.5
-"""Seconds between two writings, at the least."""
+"""Minimum number of seconds between writes."""
 
 
 @dataclass(frozen=True)
 class Status:
-    """How far a repetition is.
+    """Progress of a repetition.
 
     Args:
         index: The repetition.
-        epoch: Epochs that are done.
-        max_epochs: Epochs at most.
-        monitor: Metric that is shown.
+        epoch: Number of finished epochs.
+        max_epochs: Maximum number of epochs.
+        monitor: Metric to show.
         value: Its last value.
         best: Its best value so far.
-        part: Which part of the repetition it is, such as a cell of a grid; empty if it has none.
+        part: Part of the repetition, such as a cell of a grid; empty if there are no parts.
     """
 
     index: int
@@ -57,13 +57,13 @@ class Status:
 
 
 class StatusFile(Callback):
-    """Write the status of a repetition, ``NN.json``, so that readers see all of it or nothing.
+    """Write the status of a repetition to ``NN.json`` atomically.
 
-    A file needs no partner: a reader or a writer that is killed leaves the other one as it is.
-    Training goes on where the file cannot be written.
+    With a file, killing the reader or the writer does not affect the other. Training continues if
+    the file cannot be written.
 
     Args:
-        folder: Where to write.
+        folder: Folder to write to.
         index: The repetition.
         monitor: Metric to show; val_loss if None.
     """
@@ -77,12 +77,12 @@ class StatusFile(Callback):
         self._next = 0.0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Say that it began."""
+        """Write that training has started."""
         self._best, self._next = None, 0.0
         self._write(trainer, trainer.current_epoch, None)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Note the epoch's value, and write if it is time."""
+        """Record the epoch's value, and write if it is time."""
         value = float(trainer.callback_metrics[self.monitor])
         better = min if metric_mode(self.monitor) == "min" else max
         self._best = value if self._best is None else better(value, self._best)
@@ -103,7 +103,7 @@ class StatusFile(Callback):
 
 
 def read_statuses(folder: Path, indices: Sequence[int]) -> list[Status]:
-    """Read the statuses of repetitions, in their order; those without a file are left out."""
+    """Read the statuses of repetitions in order, without those that have no file."""
     statuses = []
     for index in sorted(indices):
         try:
@@ -114,14 +114,14 @@ def read_statuses(folder: Path, indices: Sequence[int]) -> list[Status]:
 
 
 class WorkerView:
-    """A line for each repetition that runs and one for all: live on a terminal, plain elsewhere.
+    """A line for each running repetition and a total: live on a terminal, plain elsewhere.
 
     Args:
         kind: ``auto``, ``bar``, ``plain`` or ``none``.
-        folder: Where the workers write their statuses.
-        total: Repetitions to train.
-        console: Where the live view is; standard error unless given.
-        interval: Seconds between plain lines, at the least.
+        folder: Folder of the workers' status files.
+        total: Number of repetitions to train.
+        console: Console of the live view; by default standard error.
+        interval: Minimum number of seconds between plain lines.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class WorkerView:
         self._tasks: dict[int, TaskID] = {}
 
     def __enter__(self) -> Self:
-        """Take the place on the screen."""
+        """Start the live view."""
         if self.kind == "bar":
             self._progress.start()
         return self
@@ -163,7 +163,7 @@ class WorkerView:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leave the screen as it was."""
+        """Remove the live view."""
         if self.kind == "bar":
             self._progress.stop()
 
@@ -173,7 +173,7 @@ class WorkerView:
         return f"{text}, {self.failed} failed" if self.failed else text
 
     def ended(self, index: int, failed: bool) -> None:
-        """Note that a repetition ended."""
+        """Record that a repetition ended."""
         self.done += not failed
         self.failed += failed
         (self.folder / f"{index:02d}.json").unlink(missing_ok=True)
@@ -181,7 +181,7 @@ class WorkerView:
             self._print(f"repetition {index} {'failed' if failed else 'is done'}; {self._ended}")
 
     def look(self, running: Sequence[int]) -> None:
-        """Show how far the running repetitions are."""
+        """Show the progress of running repetitions."""
         if self.kind == "bar":
             self._update(read_statuses(self.folder, running), running)
         elif self.kind == "plain" and time.monotonic() >= self._next:
@@ -198,7 +198,7 @@ class WorkerView:
         for status in statuses:
             if status.index not in self._tasks:
                 self._tasks[status.index] = self._progress.add_task("", values="")
-            # The epoch stands in the bar.
+            # The bar shows the epoch.
             values = str(status).replace(f"epoch {status.epoch}/{status.max_epochs}", "")
             self._progress.update(
                 self._tasks[status.index],

@@ -1,4 +1,4 @@
-"""Repetitions in several processes, with the results of one."""
+"""Repetitions in several processes, with the same results as in one."""
 
 from __future__ import annotations
 
@@ -24,23 +24,22 @@ from unionsnn.training.repetition import Training, train_repetition
 
 _DIED = Failure(
     "WorkerDied",
-    "its worker process was killed. If memory ran out, set protocol.workers or data.batch_size "
-    "lower",
+    "its worker process was killed. If memory ran out, lower protocol.workers or data.batch_size",
 )
 
 
 def train_in_workers(
     config: Config, splits: Sequence[Split], waiting: deque[int], folder: Path
 ) -> Generator[tuple[int, Outcome]]:
-    """Train repetitions in ``protocol.workers`` processes; yield each outcome when it is there.
+    """Train repetitions in ``protocol.workers`` processes; yield each outcome when it is done.
 
-    A repetition draws from its own seed, so the records are those of a single process. A worker
-    that is killed loses its own repetition; another one takes its place.
+    A repetition draws from its own seed, so the records equal those of a single process. A killed
+    worker loses only its own repetition; another worker replaces it.
 
     Args:
         config: A checked configuration.
         splits: One for each repetition of the protocol.
-        waiting: Repetitions to train; what is removed from it is not begun.
+        waiting: Repetitions to train; those removed from it are not started.
         folder: The run folder.
     """
     quiet = config.replace({"trainer.progress": "none"})
@@ -60,7 +59,7 @@ def train_in_workers(
 
 @dataclass(frozen=True)
 class _Worker:
-    """Trains repetitions in a worker process, which reads the data once; called with an index."""
+    """Trains repetitions in a worker process, which reads the data once; called with indices."""
 
     config: Config
     splits: Sequence[Split]
