@@ -114,7 +114,7 @@ def test_an_ogb_edge_that_is_given_twice_is_refused_by_line(tmp_path: Path) -> N
     at = next(g for g, [count] in enumerate(tables["raw/num-edge-list"]) if count >= 2)
     row = sum(count for [count] in tables["raw/num-edge-list"][:at])
     tables["raw/edge"][row + 1] = tables["raw/edge"][row][::-1]
-    with pytest.raises(DataError, match=rf"raw/edge.csv.gz, line ({row + 1}|{row + 2}) .*before"):
+    with pytest.raises(DataError, match=rf"raw/edge.csv.gz, line ({row + 1}|{row + 2}) .*repeated"):
         read_ogb_molecules(write_ogb(tmp_path, "toy", tables), "toy")
 
 
@@ -255,7 +255,7 @@ def test_the_subset_is_never_taken_for_the_full_set(tmp_path: Path) -> None:
     [
         ([*range(11)], r"train.index names 11 different graphs, but 12"),
         ([*range(11), 0], r"train.index names 11 different graphs, but 12"),
-        ([*range(1, 13)], r"train.index names graph 12, but the pickle beside it has 12"),
+        ([*range(1, 13)], r"train.index names graph 12, but the pickle next to it has 12"),
         ([*range(11), -1], r"train.index names graph -1"),
     ],
 )

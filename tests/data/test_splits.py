@@ -237,11 +237,11 @@ def test_proteins_may_take_the_files_of_proteins_full(tmp_path: Path) -> None:
         ({"test": "4,5\n0,-2\n"}, r"SET_test.index, fold 1 \(line 2\): .* -2 is negative"),
         (
             {"test": "4,5\n0,2.0\n"},
-            r"SET_test.index, fold 1 \(line 2\): every item must be a whole",
+            r"SET_test.index, fold 1 \(line 2\): every item must be a",
         ),
         (
             {"test": "4,5\n\n0,2\n"},
-            r"SET_test.index, fold 1 \(line 2\): every item must be a whole",
+            r"SET_test.index, fold 1 \(line 2\): every item must be a",
         ),
         ({"test": "4,5\n0,2,99999999999999999999\n"}, r"SET_test.index, fold 1"),
         ({"test": "4,5\n0,2,é\n"}, r"SET_test.index is not a text file of comma-separated numbers"),

@@ -113,7 +113,7 @@ def test_a_budget_below_the_smallest_model_says_its_size(command: Command) -> No
     result = CliRunner().invoke(
         command_line, ["-q", "train", "--dry-run", "model.parameter_budget=3", *paths]
     )
-    refused(result, "model.parameter_budget is 3; the smallest model has", status=2)
+    refused(result, "model.parameter_budget is 3, but the smallest model has", status=2)
 
 
 def test_a_full_disk_loses_no_finished_repetition(

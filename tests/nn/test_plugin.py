@@ -217,7 +217,7 @@ def test_channels_must_be_those_of_the_gate() -> None:
 def test_a_gate_of_the_wrong_width_is_refused_with_the_right_one(batch: Data) -> None:
     plugin = UnionPlugin(GATConv(3, 4, heads=2), channels=4, gate="paper").double()
     plugin.gate.set_columns(COLUMNS)
-    message = "GATConv sends messages of width 8, the gate has 4 channels; pass channels=8"
+    message = "GATConv sends messages of width 8, but the gate has 4 channels; pass channels=8"
     with pytest.raises(ValueError, match=message):
         apply(plugin, batch)
 

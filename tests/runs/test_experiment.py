@@ -300,7 +300,7 @@ def test_repetitions_of_other_data_are_never_mixed(
     config = tiny("protocol=repeated_seeds", "protocol.seeds=2", run_dir="mixed")
     run_experiment(config.replace({"protocol.only": [0]}))
     monkeypatch.setattr("unionsnn.data.datamodules.GraphDataModule.dataset_id", "other-123")
-    with pytest.raises(RequestError, match=r"the data are now other-123; type force=true"):
+    with pytest.raises(RequestError, match=r"the data is now other-123; type force=true"):
         run_experiment(config)
 
 

@@ -146,7 +146,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_its_repetition_starts_anew(
     RunFolder.of(config).repetition_path(0).unlink()
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(damaged)
-    with pytest.warns(UserWarning, match=r"00\.ckpt is damaged .* starts anew") as caught:
+    with pytest.warns(UserWarning, match=r"00\.ckpt is damaged .* starts over") as caught:
         record = run_experiment(config)
     assert len(caught) == 1
     assert comparable(record) == comparable(expected)

@@ -65,7 +65,7 @@ def test_train_size_keeps_a_sample_of_each_training_part(tiny: Maker) -> None:
     first, second = draw_splits(seeds, data, 3)
     assert np.array_equal(first.train, second.train)
     too_many = tiny(*FOLDS, "protocol.train_size=61").protocol
-    with pytest.raises(RequestError, match="train_size is 61; the training part has 40 items"):
+    with pytest.raises(RequestError, match="train_size is 61, but the training part has 40 items"):
         draw_splits(too_many, data, 3)
 
 
@@ -206,7 +206,7 @@ def test_published_index_files_give_their_own_folds(tmp_path: Path, tiny: Maker)
         lines = [",".join(str(i) for i in fold[position]) for fold in folds]
         (tmp_path / f"TOY_{part}.index").write_text("\n".join(lines) + "\n")
     overrides = ["protocol=cross_validation", f"protocol.split_folder={tmp_path}"]
-    with pytest.raises(DataError, match=r"holds 2 folds of TOY.*protocol\.folds=2"):
+    with pytest.raises(DataError, match=r"has 2 folds of TOY.*protocol\.folds=2"):
         run_experiment(tu(tmp_path, tiny, *overrides))
     config = tu(tmp_path, tiny, *overrides)
     protocol = config.protocol.replace({"folds": 2})

@@ -419,7 +419,7 @@ def _read_index_file(path: Path) -> list[IntArray]:
             items = np.array([int(item) for item in line.split(",")], dtype=np.int64)
         except (ValueError, OverflowError):
             raise DataError(
-                f"{path}, fold {number} (line {number + 1}): every item must be a "
+                f"{path}, fold {number} (line {number + 1}): every item must be an "
                 "integer, separated by commas",
                 code="data.split",
             ) from None

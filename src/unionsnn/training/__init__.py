@@ -1,1 +1,1 @@
-"""From a request to a record: configuration, tasks, protocols, runs."""
+"""Training of a repetition: tasks, protocols, callbacks, checkpoints, statistics."""

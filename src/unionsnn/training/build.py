@@ -1,4 +1,4 @@
-"""From a configuration to data, network and task."""
+"""Construction of data, network and task from a configuration."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from unionsnn.training.tasks import TASKS, Task
 
 AnyConfig = Config | PairConfig
 
-# Keys of every data set that its module takes; further ones are those of its source.
+# Keys of every data set that go to its module; others go to its source.
 _MODULE_KEYS = {"name", "features", "batch_size", "max_pairs", "mirror", "offline"}
-# Keys that say what a section is, not how its class is made.
+# Keys that identify a section rather than being arguments of its class.
 _MODEL_NOTES = {"target", "name", "parameter_budget", "coefficient"}
 
 
@@ -38,16 +38,16 @@ def locate(target: str, base: type | tuple[type, ...], key: str) -> Any:
 
     Args:
         target: The path.
-        base: What it must be a subclass of, or several classes that allow any.
+        base: The required base class, or several alternatives.
         key: The path's key in the configuration, for messages.
 
     Raises:
-        RequestError: if it cannot be imported, or is something else.
+        RequestError: if it cannot be imported, or is not such a class.
     """
     module, _, name = target.rpartition(".")
     try:
         found = getattr(import_module(module), name)
-    except Exception as error:  # A user's own module may fail in any way.
+    except Exception as error:  # A user's module may fail in any way.
         raise RequestError(
             f"{key} is {target!r}, which cannot be imported ({type(error).__name__}: {error}). "
             "For a module in this folder, type PYTHONPATH=. before the command."
@@ -60,7 +60,7 @@ def locate(target: str, base: type | tuple[type, ...], key: str) -> Any:
 
 
 def build_data(config: Config, progress: Progress | None = None) -> GraphDataModule:
-    """Make the data module, with all that gate, layers and model read; reads nothing yet.
+    """Make the data module with everything that gate, layers and model read, without loading it.
 
     Raises:
         RequestError: if the class cannot be imported or refuses its arguments.
@@ -93,7 +93,7 @@ def build_data(config: Config, progress: Progress | None = None) -> GraphDataMod
 
 
 def gate_factory(config: AnyConfig) -> GateFactory | None:
-    """Return the maker of gates that the configuration asks for; None for the plain model."""
+    """Return the factory of the configured gate; None for the plain model."""
     section = config.gate
     if section.preset is None:
         return None
@@ -112,7 +112,7 @@ def coefficient_spec(config: AnyConfig) -> CoefficientSpec | None:
 
 
 def layer_spec(config: AnyConfig) -> CoefficientSpec | None:
-    """Return the coefficient that the model's own layers read; None where they read none."""
+    """Return the coefficient that the model's own layers read; None if they read none."""
     section = config.model.coefficient
     return None if section is None else _spec(section, [f"a_r{r}" for r in section.radius])
 
@@ -132,7 +132,7 @@ def _spec(section: CoefficientChoices, columns: Sequence[str]) -> CoefficientSpe
 def build_model(
     config: AnyConfig, num_features: int | Sequence[int], num_outputs: int
 ) -> nn.Module:
-    """Make the network; with a parameter budget, the widest one that stays under it.
+    """Make the network; with a parameter budget, the widest one within it.
 
     Raises:
         RequestError: if the class refuses its arguments, or the budget is too small.
@@ -149,7 +149,7 @@ def build_model(
     )
     budget = section.parameter_budget
     if budget is not None:
-        # Heads share the width among them.
+        # The heads divide the width.
         arguments["hidden_channels"] = widest(
             lambda width: make(**{**arguments, "hidden_channels": width}),
             budget,
@@ -168,7 +168,7 @@ def build_model(
 
 
 def check_model(config: AnyConfig) -> None:
-    """Make the network without weights and for any data, to refuse wrong arguments before work.
+    """Make the network without weights for arbitrary data, to refuse wrong arguments early.
 
     Raises:
         RequestError: if the class refuses its arguments.
@@ -178,7 +178,7 @@ def check_model(config: AnyConfig) -> None:
 
 
 def widest(make: Callable[[int], nn.Module], budget: int, *, step: int = 1) -> int:
-    """Largest hidden width, a multiple of `step`, whose network has at most `budget` parameters.
+    """Return the largest width, a multiple of `step`, with at most `budget` parameters.
 
     Raises:
         RequestError: if even the smallest width is over the budget.
@@ -190,7 +190,7 @@ def widest(make: Callable[[int], nn.Module], budget: int, *, step: int = 1) -> i
 
     if size(1) > budget:
         raise RequestError(
-            f"model.parameter_budget is {budget}; the smallest model has {size(1)} parameters."
+            f"model.parameter_budget is {budget}, but the smallest model has {size(1)} parameters."
         )
     low, high = 1, 2
     while size(high) <= budget:
@@ -202,12 +202,12 @@ def widest(make: Callable[[int], nn.Module], budget: int, *, step: int = 1) -> i
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Number of trainable parameters."""
+    """Return the number of trainable parameters."""
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
 def build_task(config: Config, data: GraphDataModule) -> Task:
-    """Make the task with its network; draws initial weights from the global generator."""
+    """Make the task with its network, drawing initial weights from the global generator."""
     model = build_model(config, data.num_features, data.num_outputs)
     optimizer = config.optimizer
     return TASKS[data.task](
@@ -219,5 +219,5 @@ def build_task(config: Config, data: GraphDataModule) -> Task:
 
 
 def fit_gates(model: nn.Module, data: GraphDataModule) -> None:
-    """Fit the statistics of all gates to the training part of the split, and the network's own."""
+    """Fit the network, including the statistics of all gates, to the training part of the split."""
     fit_to_training(model, lambda: data.part_coefficient("train"), lambda: data.part_sizes("train"))

@@ -1,4 +1,4 @@
-"""What happens around epochs: curves, the best weights, predictions, resume points, progress."""
+"""Callbacks: curves, best weights, predictions, resume points, progress."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from unionsnn.data.process_group import agreed, gathered, rank, world_size
 
 
 class StopOnNonFinite(Callback):
-    """Stop with an error, naming epoch and key, when a logged value is not finite."""
+    """Stop with an error that names epoch and key when a logged value is not finite."""
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Look at all values of the epoch."""
+        """Check all values of the epoch."""
         for key, value in trainer.callback_metrics.items():
             if not math.isfinite(float(value)):
                 raise NonFiniteLossError(
@@ -37,11 +37,10 @@ class StopOnNonFinite(Callback):
 
 
 class Curves(Callback):
-    """Keep each epoch's metrics in `history`, one dict an epoch.
+    """Keep each epoch's metrics in `history`, one dict per epoch.
 
     Args:
-        path: CSV file with a row for each epoch, also of a training that was resumed; None for no
-            file.
+        path: CSV file with a row for each epoch, including those before a resume; None for no file.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -49,7 +48,7 @@ class Curves(Callback):
         self.history: list[dict[str, float]] = []
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Begin the file with the epochs before the resume point, and with no later ones."""
+        """Start the file with exactly the epochs before the resume point."""
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.write_text("")
@@ -71,7 +70,7 @@ class Curves(Callback):
                 writer.writerow({"epoch": epoch, **row})
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps of it."""
+        """Return the state for a checkpoint."""
         return {"history": self.history}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -102,12 +101,12 @@ class BestWeights(Callback):
             self._state = {k: v.detach().clone() for k, v in pl_module.state_dict().items()}
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Put the best weights back."""
+        """Restore the best weights."""
         if self._state:
             pl_module.load_state_dict(self._state)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps of it."""
+        """Return the state for a checkpoint."""
         return {"best_epoch": self.best_epoch, "best_value": self.best_value, "state": self._state}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -118,16 +117,16 @@ class BestWeights(Callback):
 
 
 class ResumePoint(Callback):
-    """Save a training every few seconds, so that one that is stopped or killed resumes from there.
+    """Save the training every few seconds, so that it resumes after being stopped or killed.
 
-    The state of both generators is part of it: the epochs that follow are those of a run that was
-    never stopped. Must be the last callback, so that it saves what the others did in the epoch.
+    The state of both random generators is included: the following epochs equal those of an
+    uninterrupted run. Must be the last callback, so that it saves the epoch's state of the others.
 
     Args:
         path: File of the checkpoint.
         generator: Draws the order of the training graphs.
-        interval: Seconds between checkpoints, at the least.
-        costs: As many times the seconds that a checkpoint took pass before the next one.
+        interval: Minimum number of seconds between checkpoints.
+        costs: Minimum time until the next checkpoint, in multiples of the time of the last one.
     """
 
     def __init__(
@@ -141,14 +140,14 @@ class ResumePoint(Callback):
         self._global_state: torch.Tensor | None = None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Restore the global generator, after set-up has drawn from it."""
+        """Restore the global generator after set-up has drawn from it."""
         if self._global_state is not None:
             torch.set_rng_state(self._global_state)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Save if it is time; training continues where that is not possible."""
+        """Save if it is time; training continues if that is not possible."""
         begin = time.monotonic()
-        # Processes that train together save together; the first one has the clock.
+        # Processes that train together save together, timed by the first one.
         if not agreed(begin >= self._next):
             return
         part = self.path.with_suffix(".part")
@@ -162,8 +161,8 @@ class ResumePoint(Callback):
             self._next = math.inf
             warnings.warn(
                 f"{self.path} cannot be written ({error}); if this repetition is stopped, it will "
-                "start anew.",
-                # The caller is Lightning, whose warnings are hidden.
+                "start over.",
+                # The caller is Lightning, whose warnings are filtered out.
                 stacklevel=1,
             )
             return
@@ -177,20 +176,20 @@ class ResumePoint(Callback):
         try:
             trainer.save_checkpoint(part)
         except OSError:
-            # Only the first process writes, and the others wait for it.
+            # Only the first process writes; the others wait for it.
             trainer.strategy.barrier()
             raise
         if trainer.is_global_zero:
             part.replace(self.path)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps of it."""
+        """Return the state for a checkpoint."""
         drawn = torch.get_rng_state()
         state: dict[str, Any] = {"global": drawn, "order": self.generator.get_state()}
         return state if world_size() == 1 else {**state, "processes": gathered(drawn)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Resume from a checkpoint; a process that it does not know keeps its own state."""
+        """Resume from a checkpoint; a process without a state in it keeps its own."""
         states = state_dict.get("processes", [state_dict["global"]])
         self._global_state = states[rank()] if rank() < len(states) else None
         self.generator.set_state(state_dict["order"])
@@ -203,7 +202,7 @@ class TestPredictions(Callback):
         path: File to write, of the arrays ``output`` and ``target``, a row for each item.
     """
 
-    # pytest takes a class of such a name for tests.
+    # pytest would collect a class of this name.
     __test__ = False
 
     def __init__(self, path: Path) -> None:
@@ -211,7 +210,7 @@ class TestPredictions(Callback):
         self._rows: list[tuple[NDArray[Any], NDArray[Any]]] = []
 
     def on_test_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Forget what an earlier test left."""
+        """Discard the results of an earlier test."""
         self._rows = []
 
     def on_test_batch_end(
@@ -223,12 +222,12 @@ class TestPredictions(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Add what the test step returned."""
+        """Add the result of the test step."""
         output, target = (outputs[name].detach().cpu().numpy() for name in ("output", "target"))
         self._rows.append((output, target))
 
     def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Write the file, all of it or nothing."""
+        """Write the file atomically."""
         output, target = (np.concatenate(parts) for parts in zip(*self._rows, strict=True))
         atomic_write(
             self.path, lambda file: np.savez_compressed(file, output=output, target=target)
@@ -236,15 +235,15 @@ class TestPredictions(Callback):
 
 
 class EpochPredictions(Callback):
-    """Keep the test part's outputs of every epoch, for protocols that choose the epoch afterwards.
+    """Keep the test outputs of every epoch, for protocols that select the epoch afterwards.
 
-    The file holds the arrays ``outputs``, one block of rows an epoch, and ``target``. Nothing is
-    kept where it would be larger than a bound, or where several processes share the test part.
+    The file holds the arrays ``outputs``, one block of rows per epoch, and ``target``. Nothing is
+    kept if it would be too large, or if several processes share the test part.
 
     Args:
         path: File to write when training ends.
-        max_epochs: Epochs that are expected.
-        max_bytes: Size of all outputs, at the most.
+        max_epochs: Expected number of epochs.
+        max_bytes: Maximum size of all outputs.
     """
 
     def __init__(self, path: Path, max_epochs: int, max_bytes: int = 64 * 2**20) -> None:
@@ -257,7 +256,7 @@ class EpochPredictions(Callback):
         self._fits = True
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Forget what a pass that was broken off left."""
+        """Discard the results of an aborted pass."""
         self._rows = []
 
     def on_validation_batch_end(
@@ -269,13 +268,13 @@ class EpochPredictions(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Add what the step on a batch of the test part returned."""
+        """Add the result of a step on a test batch."""
         if dataloader_idx == 1 and self._fits:
             output, target = (outputs[name].detach() for name in ("output", "target"))
             self._rows.append((output.float().cpu(), target.cpu()))
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Close the epoch; give up where all of them would be too large."""
+        """Close the epoch; give up if all of them would be too large."""
         if not self._rows:
             return
         output, target = (torch.cat(parts) for parts in zip(*self._rows, strict=True))
@@ -286,7 +285,7 @@ class EpochPredictions(Callback):
             self._fits, self._epochs = False, []
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Write the file, all of it or nothing."""
+        """Write the file atomically."""
         if not self._epochs or self._target is None:
             return
         outputs, target = torch.stack(self._epochs).numpy(), self._target.numpy()
@@ -295,7 +294,7 @@ class EpochPredictions(Callback):
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps of it."""
+        """Return the state for a checkpoint."""
         return {"epochs": self._epochs, "target": self._target, "fits": self._fits}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -306,11 +305,11 @@ class EpochPredictions(Callback):
 
 
 class PlainProgress(ProgressBar):
-    """One line every few seconds, for logs and pipes, and one at the end of a long training.
+    """One line every few seconds for logs and pipes, and one at the end of a long training.
 
     Args:
         label: Printed before each line.
-        interval: Seconds between lines, at the least.
+        interval: Minimum number of seconds between lines.
     """
 
     def __init__(self, label: str, interval: float = 10.0) -> None:
@@ -321,7 +320,7 @@ class PlainProgress(ProgressBar):
         self._shown: int | None = None
 
     def disable(self) -> None:
-        """Lightning calls this in all processes but the first."""
+        """Disable output; Lightning calls this in all processes except the first."""
         self.interval = math.inf
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -330,7 +329,7 @@ class PlainProgress(ProgressBar):
             self._print(trainer, trainer.current_epoch + 1)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Print the last epoch's, where lines were printed before."""
+        """Print the last epoch's metrics if lines were printed before."""
         if self._shown not in (None, trainer.current_epoch):
             self._print(trainer, trainer.current_epoch, "; done")
 
@@ -354,7 +353,7 @@ def progress_callbacks(kind: str, label: str) -> list[Callback]:
 
 
 def in_notebook() -> bool:
-    """Whether this is a notebook, where a bar of another kind is drawn."""
+    """Return whether this is a notebook, which needs another kind of bar."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     return type(shell).__name__ == "ZMQInteractiveShell"

@@ -1,4 +1,4 @@
-"""Checkpoints: the selected weights of a repetition, with all that builds its network again."""
+"""Checkpoints: the selected weights of a repetition, with everything to rebuild its network."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _NEEDED = {"state_dict", "config", "num_features", "num_outputs"}
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Selected weights, and what builds their network and names its inputs and outputs.
+    """Selected weights, with everything to rebuild their network and name its inputs and outputs.
 
     Args:
         state_dict: The weights.
         config: Configuration of the experiment.
-        num_features: Input channels; the number of values of each categorical feature.
+        num_features: Input channels, or the cardinality of each categorical feature.
         num_outputs: Output channels.
         class_names: Names of the classes, if they have any.
-        feature_widths: Columns of each categorical feature; None in a file of an earlier version.
+        feature_widths: Columns of each categorical feature; None in files of earlier versions.
         normalize_features: Whether the rows of node features were divided by their sums.
     """
 
@@ -44,7 +44,7 @@ class Checkpoint:
 
 
 def save_checkpoint(path: Path, task: Task, config: Config, data: GraphDataModule) -> None:
-    """Write the selected weights with all that is needed to build the network again.
+    """Write the selected weights with everything needed to rebuild the network.
 
     The file holds plain types and tensors: `torch.load(path, weights_only=True)` reads it.
     """
@@ -62,7 +62,7 @@ def save_checkpoint(path: Path, task: Task, config: Config, data: GraphDataModul
 
 
 def read_checkpoint(path: str | Path) -> Checkpoint:
-    """Read a checkpoint, without any code of its own.
+    """Read a checkpoint without running code from it.
 
     Raises:
         DataError: The file is damaged or not a checkpoint of this package.
@@ -70,11 +70,11 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     try:
         content = torch.load(path, weights_only=True, map_location="cpu")
     except FileNotFoundError:
-        raise DataError(f"{path} is not there.", code="checkpoint.missing") from None
+        raise DataError(f"{path} does not exist.", code="checkpoint.missing") from None
     except (RuntimeError, OSError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
-        reason = str(error).partition("\n")[0][:100] or "it ends too early"
+        reason = str(error).partition("\n")[0][:100] or "it is truncated"
         raise DataError(
-            f"{path} is not a checkpoint, or damaged ({type(error).__name__}: {reason}); name a "
+            f"{path} is not a checkpoint or is damaged ({type(error).__name__}: {reason}); name a "
             "run folder, or a file of its folder checkpoints.",
             code="checkpoint.damaged",
         ) from error
@@ -87,7 +87,7 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
         config = Config.from_dict(content["config"])
     except RequestError as error:
         raise DataError(
-            f"{path} has a configuration of another version: {' '.join(error.faults)}",
+            f"{path} has a configuration from another version: {' '.join(error.faults)}",
             code="checkpoint.version",
         ) from error
     normalized = (config.data.model_extra or {}).get("normalize_features", False)
@@ -107,7 +107,7 @@ def network_of(checkpoint: Checkpoint) -> nn.Module:
     """Build the network of a checkpoint, in evaluation mode.
 
     Raises:
-        DataError: The weights do not fit the network, which another version may build otherwise.
+        DataError: The weights do not fit the network, which may differ between versions.
     """
     config = checkpoint.config
     model = build_model(config, checkpoint.num_features, checkpoint.num_outputs)
@@ -124,5 +124,5 @@ def network_of(checkpoint: Checkpoint) -> nn.Module:
 
 
 def load_checkpoint(path: str | Path) -> nn.Module:
-    """Build the network that a checkpoint holds, in evaluation mode."""
+    """Build the network of a checkpoint file, in evaluation mode."""
     return network_of(read_checkpoint(path))

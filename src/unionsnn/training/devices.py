@@ -1,4 +1,4 @@
-"""Devices: which there are, how many train together, and how exactly."""
+"""Devices: availability, joint training, and determinism."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from unionsnn.training.tasks import Task
 
 
 def training_device(accelerator: str) -> torch.device:
-    """The device that an accelerator's name stands for on this machine."""
+    """Return the device of an accelerator's name on this machine."""
     if accelerator in ("auto", "gpu") and torch.cuda.is_available():
         return torch.device("cuda", torch.cuda.current_device())
     if accelerator in ("auto", "gpu", "mps") and torch.backends.mps.is_available():
@@ -31,10 +31,10 @@ def training_device(accelerator: str) -> torch.device:
 
 
 def check_accelerator(config: Config) -> None:
-    """Refuse an accelerator, a number of devices or a precision that this machine does not have.
+    """Refuse an accelerator, number of devices or precision that this machine does not have.
 
     Raises:
-        RequestError: with what there is.
+        RequestError: with what is available.
     """
     trainer = config.trainer
     wanted, devices, precision = trainer.accelerator, trainer.devices, trainer.precision
@@ -50,7 +50,7 @@ def check_accelerator(config: Config) -> None:
     count = {"cuda": torch.cuda.device_count(), "mps": 1}.get(kind, devices)
     if devices > count:
         text = (
-            f"trainer.devices is {devices}, but this machine has {count} of the kind {kind}; type "
+            f"trainer.devices is {devices}, but this machine has {count} {kind} device(s); type "
             f"trainer.devices={count}, or trainer.accelerator=cpu for {devices} processes."
         )
         faults.append(Fault(text, "trainer.devices"))
@@ -62,13 +62,13 @@ def check_accelerator(config: Config) -> None:
         faults.append(Fault(text, "trainer.sync_batchnorm"))
     if (kind, precision) == ("cpu", "16-mixed"):
         text = (
-            "trainer.precision is '16-mixed', which torch does not train with on a CPU; type "
+            "trainer.precision is '16-mixed', which torch does not support on a CPU; type "
             "trainer.precision=bf16-mixed."
         )
         faults.append(Fault(text, "trainer.precision"))
     if (kind, precision) == ("mps", "64-true"):
         text = (
-            "trainer.precision is '64-true', which Apple's GPUs do not have; type "
+            "trainer.precision is '64-true', which Apple's GPUs do not support; type "
             "trainer.accelerator=cpu, or trainer.precision=32-true."
         )
         faults.append(Fault(text, "trainer.precision"))
@@ -77,19 +77,19 @@ def check_accelerator(config: Config) -> None:
 
 
 class EqualBuffers(Callback):
-    """Give all processes the buffers of process 0 before validation.
+    """Broadcast the buffers of process 0 to all processes before validation.
 
-    Each has running means of its own shares; the weights are equal anyway.
+    Each process has running means of its own shares; the weights are equal anyway.
     """
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Broadcast them."""
+        """Broadcast the buffers."""
         for buffer in pl_module.buffers():
             torch.distributed.broadcast(buffer, src=0)
 
 
 class _Started(LightningEnvironment):
-    """Tells Lightning that the processes are there, and which one this is."""
+    """Tells Lightning that the processes exist already, and the rank of this one."""
 
     def __init__(self, per_node: int) -> None:
         super().__init__()
@@ -106,11 +106,11 @@ class _Started(LightningEnvironment):
         return self._place[1]
 
     def teardown(self) -> None:
-        """Leave the process's variables alone."""
+        """Keep the environment variables of the process."""
 
 
 def ddp_strategy(config: Config, *, all_used: bool) -> DDPStrategy:
-    """Lightning's strategy for one of several processes that are there already.
+    """Return Lightning's strategy for one of several existing processes.
 
     Args:
         config: The configuration.
@@ -121,9 +121,9 @@ def ddp_strategy(config: Config, *, all_used: bool) -> DDPStrategy:
 
 
 def uses_all_parameters(task: Task, data: GraphDataModule) -> bool:
-    """Whether a loss depends on every parameter; the last layer's edge output often has no use."""
+    """Return whether the loss depends on every parameter, unlike the last layer's edge output."""
     assert data.split is not None
-    # Not from `data.store`, which is to be made where the training is.
+    # Not from `data.store`, which must be made on the training device.
     batch = GraphStore(data.graphs).batch(torch.from_numpy(data.split.train[: data.batch_size]))
     probe = copy.deepcopy(task).eval()
     output, target = probe.select(probe(batch), batch, "train")
@@ -133,10 +133,10 @@ def uses_all_parameters(task: Task, data: GraphDataModule) -> bool:
 
 @contextmanager
 def deterministic(wanted: bool) -> Iterator[None]:
-    """Let torch choose deterministic algorithms only, and set everything back at the end.
+    """Restrict torch to deterministic algorithms, and restore the settings at the end.
 
     Args:
-        wanted: Nothing is changed if not.
+        wanted: Whether to do so.
 
     Raises:
         NotDeterministicError: if something inside has no deterministic algorithm on its device.
@@ -148,7 +148,7 @@ def deterministic(wanted: bool) -> Iterator[None]:
     before = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     benchmark, variable = torch.backends.cudnn.benchmark, os.environ.get(name)
-    # Otherwise cuBLAS adds in an order that depends on what runs beside it.
+    # Otherwise cuBLAS sums in an order that depends on concurrent work.
     os.environ.setdefault(name, ":4096:8")
     torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = False

@@ -1,4 +1,4 @@
-"""Evaluation: whether a metric is defined, and the metrics of a network that draws at random."""
+"""Evaluation: checks that a metric is defined, and repeated evaluation of random networks."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from unionsnn.data.splits import Split
 from unionsnn.training.tasks import Task
 
 EVALUATIONS = 5
-"""How often the selected weights are tested, where the network draws."""
+"""Number of tests of the selected weights if the network is random in evaluation."""
 
 
 def require_metric(data: GraphDataModule, split: Split) -> None:
     """Refuse a split on which the area under the ROC curve is undefined: a part of one class.
 
-    torchmetrics would return 0 there, a value like any other in a mean over folds.
+    torchmetrics would return 0, which would silently enter the mean over folds.
 
     Args:
-        data: With its targets.
-        split: Its validation and test parts are looked at.
+        data: The data with its targets.
+        split: The split, whose validation and test parts are checked.
 
     Raises:
-        UndefinedMetricError: With the part, its class, and what to type.
+        UndefinedMetricError: The metric is undefined; names the part, its class and the remedy.
     """
     if data.task != "graph_binary_classification":
         return
@@ -44,13 +44,13 @@ def require_metric(data: GraphDataModule, split: Split) -> None:
 def other_evaluations(
     trainer: pl.Trainer, task: Task, data: GraphDataModule
 ) -> list[dict[str, float]]:
-    """Test the weights with other draws than those of the reported evaluation.
+    """Test the weights with other seeds than in the reported evaluation.
 
-    A network that draws in evaluation has an attribute ``evaluation_seed``, which is 0 before and
-    after.
+    A network that is random in evaluation has an attribute ``evaluation_seed``, which is 0 before
+    and after.
 
     Returns:
-        The test metrics of each further evaluation; empty for a network that does not draw.
+        The test metrics of each further evaluation; empty for a deterministic network.
     """
     network: Any = task.model
     if not hasattr(network, "evaluation_seed"):

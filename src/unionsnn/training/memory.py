@@ -1,4 +1,4 @@
-"""What a batch needs of memory, compared with what is free before the first step."""
+"""Memory of batches, compared with the free memory before the first step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.models.network import Network
 
 Parts = Iterable[tuple[bool, Sequence[Extent]]]
-"""Whether for training, and the bounds of the batches, of each part of some data."""
+"""For each part of the data: whether it is for training, and the extents of its batches."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class BatchMemory:
     """The batch that needs the most memory.
 
     Args:
-        num_graphs: Its graphs.
-        largest: Nodes of the largest one, at most.
-        needed: Bytes, as the model estimates them; None for a model that does not.
-        free: Bytes that are free; None where nobody can tell.
+        num_graphs: Number of graphs.
+        largest: Maximum number of nodes of its largest graph.
+        needed: Bytes as estimated by the model; None without an estimate.
+        free: Free bytes; None if unknown.
     """
 
     num_graphs: int
@@ -38,7 +38,7 @@ class BatchMemory:
 
     @property
     def fits(self) -> bool:
-        """Whether nothing speaks against it."""
+        """Whether it fits, as far as known."""
         return self.needed is None or self.free is None or self.needed <= self.free
 
     def __str__(self) -> str:
@@ -53,18 +53,18 @@ class BatchMemory:
 def batch_memory(model: nn.Module, data: GraphDataModule, device: torch.device) -> BatchMemory:
     """Find the batch that needs the most memory; a split must be set.
 
-    A model states it by a method ``batch_bytes(extent)``, called in training mode for training
-    batches and in evaluation mode for the others. Of a model that states nothing, it is the batch
-    with the most pairs of nodes, padding counted.
+    A model estimates it with a method ``batch_bytes(extent)``, called in training mode for training
+    batches and in evaluation mode for others. Without an estimate, it is the batch with the most
+    pairs of nodes, including padding.
 
     Raises:
-        RequestError: if a single graph exceeds the bound of pairs.
+        RequestError: if a single graph exceeds the limit of pairs.
     """
     return _memory(model, _extents(data), device)
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Free memory of a device; None where nobody can tell."""
+    """Return the free memory of a device; None if unknown."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     return free_bytes() if device.type == "cpu" else None
@@ -76,10 +76,10 @@ def _memory(model: nn.Module, parts: Parts, device: torch.device) -> BatchMemory
 
 
 def require_batches(model: nn.Module, extents: Sequence[Extent], advice: str) -> None:
-    """Refuse batches that do not fit on the CPU, in the mode that the model is in.
+    """Refuse batches that do not fit on the CPU, in the model's current mode.
 
     Raises:
-        TooLargeError: With the advice.
+        TooLargeError: A batch does not fit; with the advice.
     """
     memory = _memory(model, [(model.training, extents)], torch.device("cpu"))
     if not memory.fits:
@@ -87,10 +87,10 @@ def require_batches(model: nn.Module, extents: Sequence[Extent], advice: str) ->
 
 
 def require_memory(model: nn.Module, data: GraphDataModule, device: torch.device) -> BatchMemory:
-    """Return what the largest batch needs; refuse one that does not fit.
+    """Return the memory of the largest batch; refuse one that does not fit.
 
     Raises:
-        TooLargeError: With the bound of pairs or the batch size to choose.
+        TooLargeError: It does not fit; with the limit of pairs or the batch size to choose.
     """
     whole = data.arrays.level == "node"
     single = data if whole else _bounded(data, batch_size=1, max_pairs=None)
@@ -107,10 +107,10 @@ def require_memory(model: nn.Module, data: GraphDataModule, device: torch.device
 
 
 def _extents(data: GraphDataModule) -> Iterator[tuple[bool, list[Extent]]]:
-    """Whether for training, and the extents of the batches, of each part of the split.
+    """Yield for each part of the split whether it is for training, and its batches' extents.
 
     Raises:
-        RequestError: if a single graph exceeds the bound of pairs.
+        RequestError: if a single graph exceeds the limit of pairs.
     """
     try:
         yield True, data.train_dataloader().extents
@@ -121,7 +121,7 @@ def _extents(data: GraphDataModule) -> Iterator[tuple[bool, list[Extent]]]:
 
 
 def _largest(model: nn.Module, parts: Parts) -> tuple[int | None, Extent]:
-    """What the batch that needs most needs, None if the model does not say, and its bounds."""
+    """Return bytes and extent of the largest batch; bytes are None without an estimate."""
     was_training = model.training
     estimate: Callable[[Extent], int | None] = getattr(model, "batch_bytes", lambda extent: None)
     candidates: list[tuple[int | None, Extent]] = [(None, Extent(0, 0, 0, {}))]
@@ -138,7 +138,7 @@ def _largest(model: nn.Module, parts: Parts) -> tuple[int | None, Extent]:
 
 
 def _bounded(data: GraphDataModule, *, batch_size: int, max_pairs: int | None) -> GraphDataModule:
-    """The same data in batches of other bounds."""
+    """Return the same data with other limits of batches."""
     # Made before the copy, which shares it.
     _ = data.store
     other = copy.copy(data)
@@ -147,7 +147,7 @@ def _bounded(data: GraphDataModule, *, batch_size: int, max_pairs: int | None) -
 
 
 def _advice(model: nn.Module, data: GraphDataModule, free: int) -> str:
-    """What to type so that every batch of a set fits, where every graph does."""
+    """Return what to type so that every batch of a set fits, if every graph does."""
 
     def needed(batch_size: int, max_pairs: int | None) -> int:
         bounded = _bounded(data, batch_size=batch_size, max_pairs=max_pairs)
@@ -168,7 +168,7 @@ def _advice(model: nn.Module, data: GraphDataModule, free: int) -> str:
 
 
 def _smaller(model: nn.Module) -> str:
-    """What takes less memory whatever the batches are."""
+    """Return what needs less memory whatever the batches."""
     choices = getattr(model, "memory_choices", Network.memory_choices)
     named = ", ".join(f"model.{name}" for name in choices)
     return f"a smaller model ({named}) or a set of smaller graphs"
@@ -176,7 +176,7 @@ def _smaller(model: nn.Module) -> str:
 
 @contextmanager
 def memory_errors(model: nn.Module, data: GraphDataModule) -> Iterator[None]:
-    """Turn what torch says when memory runs out into what to type.
+    """Convert torch's out-of-memory errors to ones that say what to type.
 
     Raises:
         MemoryRanOutError: Memory ran out inside.
@@ -202,7 +202,7 @@ def memory_errors(model: nn.Module, data: GraphDataModule) -> Iterator[None]:
 
 
 def _ran_out(error: BaseException) -> bool:
-    """Whether an error means that memory ran out; on a CPU torch has no class for it."""
+    """Return whether an error means that memory ran out; on a CPU torch has no class for it."""
     words = ("can't allocate memory", "not enough memory", "out of memory")
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(
         part in str(error) for part in words

@@ -1,4 +1,4 @@
-"""Protocols: which splits are drawn, and how the repetitions are summarised."""
+"""Protocols: drawing of splits, and summaries of repetitions."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ def draw_splits(protocol: ProtocolConfig, data: GraphDataModule, seed: int) -> l
     data set's own split or a stratified 8:1:1 drawn from `seed`, the same in each repetition.
 
     Raises:
-        DataError: if index files do not hold as many folds as asked for, or the folds cannot be
-            drawn.
+        DataError: if index files have another number of folds, or the folds cannot be drawn.
         RequestError: if a training part has fewer items than ``protocol.train_size``.
     """
     generator = np.random.default_rng(np.random.SeedSequence(seed))
@@ -41,7 +40,7 @@ def draw_splits(protocol: ProtocolConfig, data: GraphDataModule, seed: int) -> l
         splits = read_index_files(protocol.split_folder, stem, data.num_items)
         if len(splits) != protocol.num_repetitions:
             raise DataError(
-                f"{protocol.split_folder} holds {len(splits)} folds of {stem}, protocol.folds is "
+                f"{protocol.split_folder} has {len(splits)} folds of {stem}, but protocol.folds is "
                 f"{protocol.num_repetitions}; type protocol.folds={len(splits)}.",
                 code="protocol.folds",
             )
@@ -51,10 +50,10 @@ def draw_splits(protocol: ProtocolConfig, data: GraphDataModule, seed: int) -> l
 
 
 def _cut(split: Split, size: int, seed: int) -> Split:
-    """Keep a sample of the training part; the same of the same part."""
+    """Keep a sample of the training part, always the same for the same part."""
     if size > len(split.train):
         raise RequestError(
-            f"protocol.train_size is {size}; the training part has {len(split.train)} items.",
+            f"protocol.train_size is {size}, but the training part has {len(split.train)} items.",
             code="protocol.train_size",
         )
     generator = np.random.default_rng(np.random.SeedSequence(seed))
@@ -62,9 +61,9 @@ def _cut(split: Split, size: int, seed: int) -> Split:
 
 
 def summarize(protocol: ProtocolConfig, repetitions: Sequence[Repetition]) -> Summary:
-    """Mean, spread and interval of the reported metric.
+    """Return mean, spread and interval of the reported metric.
 
-    Seeds are independent: Student's t; a single run is its value alone. Folds share training items:
+    Seeds are independent: Student's t; a single run has only its value. Folds share training items:
     the corrected resampled t. ``cross_validation_paper`` reports the epoch that is best in the mean
     curve over the folds; ties go to the first.
     """

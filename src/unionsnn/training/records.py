@@ -1,4 +1,4 @@
-"""The record of a repetition: what it was trained on, and what it came to."""
+"""The record of a repetition: its inputs and results."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Repetition:
-    """One repetition, trained, selected and tested once.
+    """Record of one repetition, trained, selected and tested once.
 
     Args:
-        index: Which one.
-        seed: Seed of the experiment, and the index.
+        index: Its index.
+        seed: Seed of the experiment and the index.
         split_hash: Hash of its split.
         sizes: Items of each part of the split.
         metrics: Metrics of the selected epoch.
@@ -32,8 +32,8 @@ class Repetition:
         versions: Versions of Python and of packages.
         platform: Operating system.
         git_revision: Revision of a source checkout.
-        other_evaluations: Test metrics with other draws, of networks that draw in evaluation.
-        grid: What each cell of a grid reached, and which was selected.
+        other_evaluations: Test metrics with other seeds, of networks that are random in evaluation.
+        grid: Results of the cells of a grid, and the selected one.
     """
 
     index: int
@@ -61,11 +61,11 @@ class Repetition:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Repetition:
-        """Read a record; what the version that wrote it did not know is None."""
+        """Read a record; fields unknown to the version that wrote it are None."""
         return cls(**{each.name: content.get(each.name) for each in fields(cls)})  # type: ignore[arg-type]
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain types, as they are written to a file."""
+        """Return plain types, as written to a file."""
         content = {each.name: getattr(self, each.name) for each in fields(self)}
         optional = {"other_evaluations", "grid"}
         return {k: v for k, v in content.items() if k not in optional or v is not None}

@@ -49,19 +49,19 @@ from unionsnn.training.tasks import Task
 from unionsnn.training.tracking import GuardedRun, Tracking
 
 HISTOGRAM_BINS = 40
-"""Bins of the coefficients' distribution in a record."""
+"""Number of bins of the coefficients' histogram in a record."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """What is trained: a repetition of an experiment, or a cell of its grid in a repetition.
+    """A training: a repetition of an experiment, or a cell of its grid in a repetition.
 
     Args:
         config: Its configuration.
         split: The repetition's split.
         index: The repetition.
         folder: The run folder.
-        cell: Number of the cell, whose files have names of their own.
+        cell: Number of the cell, whose files have separate names.
     """
 
     config: Config
@@ -77,19 +77,19 @@ class Training:
 
     @property
     def unfinished(self) -> Path:
-        """Where a training that was stopped is resumed."""
+        """Checkpoint from which an interrupted training resumes."""
         return self.folder / "unfinished" / f"{self.name}.ckpt"
 
     @property
     def checkpoint(self) -> Path:
-        """Selected weights; those of a cell are kept until the repetition is finished."""
+        """File of the selected weights; for a cell, kept until the repetition is finished."""
         if self.cell is None:
             return self.folder / "checkpoints" / f"{self.name}.ckpt"
         return self.folder / "cells" / f"{self.index:02d}" / f"{self.cell:03d}.ckpt"
 
     @property
     def predictions(self) -> Path:
-        """Outputs on the test part."""
+        """File of the outputs on the test part."""
         return self.folder / "predictions" / f"{self.index:02d}.npz"
 
 
@@ -102,16 +102,16 @@ def train_repetition(
     Of processes that train together, the first one writes and tests; the others `assist`.
 
     Args:
-        training: What is trained.
+        training: The training.
         data: Its data module.
-        watch: Is told about the epochs.
-        test: Whether to test; a search that has not chosen yet must not.
+        watch: Callback for the epochs.
+        test: Whether to test, which a search must not do before selecting.
 
     Raises:
         RequestError: if the largest batch does not fit into memory.
-        MemoryRanOutError: if memory runs out all the same.
+        MemoryRanOutError: if memory runs out anyway.
         NonFiniteLossError: if training diverges.
-        NotDeterministicError: if determinism was asked for and cannot be had.
+        NotDeterministicError: if determinism was requested but is not available.
         UndefinedMetricError: if the metric is undefined on a part of the split.
     """
     config, split, protocol = training.config, training.split, training.config.protocol
@@ -144,7 +144,7 @@ def train_repetition(
             metrics, others = dict(curves.history[-1]), []
             if best:
                 tester = trainer if alone else make_trainer(config, training.index, predictions)
-                # First, so that the predictions kept are those of the metrics.
+                # First, so that the stored predictions match the metrics.
                 others = other_evaluations(tester, task, data) if test else []
                 metrics = evaluate(tester, task, data, test=test)
         tracking.complete(metrics, best.best_epoch if best else None)
@@ -183,7 +183,7 @@ def assist(training: Training, data: GraphDataModule) -> None:
         torch.manual_seed(model_seed)
         task = build_task(config, data)
         fit_gates(task.model, data)
-        # Weights are the same everywhere, what dropout hides is not.
+        # Weights are the same everywhere, dropout masks are not.
         torch.manual_seed(model_seed + rank())
         best = [BestWeights(protocol.select_on)] if protocol.select_on else []
         callbacks = [StopOnNonFinite(), Curves(None), *best, *stop_callbacks(protocol)]
@@ -193,7 +193,7 @@ def assist(training: Training, data: GraphDataModule) -> None:
 
 
 def stop_callbacks(protocol: ProtocolConfig) -> list[Callback]:
-    """What ends training early, where the protocol says so."""
+    """Return the callbacks for early stopping, if the protocol has it."""
     if protocol.stop_on is None:
         return []
     mode = metric_mode(protocol.stop_on)
@@ -201,10 +201,10 @@ def stop_callbacks(protocol: ProtocolConfig) -> list[Callback]:
 
 
 def coefficient_histogram(data: GraphDataModule) -> dict[str, Any] | None:
-    """Count the coefficients that gates see in training; None where there is no gate.
+    """Return the histogram of the gates' coefficients in training; None without a gate.
 
     Returns:
-        For each column its ``low`` and ``high`` end and the ``counts`` of `HISTOGRAM_BINS` bins of
+        For each column the ends ``low`` and ``high`` and the ``counts`` of `HISTOGRAM_BINS` bins of
         equal width.
     """
     if data.spec is None:
@@ -229,7 +229,7 @@ def fit(
     *,
     resumes: bool,
 ) -> pl.Trainer:
-    """Train, from where it was stopped if it resumes; the validation is the protocol's.
+    """Train, resuming from a checkpoint if there is one, and validate as the protocol says.
 
     Raises:
         RequestError: if the largest batch does not fit into memory.
@@ -251,8 +251,8 @@ def fit(
         with memory_errors(task.model, data):
             trainer.fit(task, data.train_dataloader(), validation, ckpt_path=checkpoint)
     except SystemExit as error:
-        # Lightning turns Ctrl-C into exit(1); the command has a status of its own for it, and
-        # another one for SIGTERM.
+        # Lightning turns Ctrl-C into exit(1), but the command has separate statuses for Ctrl-C and
+        # SIGTERM.
         if isinstance(error.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from error
         raise
@@ -261,14 +261,14 @@ def fit(
 
 @contextmanager
 def surroundings(config: Config) -> Iterator[None]:
-    """Leave nothing changed: the global generator, Lightning's loggers, determinism."""
+    """Restore the global generator, Lightning's loggers and determinism on exit."""
     wanted = config.trainer.deterministic
     with torch.random.fork_rng(devices=[]), quiet_lightning(), deterministic(wanted):
         yield
 
 
 def prepare(training: Training, data: GraphDataModule) -> tuple[int, torch.Generator]:
-    """Give the data a repetition's split, control and order.
+    """Set a repetition's split, control and order on the data.
 
     Returns:
         The seed of its weights, and the generator of the order of its training items.
@@ -287,7 +287,7 @@ def prepare(training: Training, data: GraphDataModule) -> tuple[int, torch.Gener
 
 
 def measure_selected(training: Training, data: GraphDataModule) -> dict[str, float]:
-    """Metrics of a selected cell on validation and, once, on test; its files become the fold's.
+    """Evaluate a selected cell on validation and once on test; its files become the fold's.
 
     Args:
         training: The cell.
@@ -311,7 +311,7 @@ def measure_selected(training: Training, data: GraphDataModule) -> dict[str, flo
 def evaluate(
     trainer: pl.Trainer, task: Task, data: GraphDataModule, *, test: bool = True
 ) -> dict[str, float]:
-    """Metrics of the restored weights on validation and, once, on test if it is to be touched."""
+    """Evaluate the restored weights on validation and, if requested, once on test."""
     metrics = dict(trainer.validate(task, data.val_dataloader(), verbose=False)[0])
     if test:
         metrics |= trainer.test(task, data.test_dataloader(), verbose=False)[0]
@@ -329,8 +329,8 @@ def make_trainer(
     Args:
         config: The configuration.
         index: Number of the repetition.
-        callbacks: What happens around epochs, beside the display of progress.
-        strategy: How processes train together; ``auto`` for a process by itself.
+        callbacks: Callbacks in addition to the progress display.
+        strategy: How processes train together; ``auto`` for a single process.
     """
     section = config.trainer
     together = strategy != "auto"
@@ -342,7 +342,7 @@ def make_trainer(
         num_nodes=section.num_nodes if together else 1,
         strategy=strategy,
         sync_batchnorm=together and section.sync_batchnorm,
-        # Batches are shared out by their loader.
+        # The loader divides batches among processes.
         use_distributed_sampler=False,
         precision=section.precision,
         max_epochs=section.max_epochs,
@@ -357,12 +357,12 @@ def make_trainer(
 
 
 def set_aside_if_damaged(path: Path) -> None:
-    """Rename the checkpoint of an unfinished repetition that cannot be read, with a warning."""
+    """Rename an unreadable checkpoint of an unfinished repetition, with a warning."""
     if not path.exists():
         return
     try:
         with zipfile.ZipFile(path) as archive:
-            # torch reads without a look at the checksums.
+            # torch does not verify the checksums.
             fault = archive.testzip()
         if fault is None:
             torch.load(path, weights_only=True, map_location="cpu")["callbacks"]
@@ -371,13 +371,13 @@ def set_aside_if_damaged(path: Path) -> None:
         fault = f"{type(error).__name__}: {error}"
     aside = set_aside(path)
     warnings.warn(
-        f"{path} is damaged ({fault}) and set aside as {aside.name}; its repetition starts anew.",
+        f"{path} is damaged ({fault}) and was renamed to {aside.name}; its repetition starts over.",
         stacklevel=2,
     )
 
 
 def device_name(trainer: pl.Trainer) -> str:
-    """Name of the devices that trained."""
+    """Return the names of the training devices."""
     device = trainer.strategy.root_device
     if device.type == "cuda":
         name = torch.cuda.get_device_name(device)
@@ -388,7 +388,7 @@ def device_name(trainer: pl.Trainer) -> str:
 
 @contextmanager
 def quiet_lightning() -> Iterator[None]:
-    """Hide Lightning's advice on loaders and hardware; errors and our own warnings stay."""
+    """Hide Lightning's advice on loaders and hardware, but not errors or our warnings."""
     loggers = [logging.getLogger(n) for n in ("pytorch_lightning", "lightning_fabric")]
     levels = [each.level for each in loggers]
     with warnings.catch_warnings():

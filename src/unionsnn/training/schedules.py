@@ -1,4 +1,4 @@
-"""Schedules of the learning rate, as callbacks: a resumed training is as if never stopped."""
+"""Learning-rate schedules as callbacks, which resume exactly."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from unionsnn.config.schema import Config
 
 
 class PlateauSchedule(Callback):
-    """Multiply the learning rate when the validation loss has not fallen for some epochs.
+    """Multiply the learning rate by a factor when the validation loss stops improving.
 
-    Lightning steps such a schedule after the callbacks that save a checkpoint: a resumed training
-    would miss an epoch. Hence a callback of its own; it must stand before those that save.
+    Lightning steps such a schedule after the callbacks that save a checkpoint, so a resumed
+    training would miss an epoch. This callback must come before those that save.
 
     Args:
-        factor: By which the rate is multiplied.
+        factor: The factor.
         patience: Epochs without improvement.
     """
 
@@ -30,7 +30,7 @@ class PlateauSchedule(Callback):
         self._resumed: dict[str, Any] | None = None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Take hold of the optimiser; go on where a checkpoint left off."""
+        """Attach to the optimiser, resuming from a checkpoint's state."""
         self._schedule = ReduceLROnPlateau(
             trainer.optimizers[0], factor=self.factor, patience=self.patience
         )
@@ -38,12 +38,12 @@ class PlateauSchedule(Callback):
             self._schedule.load_state_dict(self._resumed)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Look at the epoch's validation loss."""
+        """Check the epoch's validation loss."""
         assert self._schedule is not None
         self._schedule.step(float(trainer.callback_metrics["val_loss"]))
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps of it; the rate itself is the optimiser's."""
+        """Return the state for a checkpoint; the optimiser stores the rate itself."""
         return {} if self._schedule is None else self._schedule.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -52,7 +52,7 @@ class PlateauSchedule(Callback):
 
 
 class CosineSchedule(Callback):
-    r"""Let the learning rate grow linearly, then fall along a cosine.
+    r"""Increase the learning rate linearly, then decrease it along a cosine.
 
     .. math::
         \eta_e = \eta \frac{e + 1}{w + 1} \;(e < w), \qquad
@@ -63,8 +63,8 @@ class CosineSchedule(Callback):
 
     Args:
         lr: The largest rate.
-        warmup: w, epochs of growth.
-        max_epochs: E, epochs in all.
+        warmup: Number w of warm-up epochs.
+        max_epochs: Total number E of epochs.
     """
 
     def __init__(self, lr: float, warmup: int, max_epochs: int) -> None:
@@ -73,7 +73,7 @@ class CosineSchedule(Callback):
         self.max_epochs = max_epochs
 
     def rate(self, epoch: int) -> float:
-        """The learning rate of an epoch."""
+        """Return the learning rate of an epoch."""
         if epoch < self.warmup:
             return self.lr * (epoch + 1) / (self.warmup + 1)
         done = (epoch - self.warmup) / (self.max_epochs - self.warmup)
@@ -86,7 +86,7 @@ class CosineSchedule(Callback):
 
 
 def schedule_callbacks(config: Config) -> list[Callback]:
-    """Return what changes the learning rate during training; nothing where it stays."""
+    """Return the callbacks of the learning-rate schedule; none if the rate is constant."""
     section = config.optimizer
     if section.schedule == "plateau":
         assert section.factor is not None

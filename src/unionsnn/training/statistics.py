@@ -17,11 +17,11 @@ class Summary:
 
     Args:
         mean: Arithmetic mean.
-        std: Standard deviation with n - 1 in the denominator; None for one value.
+        std: Standard deviation with denominator n - 1; None for one value.
         interval: 95 % confidence interval of the mean; None for one value.
         method: Name of the interval's method.
-        values: One value a repetition.
-        epoch: The shared epoch, where the protocol chooses one.
+        values: One value per repetition.
+        epoch: The shared epoch, if the protocol selects one.
     """
 
     mean: float
@@ -32,19 +32,19 @@ class Summary:
     epoch: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain types for a record."""
+        """Return plain types for a record."""
         return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
 
 
 def summarize_seeds(values: Sequence[float]) -> Summary:
-    """Student t interval over independent runs."""
+    """Summarise independent runs with the Student t interval."""
     return _summary(values, 1 / len(values), "Student t over seeds")
 
 
 def summarize_folds(
     values: Sequence[float], test_to_train: float, epoch: int | None = None
 ) -> Summary:
-    r"""Corrected resampled t interval over folds.
+    r"""Summarise folds with the corrected resampled t interval.
 
     .. math::
         \bar x \pm t_{k-1} \sqrt{(1/k + n_{test}/n_{train})\, s^2}
@@ -53,16 +53,16 @@ def summarize_folds(
     training data, so the plain t interval is too short.
 
     Args:
-        values: One value a fold.
+        values: One value per fold.
         test_to_train: Test items over training items of a fold.
-        epoch: The shared epoch, where the protocol chooses one.
+        epoch: The shared epoch, if the protocol selects one.
     """
     share = 1 / len(values) + test_to_train
     return _summary(values, share, "corrected resampled t over folds", epoch)
 
 
 def ratio_test_to_train(sizes: Sequence[Mapping[str, int]]) -> float:
-    """Mean ratio of test to training items over repetitions, for the corrected resampled t."""
+    """Return the mean ratio of test to training items, for the corrected resampled t."""
     return float(np.mean([parts["test"] / parts["train"] for parts in sizes]))
 
 
@@ -79,15 +79,15 @@ def _summary(
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """How a metric differs between two configurations, repetition by repetition.
+    """Paired difference of a metric between two configurations.
 
     Args:
         mean: Mean of other minus baseline.
-        std: Standard deviation with n - 1 in the denominator; None for one pair.
-        interval: 95 % confidence interval of the mean; None where there is no spread.
-        p_value: Two-sided, of the hypothesis that the mean is 0; None where there is no spread.
+        std: Standard deviation with denominator n - 1; None for one pair.
+        interval: 95 % confidence interval of the mean; None without spread.
+        p_value: Two-sided p-value of the hypothesis that the mean is 0; None without spread.
         method: Name of the interval's and the test's method.
-        values: One difference a repetition.
+        values: One difference per repetition.
     """
 
     mean: float
@@ -98,34 +98,34 @@ class PairedDifference:
     values: tuple[float, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain types for a record."""
+        """Return plain types for a record."""
         return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
 
 
-# Metrics are sums in single precision: a spread below this share of them is rounding.
+# Metrics are sums in single precision: a relative spread below this is rounding.
 _ROUNDING = 1e-6
 
 
 def compare_seeds(baseline: Sequence[float], other: Sequence[float]) -> PairedDifference:
-    """Paired Student t over independent seeds."""
+    """Compare independent seeds with the paired Student t test."""
     return _paired(baseline, other, 0.0, "paired Student t over seeds")
 
 
 def compare_folds(
     baseline: Sequence[float], other: Sequence[float], test_to_train: float
 ) -> PairedDifference:
-    r"""Corrected resampled t over the same folds.
+    r"""Compare the same folds with the corrected resampled t test.
 
     .. math::
         t = \bar d / \sqrt{(1/k + n_{test}/n_{train})\, s_d^2}, \qquad k - 1
         \text{ degrees of freedom}
 
     "Inference for the Generalization Error" (Nadeau and Bengio, 2003), section 3: folds share
-    training data, so the plain paired t test finds differences that are not there.
+    training data, so the plain paired t test finds spurious differences.
 
     Args:
-        baseline: One value a fold.
-        other: One value a fold, in the same order.
+        baseline: One value per fold.
+        other: One value per fold, in the same order.
         test_to_train: Test items over training items of a fold.
     """
     return _paired(baseline, other, test_to_train, "corrected resampled t over folds")
@@ -139,7 +139,7 @@ def _paired(
     summary = _summary(differences.tolist(), 1 / count + correction, method)
     noise = _ROUNDING * max(np.abs(baseline).max(), np.abs(other).max())
     if summary.std is None or summary.interval is None or summary.std <= noise:
-        # One pair, or the same difference in all: there is nothing to measure the mean by.
+        # With one pair, or equal differences, there is no spread to compare the mean with.
         reason = "single pair" if count < 2 else f"{method}, undefined: no spread"
         return PairedDifference(summary.mean, summary.std, None, None, reason, summary.values)
     error = summary.std * math.sqrt(1 / count + correction)

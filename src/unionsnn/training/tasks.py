@@ -1,4 +1,4 @@
-"""LightningModules: what is predicted, its loss and its metric."""
+"""Tasks as LightningModules: loss, metric and optimiser."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from unionsnn.nn.batch import GraphBatch
 class Task(pl.LightningModule):
     """A network with loss, metric and optimiser.
 
-    Logs ``train_loss``, and ``val_loss``, ``test_loss``, ``val_<metric>``, ``test_<metric>`` as
-    values over the whole part, whatever the batches.
+    Logs ``train_loss``, and ``val_loss``, ``test_loss``, ``val_<metric>``, ``test_<metric>`` over
+    the whole part, independent of the batches.
 
     Args:
         model: Called with a `GraphBatch`.
@@ -35,44 +35,44 @@ class Task(pl.LightningModule):
         super().__init__()
         self.model = model
         self.lr = lr
-        # The sum of the losses of an epoch's rows; None outside of a trainer's epochs.
+        # The sum of the losses of an epoch's rows; None outside a trainer's epochs.
         self._total: Tensor | None = None
         self._rows = 0
         self.weight_decay = weight_decay
-        # Two of each: validation and test may run in the same loop.
+        # Two instances, since validation and test may run in the same loop.
         self.metrics: Mapping[str, Metric] = nn.ModuleDict(  # type: ignore[assignment]
             {part: self.make_metric(num_outputs) for part in ("val", "test")}
         )
 
     def make_metric(self, num_outputs: int) -> Metric:
-        """Return the metric that the task is judged by.
+        """Return the metric of the task.
 
-        It must not be summed up over processes: each evaluates all of a part.
+        It must not be synchronised over processes: each evaluates the whole part.
         """
         raise NotImplementedError
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """Mean loss over the rows."""
+        """Return the mean loss over the rows."""
         raise NotImplementedError
 
     def select(self, output: Tensor, batch: Data, part: str) -> tuple[Tensor, Tensor]:
-        """Rows of output and target that count in a part of the split."""
+        """Return the rows of output and target that belong to a part of the split."""
         return output, batch.y
 
     def on_after_batch_transfer(self, batch: Data, dataloader_idx: int) -> Data:
-        """Give a batch the precision of the weights; Lightning does not look into PyG's batches."""
+        """Convert a batch to the precision of the weights, which Lightning does not do for PyG."""
         wanted = next(self.parameters()).dtype
         if wanted == torch.float32:
             return batch
         return batch.apply(lambda t: t.to(wanted) if t.is_floating_point() else t)
 
     def forward(self, batch: Data) -> Tensor:
-        """Output of the network for a batch, at least in single precision."""
+        """Return the network's output for a batch, in at least single precision."""
         output: Tensor = self.model(GraphBatch.of(batch))
         return output.to(torch.promote_types(output.dtype, torch.float32))
 
     def training_step(self, batch: Data, batch_idx: int) -> Tensor:
-        """Loss of a batch; of a share of one, weighted so that the processes' mean is its loss."""
+        """Return a batch's loss, weighted such that the mean over processes is the batch's loss."""
         output, target = self.select(self(batch), batch, "train")
         loss = self.loss(output, target)
         weight = batch.loss_weight if "loss_weight" in batch else 1.0
@@ -81,11 +81,11 @@ class Task(pl.LightningModule):
         return weight * (loss if auxiliary is None else loss + auxiliary)
 
     def on_train_epoch_start(self) -> None:
-        """Begin the mean of the training loss."""
+        """Reset the mean training loss."""
         self._total, self._rows = torch.zeros((), device=self.device), 0
 
     def _note(self, loss: Tensor, rows: int) -> None:
-        # Logged once an epoch: Lightning's own mean would take a tenth of a small network's step.
+        # Logged once per epoch: Lightning's mean would take a tenth of a small network's step.
         if self._total is None:
             return
         self._total, self._rows = self._total + rows * loss, self._rows + rows
@@ -101,10 +101,10 @@ class Task(pl.LightningModule):
             )
 
     def auxiliary_loss(self, batch: Data) -> Tensor | None:
-        """What the network adds to the loss in training, if it has something to add.
+        """Return the network's auxiliary loss in training, or None.
 
-        Such a network has a method ``auxiliary_loss``, called after each training pass with a
-        function that gives the loss of an output of that batch.
+        A network may have a method ``auxiliary_loss``, called after each training pass with a
+        function that returns the loss of an output for that batch.
         """
         make: Callable[..., Tensor | None] | None = getattr(self.model, "auxiliary_loss", None)
         if make is None:
@@ -114,7 +114,7 @@ class Task(pl.LightningModule):
     def validation_step(
         self, batch: Data, batch_idx: int, dataloader_idx: int = 0
     ) -> dict[str, Tensor]:
-        """Add a batch to the validation metrics, a second loader's to the test metrics.
+        """Add a batch to the validation metrics, or from a second loader to the test metrics.
 
         Returns its rows of ``output`` and ``target``.
         """
@@ -130,7 +130,7 @@ class Task(pl.LightningModule):
         output, target = self.select(self(batch), batch, part)
         metric = self.metrics[part]
         metric.update(output, target)
-        # The loss is averaged by Lightning, weighted with the batch's rows.
+        # Lightning averages the loss, weighted by the batch's rows.
         self.log_dict(
             {f"{part}_{self.metric_name}": metric, f"{part}_loss": self.loss(output, target)},
             on_step=False,
@@ -142,7 +142,7 @@ class Task(pl.LightningModule):
         return output, target
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Adam, fused where the device has it."""
+        """Return Adam, fused if the device supports it."""
         fused = self.device.type in ("cpu", "cuda")
         return torch.optim.Adam(
             self.parameters(), lr=self.lr, weight_decay=self.weight_decay, fused=fused
@@ -150,12 +150,12 @@ class Task(pl.LightningModule):
 
 
 class GraphClassification(Task):
-    """Cross-entropy and accuracy, one class per graph."""
+    """Classification of graphs: cross-entropy and accuracy."""
 
     metric_name = "accuracy"
 
     def make_metric(self, num_outputs: int) -> Metric:
-        """Share of right answers."""
+        """Return the accuracy."""
         return MulticlassAccuracy(num_outputs, average="micro", sync_on_compute=False)
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
@@ -164,64 +164,64 @@ class GraphClassification(Task):
 
 
 class ExactAUROC(BinaryAUROC):
-    """Area under the ROC curve of scores as they are, over all batches together.
+    """Area under the ROC curve of raw scores, over all batches together.
 
-    torchmetrics takes the sigmoid of a batch whose scores leave [0, 1], and of no other: the order
-    of scores in different batches is lost, and large scores become equal. Here every score gets
-    the same strictly growing map into [0, 1] first, so that ranks stay.
+    torchmetrics applies a sigmoid only to batches with scores outside [0, 1]: the order of scores
+    in different batches is lost, and large scores become equal. Here the same strictly increasing
+    map into [0, 1] is applied to every score first, so that ranks are preserved.
     """
 
     def update(self, preds: Tensor, target: Tensor) -> None:
         """Add a batch of scores."""
         scores = preds.detach().flatten()
-        # No device of Apple's has double precision.
+        # Apple's devices have no double precision.
         scores = scores.float() if scores.device.type == "mps" else scores.double()
         super().update(0.5 + 0.5 * scores / (1 + scores.abs()), target.flatten())
 
 
 class GraphBinaryClassification(Task):
-    """Cross-entropy of a score and area under the ROC curve, class 0 or 1 per graph."""
+    """Binary classification of graphs: cross-entropy of a score and area under the ROC curve."""
 
     metric_name = "rocauc"
 
     def make_metric(self, num_outputs: int) -> Metric:
-        """Area under the ROC curve, over the whole part."""
+        """Return the area under the ROC curve over the whole part."""
         return ExactAUROC(sync_on_compute=False)
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """Binary cross-entropy with logits."""
+        """Return the binary cross-entropy with logits."""
         return nn.functional.binary_cross_entropy_with_logits(
             output.squeeze(1), target.to(output.dtype)
         )
 
 
 class NodeClassification(GraphClassification):
-    """Cross-entropy and accuracy over the nodes of a part, on one graph as a full batch.
+    """Classification of the nodes of one graph, as a full batch.
 
     The batch has boolean `train_mask`, `val_mask` and `test_mask`, [num_nodes] each.
     """
 
     def select(self, output: Tensor, batch: Data, part: str) -> tuple[Tensor, Tensor]:
-        """Rows of the nodes in the part's mask."""
+        """Return the rows of the nodes in the part's mask."""
         mask = batch[f"{part}_mask"]
         return output[mask], batch.y[mask]
 
 
 class GraphRegression(Task):
-    """L1 loss and mean absolute error."""
+    """Regression of graphs: L1 loss and mean absolute error."""
 
     metric_name = "mae"
 
     def make_metric(self, num_outputs: int) -> Metric:
-        """Mean absolute error over all targets."""
+        """Return the mean absolute error over all targets."""
         return MeanAbsoluteError(sync_on_compute=False)
 
     def select(self, output: Tensor, batch: Data, part: str) -> tuple[Tensor, Tensor]:
-        """All rows; a single target may come as [num_graphs]."""
+        """Return all rows; a single target may have the shape [num_graphs]."""
         return output, batch.y.view_as(output)
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """Mean absolute error."""
+        """Return the mean absolute error."""
         return nn.functional.l1_loss(output, target)
 
 
@@ -231,4 +231,4 @@ TASKS: Mapping[str, type[Task]] = {
     "graph_regression": GraphRegression,
     "node_classification": NodeClassification,
 }
-"""Tasks by the name that a data set gives them."""
+"""Tasks by name in a data set's configuration."""

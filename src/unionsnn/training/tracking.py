@@ -1,4 +1,4 @@
-"""Runs of a tracker beside a training: one that fails never stops it."""
+"""Tracker runs of trainings; a failing tracker never stops a training."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 def prepare_tracking(folder: Path) -> None:
-    """Forget that a tracker failed in an earlier command."""
+    """Discard the record of a tracker's failure in an earlier command."""
     _failure(folder).unlink(missing_ok=True)
 
 
 def track_results(config: Config, folder: Path, results: Mapping[str, Any]) -> None:
-    """Give a finished experiment a run of its own: its result and a table of its repetitions."""
+    """Log a finished experiment as a separate run: its result and a table of its repetitions."""
     if results["state"] != "finished":
         return
     numbers = {k: v for k, v in results["result"].items() if isinstance(v, int | float)}
@@ -41,7 +41,7 @@ def track_results(config: Config, folder: Path, results: Mapping[str, Any]) -> N
 
 
 def repetitions_table(results: Mapping[str, Any]) -> Table:
-    """Return index, metrics and what else tells the repetitions of a merged record apart."""
+    """Return a table of a merged record's repetitions: index, metrics and distinguishing fields."""
     rows = results["repetitions"]
     metrics = sorted({key for row in rows for key in row["metrics"]})
     others = ("best_epoch", "epochs", "seconds", "device")
@@ -54,7 +54,7 @@ def repetitions_table(results: Mapping[str, Any]) -> Table:
 def describe_run(
     config: Config, folder: Path, kind: str, index: int | None = None, axis: str = "epoch"
 ) -> RunDescription:
-    """Name a run; no two have the same id, also where one that was stopped is resumed."""
+    """Describe a run, with an id that is unique even if a stopped run is resumed."""
     key, data, model = config_hash(config), config.data.name, config.model.name
     part = "" if index is None else f"{index:02d}-"
     return RunDescription(
@@ -74,16 +74,16 @@ def describe_run(
 
 
 class GuardedRun:
-    """A tracker's run whose errors are one warning, however many repetitions and workers there are.
+    """A tracker's run whose errors become one warning for all repetitions and workers.
 
     After an error the experiment continues without the tracker, until the next command.
 
     Args:
-        config: The configuration; the run is started here, if its tracker keeps runs.
+        config: The configuration; the run is started here if its tracker keeps runs.
         folder: The experiment's run folder.
         kind: ``repetition``, ``results`` or ``trial``.
-        index: Of the repetition or trial.
-        axis: What the rows of the history count.
+        index: Index of the repetition or trial.
+        axis: Unit of the steps of the history.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class GuardedRun:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """End the run, as failed if an exception passes; one that has ended stays as it is."""
+        """End the run, as failed on an exception, unless it has already ended."""
         self.finish(failed=kind is not None)
 
     def _start(self) -> None:
@@ -117,21 +117,21 @@ class GuardedRun:
         self._run = self.tracker.start(self.description)
 
     def call(self, action: Callable[[TrackedRun], None]) -> None:
-        """Do something with the run, if there is one."""
+        """Apply an action to the run, if there is one."""
         run = self._run
         if run is not None and os.getpid() == self._process:
             self._guard(lambda: action(run))
 
     def log(self, values: Mapping[str, float], step: int) -> None:
-        """Add a row of the history."""
+        """Log a row of the history."""
         self.call(lambda run: run.log(values, step))
 
     def report(self, values: Mapping[str, Any], tables: Mapping[str, Table] | None = None) -> None:
-        """Add final values and tables."""
+        """Log final values and tables."""
         self.call(lambda run: run.report(values, tables or {}))
 
     def finish(self, *, failed: bool) -> None:
-        """End the run; nothing can be added to it any more."""
+        """End the run."""
         self.call(lambda run: run.finish(failed=failed))
         self._run = None
 
@@ -139,7 +139,7 @@ class GuardedRun:
         try:
             with self._surroundings():
                 action()
-        except Exception as error:  # Whatever a tracker and its transport may raise.
+        except Exception as error:  # A tracker and its transport may raise anything.
             self._give_up(error)
 
     def _give_up(self, error: Exception) -> None:
@@ -153,19 +153,19 @@ class GuardedRun:
             with self.failure.open("x") as file:
                 file.write(f"{reason}\n")
         except FileExistsError:
-            return  # Another repetition has said so.
+            return  # Another repetition has warned.
         except OSError:
             pass
         warnings.warn(
             f"{self.tracker.title} failed ({reason}); training continues without it, and the run "
             "folder's results.json will hold all results.",
-            # The caller is Lightning, whose warnings are hidden.
+            # The caller is Lightning, whose warnings are filtered out.
             stacklevel=1,
         )
 
     @contextmanager
     def _surroundings(self) -> Iterator[None]:
-        """Give the tracker the variables that it reads, and undo what it does to the process."""
+        """Set the tracker's environment variables, and undo its changes to the process."""
         before = dict(os.environ)
         exit_process, hook = sys.exit, sys.excepthook
         talkative = [logging.getLogger(name) for name in self.tracker.talkative]
@@ -185,16 +185,16 @@ class GuardedRun:
             os.environ.update(before)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What another process gets: no run."""
+        """Return the state without the run, for another process."""
         return {**self.__dict__, "_run": None}
 
 
 class Tracking(Callback):
-    """Pass the epochs of a training on to a tracker's run.
+    """Pass the epochs of a training to a tracker's run.
 
     Args:
         run: The run.
-        curves: Has the metrics of the epochs; must come before this callback.
+        curves: Holds the metrics of the epochs; must come before this callback.
     """
 
     def __init__(self, run: GuardedRun, curves: Curves) -> None:
@@ -211,13 +211,13 @@ class Tracking(Callback):
         self._log_epochs()
 
     def _log_epochs(self) -> None:
-        """Log the epochs that the run has not had yet."""
+        """Log the epochs that have not been logged yet."""
         for epoch, row in enumerate(self.curves.history[self._logged :], self._logged):
             self.run.log(row, epoch)
             self._logged = epoch + 1
 
     def complete(self, metrics: Mapping[str, float], best_epoch: int | None) -> None:
-        """Add final values, and the epochs as table and plot."""
+        """Log final values, and the epochs as table and plot."""
         self._log_epochs()
         history = self.curves.history
         columns = list(history[0])
@@ -249,5 +249,5 @@ def draw_history(history: Sequence[Mapping[str, float]]) -> Figure:
 
 
 def _failure(folder: Path) -> Path:
-    """File that says for all repetitions and workers that the tracker failed, and why."""
+    """Return the file that records, for all repetitions and workers, why the tracker failed."""
     return folder / "tracking" / "failure.txt"
