@@ -289,7 +289,7 @@ def test_the_budget_with_another_gate_place() -> None:
 def test_a_budget_that_is_too_small_is_refused(name: str) -> None:
     gate, step = own_gate(name), width_step(name)
     smallest = count_parameters(build_model(composed(name, gate, hidden_channels=step), 3, 4))
-    message = f"model.parameter_budget is {smallest - 1}, but the smallest model has {smallest} parameters"
+    message = f"parameter_budget is {smallest - 1}, but the smallest model has {smallest} param"
     with pytest.raises(RequestError, match=message):
         build_model(composed(name, gate, parameter_budget=smallest - 1), 3, 4)
     build_model(composed(name, gate, parameter_budget=smallest), 3, 4)

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 _SERVING = ("data.batch_size", "data.features", "data.normalize_features")
 
 _NOT_COMPARED = (
-    "Nothing was compared: that needs the same repetitions of all runs. Finished work is kept; rerun "
+    "Nothing was compared: all runs need the same repetitions. Finished work is kept; rerun "
     "the command to train the failed ones again."
 )
 

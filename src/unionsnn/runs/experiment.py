@@ -173,7 +173,7 @@ def refuse_other_data(
     others = {repetition.dataset for repetition in finished.values()} - {data.dataset_id}
     if others:
         raise RequestError(
-            f"{folder.path} holds repetitions of the data {', '.join(sorted(others))}, but the data "
+            f"{folder.path} has repetitions of the data {', '.join(sorted(others))}, but the data "
             f"is now {data.dataset_id}; type force=true for a new folder."
         )
 

@@ -50,7 +50,7 @@ class Cycles(Source):
 
     Args:
         length: 4 or 6.
-        variant: ``matched`` (degrees are uninformative) or ``plain`` (degrees leak the class, as in
+        variant: ``matched`` (degrees are uninformative) or ``plain`` (degrees leak the class).
         num_train: Number of training graphs.
         num_validation: Number of validation graphs.
         num_test: Number of test graphs.

@@ -265,7 +265,7 @@ class _Bar:
 
 
 def _download(url: str, file: BinaryIO, progress: Progress | None) -> None:
-    """Download with retries; permanent errors such as 404 fails at once."""
+    """Download with retries; permanent errors such as 404 fail at once."""
     # Imported late, as in pooch: most runs download nothing.
     import requests
 
