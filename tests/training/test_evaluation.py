@@ -112,7 +112,7 @@ def test_other_networks_are_evaluated_once(tiny: Maker) -> None:
     assert "other_evaluations" not in record["repetitions"][0]
     console = Console(width=200, file=io.StringIO())
     print_results(record, console)
-    assert "other draws" not in console.file.getvalue()
+    assert "other seeds" not in console.file.getvalue()
 
 
 @pytest.mark.parametrize("model", ["union_nested_gin", "gatedgcn_lspe", "union_drop_gin"])

@@ -65,7 +65,7 @@ def given_coefficient(edge_coefficient: Tensor | None) -> Tensor:
     """Return the coefficients given to a gated network; RequestError if there are none."""
     if edge_coefficient is None:
         raise RequestError(
-            "A gated network needs edge_coefficient: load the data with "
+            "A gated network needs edge_coefficient; load the data with "
             "pre_transform=StructuralCoefficients() and pass data.edge_coefficient.",
             code="batch.attribute",
         )

@@ -230,7 +230,7 @@ def _check_repeats(
             row = int(proper[np.argmax(differ)])
             raise files.error(
                 key,
-                f"edge {_shown(edges[:, row])} is given before, in line "
+                f"edge {_shown(edges[:, row])} was given before, in line "
                 f"{original[np.argmax(differ)] + 1}, with another value",
                 row,
             )
