@@ -37,7 +37,7 @@ def compose_config(overrides: Sequence[str], config_dir: str | Path | None = Non
 
     Args:
         overrides: In Hydra's syntax, such as ``model=gin`` or ``optimizer.lr=0.01``.
-        config_dir: A folder of the user's own, searched beside the shipped one.
+        config_dir: A folder of the user's, searched in addition to the shipped one.
 
     Raises:
         RequestError: with every fault.
@@ -81,7 +81,7 @@ def compose_config(overrides: Sequence[str], config_dir: str | Path | None = Non
 
 
 def _search_path(config_dir: str | Path | None) -> list[str]:
-    """Override that adds a folder of the user's, whatever characters its path has."""
+    """Return the override that adds the user's folder, whatever characters its path has."""
     if config_dir is None:
         return []
     path = str(Path(config_dir).resolve())
@@ -95,7 +95,7 @@ def _search_path(config_dir: str | Path | None) -> list[str]:
 
 
 def group_choices(overrides: Sequence[str], config_dir: str | Path | None = None) -> dict[str, str]:
-    """Options of the groups that a request comes to, those of its experiment included."""
+    """Return the chosen option of each group, including those of the experiment."""
     search = _search_path(config_dir)
     with initialize_config_dir(str(config_folder()), version_base="1.3"):
         config = compose("train", [*search, *overrides], return_hydra_config=True)
@@ -109,12 +109,12 @@ def group_choices(overrides: Sequence[str], config_dir: str | Path | None = None
 
 
 def is_shipped(group: str, option: str) -> bool:
-    """Whether an option of a group is in the shipped configuration."""
+    """Return whether an option of a group is in the shipped configuration."""
     return (config_folder() / group / f"{option}.yaml").is_file()
 
 
 def first_groups() -> set[str]:
-    """Groups that each request has, before any option brings others."""
+    """Return the groups that each request has, before options add others."""
     defaults = OmegaConf.load(config_folder() / "train.yaml").defaults
     return {str(group) for entry in defaults if isinstance(entry, DictConfig) for group in entry}
 
@@ -139,11 +139,11 @@ def _parse(overrides: Sequence[str]) -> list[Override]:
     return parsed
 
 
-_SYNTAX = "Overrides are written key=value, such as model=gin or optimizer.lr=0.01."
+_SYNTAX = "Overrides have the form key=value, such as model=gin or optimizer.lr=0.01."
 
 
 def _syntax_fault(words: str, parser: OverridesParser) -> Fault:
-    """Say what is wrong with words that are not an override; often a value just lacks quotes."""
+    """Return the fault of words that are not an override; often a value just lacks quotes."""
     key, equals, value = words.partition("=")
     escaped = value.replace('"', '\\"')
     quoted = f'{key}="{escaped}"'
@@ -154,8 +154,7 @@ def _syntax_fault(words: str, parser: OverridesParser) -> Fault:
     if not (key and equals):
         return Fault(f"{words} is not an override. {_SYNTAX}", "config.syntax")
     return Fault(
-        f"{words}: a value with such characters must be in quotes of its own; type "
-        f"{shlex.quote(quoted)}",
+        f"{words}: a value with such characters must be quoted; type {shlex.quote(quoted)}",
         "config.syntax",
     )
 
@@ -166,7 +165,7 @@ def _is_group(override: Override, loader: ConfigLoader) -> bool:
 
 
 def _options(group: str, loader: ConfigLoader) -> list[str]:
-    """What a group may be set to; folders named base hold parts of options."""
+    """Return the options of a group; folders named base hold parts of options."""
     folders = [f for f in loader.get_group_options(group, ObjectType.GROUP) if f != "base"]
     inner = (f"{f}/{name}" for f in folders for name in loader.get_group_options(f"{group}/{f}"))
     return [*loader.get_group_options(group), *inner]
@@ -217,7 +216,7 @@ def _value_fault(override: Override, base: DictConfig, loader: ConfigLoader) -> 
 
 
 def _type_fault(key: str, value: Any, default: Any) -> Fault | None:
-    """Compare with the shipped value's type; other types and null are the schema's business."""
+    """Compare with the type of the shipped value; the schema checks other types and null."""
     if value is None or not isinstance(default, bool | int | float) or "$" in str(value):
         return None
     wanted = (int, float) if isinstance(default, float) else (type(default),)
@@ -236,15 +235,15 @@ def _compose(overrides: Sequence[str]) -> DictConfig:
 
 
 def _checked(plain: dict[str, Any], given: set[str]) -> Config:
-    """Return a request without grid, checked and settled."""
+    """Return a request without grid, checked and resolved."""
     checked = Config.from_dict(plain)
     if faults := argument_faults(checked.data.target, checked.data.model_extra or {}):
         raise RequestError(*faults)
     budget = checked.model.parameter_budget
     if "model.hidden_channels" in given and budget is not None:
         raise RequestError(
-            f"model.hidden_channels is given and model.parameter_budget is {budget}, which "
-            "finds the width itself: give one of them, or type model.parameter_budget=null "
+            f"model.hidden_channels is set and model.parameter_budget is {budget}, which "
+            "determines the width: set one of them, or type model.parameter_budget=null "
             "to disable an experiment's budget.",
             code="config.budget",
         )
@@ -252,7 +251,7 @@ def _checked(plain: dict[str, Any], given: set[str]) -> Config:
 
 
 def completions(incomplete: str) -> list[str]:
-    """Words that may follow on the command line: group=option for groups, key= for the rest."""
+    """Return completions: group=option for groups, key= for other keys."""
     with initialize_config_dir(str(config_folder()), version_base="1.3"):
         loader = GlobalHydra.instance().config_loader()
         groups = loader.get_group_options("", ObjectType.GROUP)

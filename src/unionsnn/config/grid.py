@@ -1,4 +1,4 @@
-"""A grid of configurations: its cells, and what it may vary. Imports no torch."""
+"""A grid of configurations: its cells, and what it may vary. Does not import torch."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from unionsnn.config.schema import Config
 
 VARIED = "optimizer.*, model.*, gate.*, coefficient.*, trainer.max_epochs and data.batch_size"
-"""What a grid may vary: nothing that splits, seeds or tests depend on."""
+"""What a grid may vary: nothing that affects splits, seeds or tests."""
 
 _SECTIONS = ("optimizer.", "model.", "gate.", "coefficient.")
 _KEYS = ("trainer.max_epochs", "data.batch_size")
-# A control is no candidate, and another model is another experiment.
+# A control is not a candidate, and another model is another experiment.
 _NEVER = ("model.name", "model._target_", "coefficient.control")
 
 Cell = dict[str, Any]
@@ -31,12 +31,12 @@ def cells_of(grid: Mapping[str, list[Any]]) -> list[Cell]:
 
 
 def cell_text(cell: Mapping[str, Any]) -> str:
-    """Write a cell as it would be typed."""
+    """Format a cell as it would be typed."""
     return " ".join(f"{key}={str(value).replace(' ', '')}" for key, value in cell.items())
 
 
 def with_cell(plain: Mapping[str, Any], cell: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a request, not checked yet, with the values of a cell and without the grid."""
+    """Return an unchecked request with the values of a cell and without the grid."""
     made: dict[str, Any] = copy.deepcopy(dict(plain))
     made["protocol"].pop("grid", None)
     for key, value in cell.items():
@@ -48,7 +48,7 @@ def with_cell(plain: Mapping[str, Any], cell: Mapping[str, Any]) -> dict[str, An
 
 
 def flatten(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield all dotted keys of nested mappings, and their values."""
+    """Yield all dotted keys of nested mappings with their values."""
     for key, value in config.items():
         if isinstance(value, Mapping) and value:
             yield from flatten(value, f"{prefix}{key}.")
@@ -62,13 +62,13 @@ def grid_faults(
     type_fault: Callable[[str, Any, Any], str | None],
     check: Callable[[dict[str, Any]], Config],
 ) -> list[str]:
-    """Return what is wrong with a request's grid: its keys, their values, each of its cells.
+    """Return the faults of a request's grid: keys, values and cells.
 
     Args:
         plain: The request as composed.
-        checked: The request without its grid, checked and settled.
-        type_fault: Says what is wrong with a value, given its key and the shipped value.
-        check: Checks and settles the request of a cell; raises RequestError.
+        checked: The request without its grid, checked and resolved.
+        type_fault: Returns the fault of a value, given its key and the shipped value.
+        check: Checks and resolves the request of a cell; raises RequestError.
     """
     grid = plain["protocol"]["grid"]
     faults = _shape_faults(grid, plain)
@@ -103,7 +103,7 @@ def _shape_faults(grid: Any, plain: Mapping[str, Any]) -> list[str]:
                 f"protocol.grid has {values!r} for {key}; give a list of values: {example}"
             )
         elif any(value in values[:i] for i, value in enumerate(values)):
-            faults.append(f"protocol.grid names a value of {key} twice: {values}.")
+            faults.append(f"protocol.grid lists a value of {key} twice: {values}.")
     return faults
 
 
@@ -125,7 +125,7 @@ def _key_faults(grid: Mapping[str, Any], plain: Mapping[str, Any], checked: Conf
 
 
 def may_vary(key: str) -> bool:
-    """Whether cells of a grid, or trials of a study, may differ in a key."""
+    """Return whether cells of a grid, or trials of a study, may differ in a key."""
     return (key.startswith(_SECTIONS) and key not in _NEVER) or key in _KEYS
 
 
@@ -135,7 +135,7 @@ def _cell_faults(
     checked: Config,
     check: Callable[[dict[str, Any]], Config],
 ) -> list[str]:
-    """Check each cell as a request of its own; it may differ from the others in its keys only."""
+    """Check each cell as a separate request, which may differ from the others only in its keys."""
     faults: dict[str, None] = {}
     for cell in cells_of(grid):
         where = f"protocol.grid, {cell_text(cell)}"
@@ -149,6 +149,6 @@ def _cell_faults(
             if expected.get(key) != settled.get(key):
                 faults[
                     f"{where}: {key} would become {settled.get(key)} instead of "
-                    f"{expected.get(key)}; give {key} a value of its own."
+                    f"{expected.get(key)}; set {key} explicitly."
                 ] = None
     return list(faults)

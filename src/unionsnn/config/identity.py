@@ -1,4 +1,4 @@
-"""What makes two runs the same experiment: hash, differing keys, name of the run folder."""
+"""Identity of an experiment: hash, differing keys, name of the run folder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NOT_IN_HASH = (
 )
 
 Recorded = Config | PairConfig | Mapping[str, Any]
-"""A configuration, or what a record says of one: it may be of an older version."""
+"""A configuration, or that in a record, which may be from an older version."""
 
 
 def determining(config: Recorded) -> dict[str, Any]:
@@ -48,19 +48,19 @@ def determining(config: Recorded) -> dict[str, Any]:
 
 
 def config_hash(config: Recorded) -> str:
-    """Hash of what determines a result: 8 hex digits, independent of the order of keys."""
+    """Return the hash of the determining part: 8 hex digits, independent of the order of keys."""
     canonical = json.dumps(determining(config), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:8]
 
 
 def differing_keys(one: Recorded, other: Recorded) -> list[str]:
-    """Dotted keys in which two configurations differ so that their results may."""
+    """Return the dotted determining keys in which two configurations differ."""
     left, right = (dict(flatten(determining(config))) for config in (one, other))
     return sorted(k for k in left.keys() | right.keys() if left.get(k) != right.get(k))
 
 
 def run_folder(config: Config | PairConfig) -> Path:
-    """Folder that a configuration names, or the experiment's own below ``paths.output``."""
+    """Return the run folder of a configuration, given or derived in ``paths.output``."""
     if config.run_dir is not None:
         return Path(config.run_dir).expanduser()
     name = f"{config.protocol.name}-{config_hash(config)}"

@@ -9,7 +9,7 @@ from unionsnn.config.sections import PositiveInt, Section
 
 
 class PairSetConfig(Section):
-    """A set of pairs, by its name and the hash of its graphs."""
+    """A set of pairs, with its name and the hash of its graphs."""
 
     name: str
     content: str
@@ -21,12 +21,12 @@ class PairProtocolConfig(Section):
     """Wang and Zhang's test.
 
     Args:
-        copies: Relabelled copies of each graph.
+        copies: Number of relabelled copies of each graph.
         channels: Width of an embedding.
         alpha: Size of the test.
         margin: Margin of the loss.
         stop_loss: Mean loss of an epoch below which training ends.
-        workers: Processes.
+        workers: Number of processes.
     """
 
     name: Literal["paired_comparison"] = "paired_comparison"
@@ -39,7 +39,7 @@ class PairProtocolConfig(Section):
 
 
 class PairTrainerConfig(Section):
-    """How long and with how many threads a pair is trained on."""
+    """Epochs and threads of the training on a pair."""
 
     max_epochs: PositiveInt
     threads: PositiveInt
@@ -54,7 +54,7 @@ class AdamConfig(Section):
 
 
 class PairConfig(Section):
-    """What determines a trained test of expressivity."""
+    """Configuration of a trained test of expressivity."""
 
     data: PairSetConfig
     protocol: PairProtocolConfig

@@ -1,4 +1,4 @@
-"""What a configuration may hold: types, ranges and combinations of its fixed keys."""
+"""Schema of a configuration: types, ranges and combinations of its fixed keys."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from unionsnn.tracking.tracker import Tracker, tracker_of
 if TYPE_CHECKING:
     from unionsnn.coefficients import CoefficientSpec
 
-# It is part of paths.
+# A name is part of paths.
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 
@@ -42,7 +42,7 @@ METRICS: Mapping[str, Literal["min", "max"]] = {
     "loss": "min",
     "parameters": "min",
 }
-"""Metrics that a task logs, and the number of parameters: whether larger or smaller is better."""
+"""Direction of each metric, and of the number of parameters."""
 
 
 TASK_METRICS: Mapping[str, str] = {
@@ -63,12 +63,12 @@ def metric_mode(key: str) -> Literal["min", "max"]:
 
 
 def plain_model(name: str) -> str:
-    """Return the name of the model without the union plug-in; itself if it has none."""
+    """Return the name of the model without the union plug-in."""
     return "graphormer" if name == "unionormer" else name.removeprefix("union_")
 
 
 class _OpenSection(Section):
-    """Its further keys are those of the class that `_target_` names."""
+    """A section whose further keys are arguments of the class `_target_`."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -93,7 +93,7 @@ class DataConfig(_OpenSection):
     features: str
     mirror: str | None
     offline: bool
-    # As long as it is not given, it is no part of what a run is named after.
+    # If not given, it is not part of the hash that names a run folder.
     max_pairs: PositiveInt | None = absent_if_none()
 
     @model_validator(mode="after")
@@ -119,7 +119,7 @@ class DataConfig(_OpenSection):
 
 
 class CoefficientChoices(Section):
-    """What `CoefficientSpec` is made of, and says what it may be."""
+    """The arguments of `CoefficientSpec`, which checks them."""
 
     substructure: str
     descriptor: str
@@ -138,8 +138,8 @@ class CoefficientChoices(Section):
         return self.model_copy(update={"encoding": spec.encoding, "radius": radius})
 
     def spec(self) -> CoefficientSpec:
-        """Return the choices as a spec; raises RequestError with every fault, named by its key."""
-        # Compiled code stands behind these imports: they come when there is something to check.
+        """Return the choices as a spec; RequestError with every fault, by key."""
+        # These import compiled code, so only when there is something to check.
         from unionsnn.coefficients import CoefficientSpec
         from unionsnn.coefficients.space import DEFAULT_EXPONENT
 
@@ -157,7 +157,7 @@ class CoefficientChoices(Section):
             raise RequestError(*faults) from None
 
     def with_exponent(self, task: str) -> Self:
-        """Settle an exponent left open: 2 for graph tasks, 1 for node tasks (equation 8)."""
+        """Resolve an open exponent: 2 for graph tasks, 1 for node tasks (equation 8)."""
         from unionsnn.coefficients.space import DEFAULT_EXPONENT, uses
 
         node_count = task.startswith("node") and uses(self.descriptor, "exponent")
@@ -171,7 +171,7 @@ class CoefficientConfig(CoefficientChoices):
 
 
 class LayerCoefficientConfig(CoefficientChoices):
-    """Coefficient that a model's own layers read: one number for each edge."""
+    """Coefficient that a model's own layers read: one number per edge."""
 
     section: ClassVar[str] = "model.coefficient"
 
@@ -194,7 +194,7 @@ class ModelConfig(_OpenSection):
     num_layers: PositiveInt
     dropout: Probability
     parameter_budget: PositiveInt | None = None
-    # A model that leaves one of these out has none, and is given none.
+    # A model that leaves one of these out does not take it.
     norm: Literal["auto", "batch", "layer", "none"] | None = absent_if_none()
     readout: Literal["sum", "mean", "max"] | None = absent_if_none()
     coefficient: LayerCoefficientConfig | None = absent_if_none()
@@ -202,7 +202,7 @@ class ModelConfig(_OpenSection):
 
 
 class GateConfig(Section):
-    """A preset of `StructuralGate` and choices that replace its own; null keeps the preset's."""
+    """A preset of `StructuralGate` and choices that override it; null keeps the preset's."""
 
     preset: Literal["paper", "authors-code", "default"] | None
     features: (
@@ -237,7 +237,7 @@ class ProtocolConfig(Section):
 
     @model_validator(mode="after")
     def _repeats(self) -> Self:
-        """Refuse a count that another protocol has: an experiment may bring it along."""
+        """Refuse a count of another protocol, which an experiment may have set."""
         counts = {"folds": self.is_cross_validation, "seeds": self.name == "repeated_seeds"}
         for key, belongs in counts.items():
             if getattr(self, key) is not None and not belongs:
@@ -262,7 +262,7 @@ class ProtocolConfig(Section):
 
     @property
     def wanted(self) -> tuple[int, ...]:
-        """Repetitions that this request asks for."""
+        """Repetitions requested."""
         return tuple(range(self.num_repetitions) if self.only is None else sorted(set(self.only)))
 
     @property
@@ -282,7 +282,7 @@ class ProtocolConfig(Section):
 
     @property
     def selection(self) -> str:
-        """The rule of selection in words, printed with every number."""
+        """The selection rule in words, printed with every result."""
         if self.keeps_test_curve:
             rule = f"single epoch with the best mean {self.mean_curve} over the folds"
             by_test = "test" in self.mean_curve
@@ -302,7 +302,7 @@ class PathsConfig(Section):
 
 
 class Config(Section):
-    """One experiment: what was asked for, checked, and settled where it was left open."""
+    """The checked configuration of one experiment, with open keys resolved."""
 
     data: DataConfig
     model: ModelConfig
@@ -327,7 +327,7 @@ class Config(Section):
         task, coefficient, model, gate = self.data.task, self.coefficient, self.model, self.gate
         coefficient = coefficient.with_exponent(task)
         if coefficient.radius is None:
-            # In a large graph with hubs, the subgraphs of radius 3 are most of it.
+            # In a large graph with hubs, a subgraph of radius 3 is most of the graph.
             several = (
                 gate.preset in (None, "default")
                 and not task.startswith("node")
@@ -335,7 +335,7 @@ class Config(Section):
             )
             coefficient = coefficient.replace({"radius": [1, 2, 3] if several else [1]})
         if model.norm == "auto":
-            # A full batch is one step an epoch: running statistics would lag behind for dozens.
+            # A full batch is one step per epoch, so running statistics would lag behind for long.
             model = model.replace({"norm": "layer" if task.startswith("node") else "batch"})
         if model.coefficient is not None:
             model = model.replace({"coefficient": model.coefficient.with_exponent(task)})
@@ -403,7 +403,7 @@ class Config(Section):
             if given is None and protocol.name == "cross_validation_paper":
                 continue
             if given not in validation:
-                why = "the test set must not choose; " if given in test else ""
+                why = "the test set must not select; " if given in test else ""
                 yield Fault(
                     f"protocol.{key} is {given!r}; {why}allowed are {', '.join(validation)}.",
                     "config.metric",
@@ -436,8 +436,8 @@ class Config(Section):
         if self.data.task.startswith("node"):
             yield Fault(
                 f"trainer.devices is {self.trainer.devices} and trainer.num_nodes "
-                f"{self.trainer.num_nodes}, but the nodes of {self.data.name} are those of one "
-                "graph, which is not shared out: type trainer=default.",
+                f"{self.trainer.num_nodes}, but {self.data.name} is a single graph, which "
+                "cannot be divided: type trainer=default.",
                 "config.devices",
             )
 

@@ -1,4 +1,4 @@
-"""Sections of a configuration that stand for themselves, and what all sections share."""
+"""Independent sections of a configuration, and their base class."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ SCHEDULE_DEFAULTS: Mapping[str, Mapping[str, float]] = {
     "plateau": {"factor": 0.5, "patience": 10},
     "cosine": {"warmup": 0},
 }
-"""Keys of each schedule of the learning rate, and what they are unless given."""
+"""Keys of each learning-rate schedule with their defaults."""
 
 
 def absent_if_none() -> Any:
-    """Field of a key that may be left out, and is then no part of the configuration."""
+    """Return a field for an optional key, which is not part of the configuration if left out."""
     return Field(None, exclude_if=lambda value: value is None)
 
 
 class Section(BaseModel):
-    """Frozen keys of one section; others are refused, and types are not converted."""
+    """Frozen section; refuses unknown keys and does not convert types."""
 
     model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True, frozen=True)
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """Check plain types, and settle what they leave open.
+        """Check plain types and resolve open keys.
 
         Raises:
             RequestError: with every fault.
@@ -44,11 +44,11 @@ class Section(BaseModel):
             raise RequestError(*(f for each in error.errors() for f in sentences(each))) from None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain types, as they are written to files; absent keys are left out."""
+        """Return plain types, as written to files, without absent keys."""
         return self.model_dump(by_alias=True)
 
     def replace(self, changes: Mapping[str, Any]) -> Self:
-        """Return a copy with other values, which are not checked.
+        """Return a copy with unchecked changes.
 
         Args:
             changes: Values by their dotted keys, such as ``trainer.progress``.
@@ -63,14 +63,14 @@ class Section(BaseModel):
         return made
 
     def _settled(self, defaults: Mapping[str, Any]) -> Self:
-        """Return a copy in which keys that were left open have their defaults."""
+        """Return a copy in which open keys have their defaults."""
         return self.model_copy(
             update={k: copy(v) for k, v in defaults.items() if getattr(self, k) is None}
         )
 
 
 def sentences(error: ErrorDetails, *section: str) -> list[str]:
-    """Say what pydantic found wrong with one key, of a section if it is not in the error."""
+    """Return the faults that pydantic found for one key, in a section if not in the error."""
     key = ".".join(str(part) for part in (*section, *error["loc"]))
     kind, given = error["type"], error["input"]
     if kind == "value_error":
@@ -96,13 +96,13 @@ class EncodingsConfig(Section):
     random_walk: Annotated[int, Field(ge=0)] = 0
     laplacian: Annotated[int, Field(ge=0)] = 0
     distance: bool = False
-    # As long as it is not asked for, it is no part of what a run is named after.
+    # If not requested, it is not part of the hash that names a run folder.
     subgraph: Annotated[int, Field(ge=0, exclude_if=lambda hops: hops == 0)] = 0
 
     @model_validator(mode="before")
     @classmethod
     def _known(cls, given: Any) -> Any:
-        """Name the nearest key beside one that does not exist."""
+        """Suggest the nearest key for an unknown one."""
         known = cls.model_fields
         if not isinstance(given, Mapping):
             raise RequestError(
@@ -126,7 +126,7 @@ class OptimizerConfig(Section):
 
     lr: Annotated[float, Field(gt=0, allow_inf_nan=False)]
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    # What has no effect is left out: it is no part of what a run is named after.
+    # Keys without effect are left out of the hash that names a run folder.
     schedule: Literal["none", "plateau", "cosine"] = Field("none", exclude_if=lambda v: v == "none")
     factor: Annotated[float, Field(gt=0, lt=1)] | None = absent_if_none()
     patience: PositiveInt | None = absent_if_none()
@@ -134,7 +134,7 @@ class OptimizerConfig(Section):
 
     @model_validator(mode="after")
     def _of_the_schedule(self) -> Self:
-        """Refuse keys of another schedule, and settle those of this one that were left open."""
+        """Refuse keys of another schedule, and resolve open keys of this one."""
         owners = {key: name for name, keys in SCHEDULE_DEFAULTS.items() for key in keys}
         faults = [
             f"optimizer.{key} has no effect on optimizer.schedule={self.schedule}; type "
@@ -153,7 +153,7 @@ class TrainerConfig(Section):
     max_epochs: PositiveInt
     accelerator: Literal["auto", "cpu", "gpu", "mps"]
     devices: PositiveInt
-    # As long as these change nothing, they are no part of what a run is named after.
+    # If these have no effect, they are not part of the hash that names a run folder.
     num_nodes: PositiveInt = Field(1, exclude_if=lambda value: value == 1)
     sync_batchnorm: bool = Field(False, exclude_if=lambda value: not value)
     deterministic: bool = Field(False, exclude_if=lambda value: not value)

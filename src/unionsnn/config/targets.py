@@ -1,4 +1,4 @@
-"""The classes that ``data._target_`` names: what records call them, and what they take."""
+"""The classes of ``data._target_``: their names in records, and their arguments."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ _CURRENT = {recorded: current for current, recorded in _RECORDED_AS.items()}
 
 
 def recorded_target(target: str) -> str:
-    """Return the name that hashes and records have for a class."""
+    """Return the name of a class in hashes and records."""
     return _RECORDED_AS.get(target, target)
 
 
 def current_target(target: str) -> str:
-    """Return the path of a class that a configuration or a record names."""
+    """Return the current path of a class named in a configuration or record."""
     return _CURRENT.get(target, target)
 
 
 def argument_faults(target: str, arguments: Mapping[str, Any]) -> list[str]:
-    """Say what is wrong with the keys that one format of data alone has.
+    """Return the faults of keys specific to one data format.
 
     The formats of this package need no torch: their classes are imported, and asked. A class of the
     user's own is imported when the data are made, and checks its arguments then.
 
     Args:
-        target: The class that ``data._target_`` names.
-        arguments: What the section holds beside the keys of all data sets.
+        target: The class in ``data._target_``.
+        arguments: Keys of the section that are not common to all data sets.
     """
     if not target.startswith("unionsnn.data.sources."):
         return []
