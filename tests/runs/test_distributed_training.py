@@ -204,7 +204,7 @@ def test_a_stopped_training_goes_on_bit_for_bit(
     ("given", "message"),
     [
         (["protocol.workers=2"], "protocol.workers and trainer.devices are both larger than 1"),
-        (["data=cora", "experiment=node"], "which is not shared out: type trainer=default"),
+        (["data=cora", "experiment=node"], "which cannot be divided: type trainer=default"),
     ],
 )
 def test_what_cannot_go_together_is_refused(given: list[str], message: str) -> None:

@@ -169,7 +169,7 @@ REFUSALS = {
     "{coefficient.control:[random]}": "which cannot differ",
     "{model.num_layers:[3,a]}": "model.num_layers is 'a'; it must be a whole number",
     "{model.num_layers:[-1]}": "model.num_layers=-1: model.num_layers is -1",
-    "{optimizer.lr:[0.1,0.1]}": "names a value of optimizer.lr twice",
+    "{optimizer.lr:[0.1,0.1]}": "lists a value of optimizer.lr twice",
     "{optimizer.lr:0.1}": "give a list of values",
     "{optimizer.lr:[]}": "give a list of values",
     "3": "protocol.grid is 3; it maps keys to lists",

@@ -332,7 +332,7 @@ def test_values_that_would_mean_something_else_are_computed_anew(
     changed = make("seed=4", space=space)
     with pytest.raises(RequestError) as caught:
         open_study(changed)
-    assert "experiment.seed: 0 when it began, 4 now" in caught.value.faults
+    assert "experiment.seed: 0 when it started, 4 now" in caught.value.faults
     assert [cell.state for cell in read_trials(open_study(changed, extend=True))] == ["waiting"] * 2
     run(changed)
     assert len(trained) == 6
@@ -371,5 +371,5 @@ def test_another_version_is_refused(
     study = make()
     open_study(study)
     monkeypatch.setattr("unionsnn.search.study.__version__", "9.9")
-    with pytest.raises(RequestError, match=r"versions\.unionsnn: '.*' when it began, '9\.9' now"):
+    with pytest.raises(RequestError, match=r"versions\.unionsnn: '.*' when it started, '9\.9' now"):
         open_study(study)

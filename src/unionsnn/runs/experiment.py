@@ -105,7 +105,7 @@ def _train_pending(
             else:
                 folder.save_repetition(index, outcome)
             if alike.add(outcome) and waiting:
-                logger.error("Two failed alike and none is finished: the rest waits.")
+                logger.error("Two failed with the same error, none is finished: the rest waits.")
                 waiting.clear()
             write_json(folder.results_path, merge(folder))
     return first

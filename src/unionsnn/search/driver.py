@@ -1,4 +1,4 @@
-"""A study from its file to its table: trials, the best one tested, figures."""
+"""Runs a study: trials, then training and testing of the best one."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from unionsnn.search.workers import Watch, work, work_in_processes
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a study is run; no part of what it is.
+    """Options of a command, which do not define the study.
 
     Args:
-        workers: Processes of this command.
-        extend: Go on although the study is defined otherwise than when it began.
-        trials_only: Leave the final run to another command.
-        nested: Choose a point for each outer fold.
+        workers: Number of processes of this command.
+        extend: Whether to continue a study whose definition has changed.
+        trials_only: Whether to leave the final run to another command.
+        nested: Whether to select a point for each outer fold.
     """
 
     workers: int = 1
@@ -51,10 +51,10 @@ def run_study(
     watch: Watch | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Run all trials that are left, train and test the best one; return the study's record.
+    """Run all remaining trials, train and test the best one; return the study's record.
 
     Raises:
-        RequestError: if the study is another one than in the storage, or no trial finished.
+        RequestError: if the study differs from that in the storage, or no trial finished.
         WorkersDiedError: if no worker is left.
     """
     faults = [*nested_faults(study)] if options.nested else []
@@ -94,7 +94,7 @@ def run_study(
 
 
 def describe_outcome(study: Study, trials: Sequence[Trial], chosen: Trial) -> dict[str, Any]:
-    """The study's record, but for the final run: plain types throughout."""
+    """Return the study's record without the final run, as plain types."""
     repetitions = len(study.trial_config(chosen.parameters).protocol.wanted)
     trained = sum(len(trial.repetitions) for trial in trials)
     front: list[Trial] = []
@@ -124,7 +124,7 @@ def describe_outcome(study: Study, trials: Sequence[Trial], chosen: Trial) -> di
 
 
 def describe_study(study: Study, progress: Progress | None = None) -> dict[str, Any]:
-    """What a study would do, and how long that takes at most, without pruning or early stopping."""
+    """Return the plan of a study, with a time limit without pruning or early stopping."""
     first = {p.key: p.examples()[0] for p in study.space}
     config = study.trial_config(first)
     one = describe(config, progress)

@@ -1,4 +1,4 @@
-"""Figures of a study, as Optuna draws them: HTML that plotly.js brings to life."""
+"""Figures of a study, drawn by Optuna as HTML for plotly.js."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from unionsnn.search.queue import attach
 from unionsnn.search.study import Study
 
 FEWEST = 4
-"""Finished trials below which nothing is said about the importance of a parameter."""
+"""Minimum number of finished trials to estimate the importance of parameters."""
 
 
 def study_figures(study: Study) -> list[tuple[str, str]]:
@@ -40,7 +40,7 @@ def _figures(stored: optuna.Study, study: Study) -> Iterator[tuple[str, Callable
             partial(vis.plot_pareto_front, stored, target_names=study.file.objectives),
         )
     for number, key in enumerate(study.file.objectives):
-        # Optuna refuses a target where there is one objective, and asks for it where there are two.
+        # Optuna refuses a target with one objective, and requires it with two.
         options: dict[str, Any] = {"target_name": key}
         if len(study.file.objectives) == 2:
             options["target"] = partial(_value_of, place=number)
@@ -56,7 +56,7 @@ def _figures(stored: optuna.Study, study: Study) -> Iterator[tuple[str, Callable
         distinct = {trial.values[number] for trial in finished}
         if len(finished) < FEWEST or len(distinct) < 2 or not varied:
             yield (
-                f"No importance of parameters: {len(finished)} finished trials say too little",
+                f"No importance of parameters: {len(finished)} finished trials are too few",
                 None,
             )
         else:
@@ -72,7 +72,7 @@ def _figures(stored: optuna.Study, study: Study) -> Iterator[tuple[str, Callable
             )
         if finished:
             yield (
-                f"Parallel coordinates: a line a finished trial, coloured by {key}",
+                f"Parallel coordinates: a line per finished trial, coloured by {key}",
                 partial(vis.plot_parallel_coordinate, stored, **options),
             )
             yield (
@@ -101,7 +101,7 @@ def _html(make: Callable[[], Any] | None) -> str:
 
 
 def plotly_script() -> str:
-    """The whole of plotly.js, for a page that opens without a network."""
+    """Return plotly.js, for a page that opens offline."""
     from plotly.offline import get_plotlyjs
 
     text: str = get_plotlyjs()

@@ -1,4 +1,4 @@
-"""After the trials: the chosen point, or that of each fold, trained and tested once."""
+"""The final run: the chosen point, or that of each fold, is trained and tested once."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ FOLDWISE = ("grid", "random")
 
 
 def selection(study: Study) -> str:
-    """Name of the way in which the point is chosen."""
+    """Return the name of the selection scheme."""
     return SELECTIONS[study.base.protocol.name]
 
 
 def rule(study: Study, trials: Sequence[Trial]) -> str:
-    """Say what the point was chosen by, as it is printed beside each number."""
+    """Return the selection rule, as printed with each result."""
     key = study.file.objectives[0]
     better = "smallest" if study.directions[0] == "minimize" else "largest"
     finished = sum(trial.state == "finished" for trial in trials)
@@ -80,7 +80,7 @@ def train_best(
 def labelled(
     record: dict[str, Any], folder: RunFolder[Config], study: Study, words: str, chosen: Trial
 ) -> dict[str, Any]:
-    """Write into a record how its configuration was chosen."""
+    """Add to a record how its configuration was chosen."""
     record["protocol"]["selection"] += f"; {words}"
     record["study"] = {
         "name": study.name,
@@ -95,11 +95,11 @@ def labelled(
 
 
 def nested_faults(study: Study) -> Iterator[Fault]:
-    """Say why a point cannot be chosen for each outer fold alone."""
+    """Yield reasons why a point cannot be selected for each outer fold alone."""
     file = study.file
     if study.base.protocol.name != "cross_validation":
         yield Fault(
-            "--nested chooses for each outer fold; type protocol=cross_validation.", "study.nested"
+            "--nested selects for each outer fold; type protocol=cross_validation.", "study.nested"
         )
     if file.sampler.name not in FOLDWISE:
         yield Fault(
@@ -112,7 +112,7 @@ def nested_faults(study: Study) -> Iterator[Fault]:
             "--nested: a pruned trial lacks folds; type pruner: {name: none}.", "study.nested"
         )
     if len(file.objectives) > 1:
-        yield Fault("--nested chooses by one objective.", "study.nested")
+        yield Fault("--nested needs a single objective; name one.", "study.nested")
     if file.trial:
         yield Fault(
             "--nested: trials and the final run must be the same; leave out trial.", "study.nested"
@@ -120,9 +120,9 @@ def nested_faults(study: Study) -> Iterator[Fault]:
 
 
 def choose_by_fold(study: Study, trials: Sequence[Trial]) -> dict[int, Trial]:
-    """The finished trial with the best value on each fold's inner validation part.
+    """Return the finished trial with the best value on each fold's inner validation part.
 
-    Ties go to the first. Nothing of a fold's test part has a say in its choice.
+    Ties go to the first. A fold's test part does not affect the choice.
     """
     finished = [trial for trial in trials if trial.values is not None]
     chosen: dict[int, Trial] = {}

@@ -1,4 +1,4 @@
-"""The queue of a study: an Optuna study whose trials are planned once and read back."""
+"""The queue of a study: an Optuna study with trials that are planned once."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _RANK = list(_STATES)
 WORKER_DIED = "the worker died"
 
 _MEANING = ("experiment", "trial", "objective")
-"""Parts of a study's definition that say what the value of a trial is."""
+"""Parts of a study's definition that determine the value of a trial."""
 
 
 def open_study(study: Study, *, extend: bool = False) -> optuna.Study:
-    """Make the study in its storage, or go on with it.
+    """Create the study in its storage, or continue it.
 
     Args:
         study: The study.
-        extend: Go on although file, command line or versions changed since it began.
+        extend: Whether to continue although file, command line or versions have changed.
 
     Raises:
         RequestError: with the differences, or if the storage cannot be opened.
@@ -51,7 +51,7 @@ def open_study(study: Study, *, extend: bool = False) -> optuna.Study:
                 storage=storage, study_name=study.name, directions=study.directions
             )
         except DuplicatedStudyError:
-            # Another worker was first; it is planning the trials at the moment.
+            # Another worker was first and is planning the trials.
             return open_study(study, extend=extend)
         made.set_user_attr("definition", study.definition())
         _plan(made, study)
@@ -61,9 +61,9 @@ def open_study(study: Study, *, extend: bool = False) -> optuna.Study:
     differences = _differences(stored.user_attrs["definition"], study.definition())
     if differences and not extend:
         raise RequestError(
-            f"The study {study.name!r} in its storage is another one:",
+            f"The study {study.name!r} in the storage has another definition:",
             *differences,
-            "Type --extend to continue it all the same, or --name NAME for another study.",
+            "Type --extend to continue it anyway, or --name NAME for another study.",
             code="study.changed",
         )
     if differences:
@@ -87,7 +87,7 @@ def attach(study: Study) -> optuna.Study:
 
 
 def _newest(storage: PatientStorage, name: str) -> str | None:
-    """Name of the study's newest extension, NAME+N; None if there is none at all."""
+    """Return the name of the study's newest extension, NAME+N; None if the study is new."""
     names = {s.study_name for s in storage.get_all_studies()}
     if name not in names:
         return None
@@ -98,7 +98,7 @@ def _newest(storage: PatientStorage, name: str) -> str | None:
 
 
 def _plan(made: optuna.Study, study: Study) -> None:
-    """Put every planned trial that is not there yet in the queue.
+    """Add every missing planned trial to the queue.
 
     Workers take trials out of the queue one by one, so that none is trained twice, and the study
     has as many as it should.
@@ -120,7 +120,7 @@ def _wait_for_plan(stored: optuna.Study, study: Study, patience: float = 60.0) -
     while "planned" not in stored.user_attrs and time.monotonic() < limit:
         time.sleep(0.2)
     if "planned" not in stored.user_attrs:
-        # Who made it has died in the middle.
+        # The worker that created it died meanwhile.
         stored.set_user_attr("definition", study.definition())
         _plan(stored, study)
 
@@ -128,18 +128,18 @@ def _wait_for_plan(stored: optuna.Study, study: Study, patience: float = 60.0) -
 def _differences(began: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     before, after = dict(flatten(began)), dict(flatten(now))
     return [
-        f"{key}: {before.get(key, 'absent')!r} when it began, {after.get(key, 'absent')!r} now"
+        f"{key}: {before.get(key, 'absent')!r} when it started, {after.get(key, 'absent')!r} now"
         for key in sorted(before.keys() | after.keys())
         if before.get(key, "absent") != after.get(key, "absent")
     ]
 
 
 def _extended(stored: optuna.Study, study: Study, storage: PatientStorage) -> optuna.Study:
-    """Go on with a study that is now defined otherwise.
+    """Continue a study whose definition has changed.
 
-    Optuna holds on to the values that a parameter may have, so that another space needs a study of
-    its own: it begins with the finished trials that lie inside. Where values would mean something
-    else, all trials are planned anew; repetitions that are on disk are read.
+    In Optuna the values of a parameter are fixed, so another space needs a new study, which starts
+    with the finished trials inside the space. If values would mean something else, all trials are
+    planned again; repetitions on disk are read.
     """
     before, now = stored.user_attrs["definition"], study.definition()
     other_values = any(before[key] != now[key] for key in _MEANING)
@@ -158,7 +158,7 @@ def _extended(stored: optuna.Study, study: Study, storage: PatientStorage) -> op
 
 
 def _inside(trials: Iterable[FrozenTrial], study: Study) -> list[FrozenTrial]:
-    """Finished trials whose parameters the space has, one for each of its cells."""
+    """Return finished trials with parameters inside the space, one for each of its cells."""
     distributions = {p.key: p.distribution for p in study.space}
     grid = study.file.sampler.name == "grid"
     places = {_key(parameters): i for i, parameters in enumerate(study.plan())} if grid else {}
@@ -193,7 +193,7 @@ def _holds(distribution: BaseDistribution, value: Any) -> bool:
 
 
 def read_trials(stored: optuna.Study) -> list[Trial]:
-    """What came of each planned trial, each once, by its place in the plan.
+    """Return the outcome of each planned trial, in planned order.
 
     A trial that was tried several times counts by its best state: finished, pruned, running,
     waiting, failed.
@@ -204,7 +204,7 @@ def read_trials(stored: optuna.Study) -> list[Trial]:
         if index is None:
             continue
         before = best.get(index)
-        # Of several failed tries the last one says why.
+        # Of several failed tries, the last gives the reason.
         rank = (_RANK.index(tried.state), -tried.number)
         if before is None or rank < (_RANK.index(before.state), -before.number):
             best[index] = tried

@@ -1,6 +1,6 @@
-"""A study as it is asked for: its file and the command line, checked as a whole.
+"""A requested study: its file and the command line, checked as a whole.
 
-Everything that is wrong is said before the first trial.
+All faults are reported before the first trial.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ GROUPS = ("model", "gate", "coefficient", "optimizer")
 """Groups whose options a space may try."""
 
 SHORTER = ("protocol.only", "protocol.patience", "trainer.max_epochs")
-"""What makes a trial shorter, beside keys of the optimizer and of the model."""
+"""Keys that make a trial shorter, in addition to those of optimizer and model."""
 
 _SECTIONS = (*Config.model_fields, "experiment", "grid", "hydra")
 
@@ -42,10 +42,10 @@ _REPORTS = 5
 
 @dataclass(frozen=True)
 class StudyOptions:
-    """What the command line says beside overrides.
+    """Options of the command line.
 
     Args:
-        name: Name of the study; made of file, data and model unless given.
+        name: Name of the study; by default made of file, data and model.
         trials: Replaces the file's number of trials.
         storage: Replaces the file's URL.
         config_dir: Folder of the user's own configuration.
@@ -64,12 +64,12 @@ def make_study(
 
     Args:
         name_or_file: A shipped study, or a YAML file.
-        overrides: As of `unionsnn train`, after those of the file. One for a key of the space
-            replaces its values, or takes it out of the space if it is a single value.
-        options: What else the command line says.
+        overrides: As for `unionsnn train`, after those of the file. An override of a key of the
+            space replaces its values, or removes it from the space if it is a single value.
+        options: Options of the command line.
 
     Raises:
-        RequestError: with what is wrong.
+        RequestError: with every fault.
     """
     options = options or StudyOptions()
     path = find_study(name_or_file)
@@ -83,7 +83,7 @@ def make_study(
     texts, words = _replaced(content.space, overrides)
     space = parse_space(texts)
     if not space:
-        raise RequestError(f"No key of the space of {path} is left to search.", code="study.space")
+        raise RequestError(f"The space of {path} has no key left to search.", code="study.space")
     experiment = [*content.overrides, *words]
     base = compose_config(experiment, options.config_dir)
     name = options.name
@@ -100,7 +100,7 @@ def make_study(
 def _replaced(
     space: Mapping[str, Any], overrides: Sequence[str]
 ) -> tuple[dict[str, Any], list[str]]:
-    """The space after the command line's own values, and the overrides that are left."""
+    """Return the space with the command line's values, and the remaining overrides."""
     texts, words = dict(space), []
     names = {bare(key): key for key in space}
     for word in overrides:
@@ -115,7 +115,7 @@ def _replaced(
 
 
 def parsed(word: str) -> Override | None:
-    """Read an override; None if it is none, which composing says more about."""
+    """Parse an override; None if invalid, which composing reports in detail."""
     try:
         return OverridesParser.create().parse_override(word)
     except HydraException:
@@ -123,14 +123,14 @@ def parsed(word: str) -> Override | None:
 
 
 def set_keys(override: Override) -> set[str]:
-    """Keys that an override sets, without signs: those of a whole section as well."""
+    """Return the keys that an override sets, without + or ~, including those of a section."""
     key = bare(override.key_or_group)
     value = None if override.is_sweep_override() else override.value()
     return {key} | (set(dict(flatten(value, f"{key}."))) if isinstance(value, Mapping) else set())
 
 
 def section_faults(space: Mapping[str, Any], overrides: Sequence[str]) -> Iterator[Fault]:
-    """Refuse overrides that set keys of the space among others: the space would hide them."""
+    """Refuse overrides that set keys of the space along with others, since the space wins."""
     for word in overrides:
         override = parsed(word)
         if override is None:
@@ -144,12 +144,12 @@ def section_faults(space: Mapping[str, Any], overrides: Sequence[str]) -> Iterat
 
 
 def key_faults(study: Study) -> Iterator[Fault]:
-    """Refuse keys that trials cannot differ in, or that trials and the final run cannot."""
+    """Refuse keys in which trials, or trials and the final run, must not differ."""
     for parameter in study.space:
         key = bare(parameter.key)
         if key.partition(".")[0] in _SECTIONS and key not in GROUPS and not may_vary(key):
             yield Fault(
-                f"space.{parameter.key}: trials that differ in {key} cannot be compared, or write "
+                f"space.{parameter.key}: trials that differ in {key} are not comparable, or write "
                 f"elsewhere; the space may hold {VARIED}, and the groups {', '.join(GROUPS)}.",
                 "study.space_key",
             )
@@ -167,15 +167,15 @@ def key_faults(study: Study) -> Iterator[Fault]:
         inside = key.startswith(("optimizer.", "model.")) and may_vary(key)
         if key not in SHORTER and not inside:
             yield Fault(
-                f"trial: {word} is not what makes a trial shorter; trial may hold "
-                f"{', '.join(SHORTER)}, and keys of optimizer and model. What holds for the final "
-                "run, too, belongs in overrides.",
+                f"trial: {word} does not make a trial shorter; trial may hold "
+                f"{', '.join(SHORTER)}, and keys of optimizer and model. Overrides that also "
+                "apply to the final run belong in overrides.",
                 "study.trial_key",
             )
 
 
 def request_faults(study: Study) -> Iterator[Fault]:
-    """Say what is wrong with name, objectives and experiment."""
+    """Yield faults of name, objectives and experiment."""
     file, base = study.file, study.base
     if not _names_a_folder(study.name):
         yield Fault(
@@ -190,7 +190,7 @@ def request_faults(study: Study) -> Iterator[Fault]:
             continue
         why = ""
         if str(key).startswith("test"):
-            why = "what the test part has chosen is no longer tested by it; "
+            why = "a test part that selects a configuration can no longer test it; "
         yield Fault(
             f"objective is {key!r}; {why}allowed are {', '.join(allowed)}.", "study.objective"
         )
@@ -204,13 +204,13 @@ def request_faults(study: Study) -> Iterator[Fault]:
         )
     if base.run_dir is not None or base.force:
         yield Fault(
-            "A study has run folders of its own: leave out run_dir and force.", "study.run_dir"
+            "A study has its own run folders: leave out run_dir and force.", "study.run_dir"
         )
     yield from protocol_faults(base)
     protocol = base.protocol
     if protocol.workers > 1:
         yield Fault(
-            "The workers of a study train trials: type --workers N in place of protocol.workers.",
+            "The workers of a study train trials: type --workers N instead of protocol.workers.",
             "study.workers",
         )
     if protocol.grid is not None:
@@ -220,13 +220,13 @@ def request_faults(study: Study) -> Iterator[Fault]:
         )
     if base.trainer.several:
         yield Fault(
-            "One process trains a trial: type trainer=default, and --workers N for N at a time.",
+            "A trial is trained by one process: type trainer=default, or --workers N for several trials.",
             "study.devices",
         )
 
 
 def protocol_faults(config: Config) -> Iterator[Fault]:
-    """Refuse a protocol that evaluates the test part while it trains."""
+    """Refuse a protocol that evaluates the test part during training."""
     if config.protocol.name == "cross_validation_paper":
         yield Fault(
             "protocol=cross_validation_paper tests in every epoch, and a study must not see the "
@@ -264,14 +264,14 @@ def _place_faults(study: Study) -> Iterator[Fault]:
         file, question, options = given.partition("?")
         if question and "=" not in options.partition("/")[0]:
             yield Fault(
-                f"storage is {given!r}, where ? begins options of the URL; type it as "
-                f"{file}%3F{options}, or another name of the file.",
+                f"storage is {given!r}, where ? starts the options of the URL; type it as "
+                f"{file}%3F{options}, or rename the file.",
                 "study.storage",
             )
 
 
 def space_faults(study: Study) -> Iterator[Fault]:
-    """Compose trials with all values to be checked, and let the sampler draw from the space."""
+    """Compose trials with all values to check, and let the sampler draw from the space."""
     if study.file.sampler.name == "grid":
         grid_points(study.space)
     faults: dict[Fault, None] = {}
@@ -303,7 +303,7 @@ def space_faults(study: Study) -> Iterator[Fault]:
 
 
 def rehearsal_faults(study: Study) -> Iterator[Fault]:
-    """Say what goes wrong when the sampler draws from the space and the pruner gets reports."""
+    """Yield what goes wrong when the sampler draws and the pruner gets reports."""
     file = study.file
     generator = np.random.default_rng(file.seed)
     part = f"sampler {file.sampler.name}"

@@ -1,4 +1,4 @@
-"""Samplers and pruners by the name that a study file gives them."""
+"""Samplers and pruners by name in a study file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from unionsnn.base.words import nearest
 from unionsnn.search.space import num_values, rounded, value_at
 
 SAMPLERS: Mapping[str, type[BaseSampler]] = {
-    # The cells of a grid are planned: nothing is left to be sampled.
+    # The cells of a grid are planned, so nothing is sampled.
     "grid": optuna.samplers.RandomSampler,
     "random": optuna.samplers.RandomSampler,
     "tpe": optuna.samplers.TPESampler,
@@ -51,17 +51,17 @@ _WRITTEN: Mapping[str, tuple[type, ...]] = {
     "None": (type(None),),
     "dict[str, Any]": (dict,),
 }
-"""Types that a file can write, by the name that a signature gives them."""
+"""Types that a file can contain, by name in a signature."""
 
 _SMALLEST = {"n_ei_candidates": 1, "interval_steps": 1, "n_min_trials": 1, "inc_popsize": -1}
-"""Smallest value of a whole number, where it is not 0: Optuna does not check all of them."""
+"""Minimum of integer options if not 0; Optuna does not check all of them."""
 
 _STEPS = 1000
-"""How far a sampler walks for a point that is new, before it looks for those that are left."""
+"""Number of steps to find a new point before the remaining points are enumerated."""
 
 
 def option_types(kind: type[Any]) -> dict[str, tuple[str, ...]]:
-    """Options of a class that a file can give it, with the names of their types.
+    """Return the options of a class that a file can set, with the names of their types.
 
     The rest are functions and objects; the seed is the study's.
     """
@@ -75,7 +75,7 @@ def option_types(kind: type[Any]) -> dict[str, tuple[str, ...]]:
 def option_faults(
     section: str, name: str, options: Mapping[str, Any], known: Mapping[str, type[Any]]
 ) -> list[Fault]:
-    """Say what is wrong with a sampler or a pruner: its name, or an option it does not have."""
+    """Return faults of a sampler or pruner: an unknown name or option."""
     code = f"study.{section}"
     if name not in known:
         unknown = f"{section}.name is {name!r}; allowed are {', '.join(known)}."
@@ -85,7 +85,7 @@ def option_faults(
     for key, value in options.items():
         if key not in allowed:
             faults.append(
-                f"{section}.{key} is not an option of {section}.name={name} that a file can give; "
+                f"{section}.{key} is not an option of {section}.name={name} that a file can set; "
                 f"allowed are {', '.join(allowed) or 'none'}.{nearest(key, allowed)}"
             )
         elif fault := _value_fault(key, value, allowed[key]):
@@ -120,9 +120,9 @@ def _build(kind: Callable[..., Any], options: Mapping[str, Any]) -> Any:
 
 @contextmanager
 def quiet_optuna() -> Iterator[None]:
-    """Leave it to us to say what became of a trial.
+    """Silence Optuna's messages; we report trials ourselves.
 
-    What Optuna may still change is not the user's concern either; its version is kept.
+    Warnings about experimental features are silenced too; Optuna's version is recorded.
     """
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.CRITICAL)
@@ -135,12 +135,12 @@ def quiet_optuna() -> Iterator[None]:
         optuna.logging.set_verbosity(before)
 
 
-# A warning counts as that of the module that calls Optuna.
+# Such warnings are attributed to the module that calls Optuna.
 _ASKERS = r"(optuna|unionsnn\.search)\b"
 
 
 def make_pruner(name: str, options: Mapping[str, Any]) -> BasePruner:
-    """Make the pruner that a study file names."""
+    """Make the pruner of a study file."""
     pruner: BasePruner = _build(PRUNERS[name], options)
     return pruner
 
@@ -148,19 +148,18 @@ def make_pruner(name: str, options: Mapping[str, Any]) -> BasePruner:
 class SeededSampler(BaseSampler):
     """A sampler whose draws for trial i come from SeedSequence([seed, i]).
 
-    What a trial draws then depends on the trials before it alone: not on how often the study was
-    interrupted, and two workers do not draw the same.
+    A trial's draws depend only on the trials before it, not on interruptions, and two workers do
+    not draw the same.
 
-    A sampler that draws a point of `space` again that an earlier trial has, as TPE does once a
-    small space looks settled, walks on from there: parameters chosen at random are drawn anew, one
-    after another, up to the first point that is new. If that takes long, few points are left, and
-    one of them is chosen at random.
+    If a sampler draws a point of `space` that an earlier trial has, as TPE does when it has
+    converged on a small space, random parameters are redrawn one by one until the point is new. If
+    that takes long, few points remain, and one of them is chosen at random.
 
     Args:
         name: Key of `SAMPLERS`.
         options: Arguments of the class.
         seed: Seed of the study.
-        space: All parameters, if each point is to be drawn once; None leaves all to the sampler.
+        space: All parameters, if each point must be drawn once; None leaves it to the sampler.
     """
 
     def __init__(
@@ -183,14 +182,14 @@ class SeededSampler(BaseSampler):
         self._steps = np.random.default_rng(int(steps))
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        """Begin the trial's own stream of draws."""
+        """Start the trial's random stream."""
         self._begin(trial.number)
         self._inner.before_trial(study, trial)
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        """As the sampler does, or the whole space."""
+        """Return the sampler's relative space, or the whole space."""
         if self.space is not None:
             return dict(self.space)
         return self._inner.infer_relative_search_space(study, trial)
@@ -198,7 +197,7 @@ class SeededSampler(BaseSampler):
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """As the sampler does, or a point that no trial has."""
+        """Return the sampler's point, or one that no trial has."""
         if self.space is None:
             drawn = self._inner.sample_relative(study, trial, search_space)
             return {key: rounded(search_space[key], value) for key, value in drawn.items()}
@@ -238,7 +237,7 @@ class SeededSampler(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """As the sampler does, with numbers as they are written."""
+        """Return the sampler's value, with numbers rounded as written."""
         drawn = self._inner.sample_independent(study, trial, param_name, param_distribution)
         return rounded(param_distribution, drawn)
 
@@ -249,5 +248,5 @@ class SeededSampler(BaseSampler):
         state: TrialState,
         values: Sequence[float] | None,
     ) -> None:
-        """As the sampler does."""
+        """Call the sampler's method."""
         self._inner.after_trial(study, trial, state, values)

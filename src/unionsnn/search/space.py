@@ -34,16 +34,16 @@ Value = str | int | float | bool | None
 _SYNTAX = "choice(a, b), range(1, 5), interval(0.1, 0.5) or tag(log, interval(1e-4, 1e-1))"
 
 _FEW = 32
-"""Whole numbers of which each is checked before a study."""
+"""Largest number of integers that are all checked before a study."""
 
 
 def bare(key: str) -> str:
-    """The key of an override without the signs that add or delete it."""
+    """Return the key of an override without the prefix +, ++ or ~."""
     return key.lstrip("+~")
 
 
 def num_values(distribution: BaseDistribution) -> float:
-    """Number of values of a parameter; infinite if they cannot be counted."""
+    """Return the number of values of a parameter; infinite for an interval."""
     d = distribution
     if isinstance(d, CategoricalDistribution):
         return len(d.choices)
@@ -54,7 +54,7 @@ def num_values(distribution: BaseDistribution) -> float:
 
 
 def value_at(distribution: BaseDistribution, index: int) -> Value:
-    """The value at a place from 0 of those that can be counted, without errors of rounding."""
+    """Return the value at an index of a finite distribution, without rounding errors."""
     d = distribution
     value: Value
     if isinstance(d, CategoricalDistribution):
@@ -68,7 +68,7 @@ def value_at(distribution: BaseDistribution, index: int) -> Value:
 
 
 def rounded(distribution: BaseDistribution, value: Any) -> Any:
-    """A drawn value as it is written: of a range of numbers, 0.3 in place of 0.1 + 0.1 + 0.1."""
+    """Return a drawn value without rounding errors: 0.3 instead of 0.1 + 0.1 + 0.1."""
     if isinstance(distribution, FloatDistribution) and distribution.step is not None:
         return value_at(distribution, round((value - distribution.low) / distribution.step))
     return value
@@ -84,7 +84,7 @@ class Parameter:
 
     Args:
         key: The key, such as optimizer.lr.
-        text: Its values as the study file writes them.
+        text: Its values as written in the study file.
         distribution: The same for Optuna.
     """
 
@@ -107,7 +107,7 @@ class Parameter:
 
     @property
     def countable(self) -> bool:
-        """Whether the values can be counted and are meant one by one."""
+        """Whether there are finitely many values, to be tried one by one."""
         d = self.distribution
         return num_values(d) < math.inf and not getattr(d, "log", False)
 
@@ -119,7 +119,7 @@ class Parameter:
         return [value_at(d, i) for i in range(int(num_values(d)))]
 
     def examples(self) -> list[Value]:
-        """Values to be checked before a study: all choices and few whole numbers, or both ends."""
+        """Return values to check before a study: all choices or few integers, or both ends."""
         d = self.distribution
         count = num_values(d)
         if isinstance(d, CategoricalDistribution) or (
@@ -130,7 +130,7 @@ class Parameter:
         return [d.low, d.high]
 
     def override(self, value: Value) -> str:
-        """Write a value as an override of `unionsnn train`."""
+        """Format a value as an override of `unionsnn train`."""
         plain = {None: "null", True: "true", False: "false"}
         if value is None or isinstance(value, bool):
             return f"{self.key}={plain[value]}"
@@ -223,10 +223,10 @@ def _range(sweep: RangeSweep) -> BaseDistribution:
 
 
 def grid_points(space: Sequence[Parameter]) -> list[dict[str, Value]]:
-    """All combinations of a grid, the last key running fastest.
+    """Return all combinations of a grid, with the last key varying fastest.
 
     Raises:
-        RequestError: if a parameter has more values than can be counted.
+        RequestError: if a parameter is an interval.
     """
     counted = [parameter.values() for parameter in space]
     faults = [
@@ -241,5 +241,5 @@ def grid_points(space: Sequence[Parameter]) -> list[dict[str, Value]]:
 
 
 def size(space: Sequence[Parameter]) -> float:
-    """Number of combinations; infinite if they cannot be counted."""
+    """Return the number of combinations; infinite with an interval."""
     return math.prod(num_values(parameter.distribution) for parameter in space)

@@ -1,4 +1,4 @@
-"""Where the trials of a study are kept: SQLite, or PostgreSQL for several machines."""
+"""Storage of a study's trials: SQLite, or PostgreSQL for several machines."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from unionsnn.base.errors import RequestError
 logger = logging.getLogger(__name__)
 
 SILENT_BEATS = 6
-"""After so many heartbeats without a sign of life a worker counts as dead."""
+"""Number of missed heartbeats after which a worker counts as dead."""
 
 _SQLITE = "sqlite:///"
 _TRIES = 20
 
 
 class PatientStorage(RDBStorage):
-    """A storage that outlives a restart of its server.
+    """A storage that survives a restart of its server.
 
     Args:
         url: SQLAlchemy's URL.
-        heartbeat: Seconds between signs of life of a running trial.
-        retries: How often the trial of a dead worker is tried again.
-        patience: Seconds to wait for a server that is away.
+        heartbeat: Seconds between heartbeats of a running trial.
+        retries: Number of retries of a dead worker's trial.
+        patience: Seconds to wait for an unavailable server.
     """
 
     def __init__(self, url: str, heartbeat: int, retries: int, patience: float = 120.0) -> None:
@@ -51,10 +51,10 @@ class PatientStorage(RDBStorage):
                 heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(retries),
             )
         self.patience = patience
-        # Only now: a server that was never there is told at once.
+        # Only now, so that a server that never existed is reported at once.
         sqlalchemy.event.listen(self.engine, "do_connect", self._connect)
         if url.startswith(_SQLITE):
-            # SQLite knows no lock of a row: without this two workers could take the same trial.
+            # SQLite has no row locks: without this, two workers could take the same trial.
             sqlalchemy.event.listen(self.engine, "connect", _leave_transactions_to_us)
             sqlalchemy.event.listen(self.engine, "begin", _begin_at_once)
 
@@ -69,7 +69,7 @@ class PatientStorage(RDBStorage):
                 time.sleep(0.5)
 
     def record_heartbeat(self, trial_id: int) -> None:
-        """Give a sign of life; one that fails is not the end of those that follow."""
+        """Record a heartbeat; a failure does not stop later ones."""
         with contextlib.suppress(StorageInternalError):
             super().record_heartbeat(trial_id)
 
@@ -92,13 +92,13 @@ def _still_experimental() -> Any:
 def open_storage(
     url: str, heartbeat: int, retries: int, *, patient: bool = False
 ) -> PatientStorage:
-    """Open a storage, or make it.
+    """Open or create a storage.
 
     Args:
         url: SQLAlchemy's URL.
-        heartbeat: Seconds between signs of life of a running trial.
-        retries: How often the trial of a dead worker is tried again.
-        patient: Whether it was there before, so that a server that is away will be back.
+        heartbeat: Seconds between heartbeats of a running trial.
+        retries: Number of retries of a dead worker's trial.
+        patient: Whether to wait for an unavailable server, because it existed before.
 
     Raises:
         RequestError: if that is not possible.
@@ -118,7 +118,7 @@ def open_storage(
             sqlalchemy.exc.SQLAlchemyError,
             StorageInternalError,
             RuntimeError,
-            # What follows ? in a URL, or is in braces, that none understands.
+            # For invalid options after ? or in braces.
             LookupError,
             TypeError,
             ValueError,
@@ -128,21 +128,21 @@ def open_storage(
                 continue
             reason = str(error.__cause__ or error).splitlines()[0]
             raise RequestError(
-                f"The storage {shown(url)} cannot be opened ({reason}). A file is written "
-                "sqlite:///FILE, a server postgresql+psycopg://USER@HOST/DATABASE.",
+                f"The storage {shown(url)} cannot be opened ({reason}). The URL of a file is "
+                "sqlite:///FILE, of a server postgresql+psycopg://USER@HOST/DATABASE.",
                 code="study.storage",
             ) from error
     raise AssertionError("the last try returns or raises")
 
 
 def sqlite_url(file: Path) -> str:
-    """URL of a SQLite file; signs that mean something in a URL are quoted."""
+    """Return the URL of a SQLite file, with special characters quoted."""
     url = sqlalchemy.engine.URL.create("sqlite", database=str(file))
     return url.render_as_string(hide_password=False)
 
 
 def sqlite_file(url: str) -> Path | None:
-    """The file that a URL of SQLite names; None for other URLs."""
+    """Return the file of a SQLite URL; None for other URLs."""
     try:
         parts = sqlalchemy.engine.make_url(url)
     except (sqlalchemy.exc.ArgumentError, ValueError):
@@ -153,13 +153,13 @@ def sqlite_file(url: str) -> Path | None:
 
 
 def _made_at_once(error: BaseException) -> bool:
-    """Whether another command made the tables at the same moment."""
+    """Return whether another command created the tables at the same time."""
     words = str(error.__cause__ or error)
     return any(part in words for part in ("already exists", "duplicate key", "UNIQUE"))
 
 
 def shown(url: str) -> str:
-    """The URL without its password."""
+    """Return the URL without its password."""
     try:
         return sqlalchemy.engine.make_url(url).render_as_string(hide_password=True)
     except (sqlalchemy.exc.ArgumentError, ValueError):
@@ -167,15 +167,15 @@ def shown(url: str) -> str:
 
 
 def release_stale(study: optuna.Study, heartbeat: int) -> None:
-    """Mark the trials of dead workers as failed and plan them again.
+    """Mark the trials of dead workers as failed and requeue them.
 
     Args:
         study: The study.
-        heartbeat: Seconds between signs of life.
+        heartbeat: Seconds between heartbeats.
     """
     with _still_experimental():
         optuna.storages.fail_stale_trials(study)
-    # A worker that died between taking a trial and its first sign of life.
+    # A worker may die between taking a trial and its first heartbeat.
     grace = SILENT_BEATS * heartbeat
     for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
         assert trial.datetime_start is not None
@@ -188,6 +188,6 @@ def release_stale(study: optuna.Study, heartbeat: int) -> None:
 def plan_again(
     study: optuna.Study, trial: optuna.trial.FrozenTrial, retries: int | None = None
 ) -> None:
-    """Plan a trial once more, with its parameters."""
+    """Requeue a trial with its parameters."""
     with _still_experimental():
         RetryHeartbeatStaleTrialCallback(retries)(study, trial)

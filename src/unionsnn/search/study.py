@@ -1,4 +1,4 @@
-"""A checked study: what it tries, and the configurations of its trials and of its final run."""
+"""A checked study: its space, and the configurations of trials and final run."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Study:
         name: Its name in the storage, and of its folder.
         file: Content of its file, with what the command line replaces.
         overrides: The experiment.
-        space: What is tried.
-        base: The experiment's configuration without any point of the space.
+        space: The search space.
+        base: The experiment's configuration without a point of the space.
         config_dir: Folder of the user's own configuration.
     """
 
@@ -41,12 +41,12 @@ class Study:
 
     @property
     def folder(self) -> Path:
-        """Where the study keeps what it writes."""
+        """Folder of the study."""
         return Path(self.base.paths.output).expanduser() / "studies" / self.name
 
     @property
     def storage(self) -> str:
-        """URL of the storage: a file in the study's folder unless given."""
+        """URL of the storage; by default a file in the study's folder."""
         return self.file.storage or sqlite_url(self.folder / "study.db")
 
     @property
@@ -56,7 +56,7 @@ class Study:
 
     @property
     def num_trials(self) -> int:
-        """Number of trials: what the file says, but no more than there are points to be tried."""
+        """Number of trials: that of the file, at most the number of points."""
         if self.file.sampler.name == "grid":
             count = len(grid_points(self.space))
             return min(count, self.file.trials or count)
@@ -66,13 +66,13 @@ class Study:
         return int(min(size(self.space), self.file.trials))
 
     def plan(self) -> list[dict[str, Value]]:
-        """Parameters of each trial that are fixed beforehand: all of them in a grid, else none."""
+        """Return the fixed parameters of each trial: all of them in a grid, otherwise none."""
         if self.file.sampler.name == "grid":
             return grid_points(self.space)[: self.num_trials]
         return [{}] * self.num_trials
 
     def points_drawn_once(self) -> dict[str, BaseDistribution] | None:
-        """The space, if its points can be counted and the sampler draws them one by one."""
+        """The space, if it is finite and the sampler must draw each point once."""
         if self.file.sampler.name not in ("random", "tpe"):
             return None
         if not all(p.countable for p in self.space):
@@ -80,17 +80,17 @@ class Study:
         return {p.key: p.distribution for p in self.space}
 
     def words(self, parameters: Mapping[str, Value]) -> list[str]:
-        """Overrides of a point of the space."""
+        """Return the overrides of a point of the space."""
         return [p.override(parameters[p.key]) for p in self.space if p.key in parameters]
 
     def trial_config(self, parameters: Mapping[str, Value]) -> Config:
-        """Configuration of a trial; its run folders are the study's own."""
+        """Return the configuration of a trial, with run folders inside the study."""
         words = [*self.overrides, *self.file.trial, *self.words(parameters)]
         config = compose_config(words, self.config_dir)
         return self._placed(config, "trials")
 
     def final_config(self, parameters: Mapping[str, Value], place: str = "final") -> Config:
-        """Configuration of the point that is trained and tested at the end."""
+        """Return the configuration of the final run."""
         config = compose_config([*self.overrides, *self.words(parameters)], self.config_dir)
         return self._placed(config.replace({"protocol.only": None}), place)
 
@@ -101,12 +101,12 @@ class Study:
         )
 
     def definition(self) -> dict[str, Any]:
-        """What determines the trials: kept in the storage and compared when the study goes on."""
+        """Return what determines the trials, stored and compared when the study continues."""
         trial = compose_config([*self.overrides, *self.file.trial], self.config_dir)
         only = trial.protocol.only
         return {
             "experiment": determining(self.base),
-            # It leaves a repetition as it is, but not the mean over them.
+            # It does not affect a repetition, but the mean over them.
             "trial": determining(trial) | ({} if only is None else {"repetitions": only}),
             "space": {p.key: p.text for p in self.space},
             "objective": self.file.objectives,

@@ -1,4 +1,4 @@
-"""Study files: what they may hold, and where the shipped ones are."""
+"""Study files: their schema, and the shipped ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PARAMETERS = "parameters"
 
 
 def natural_direction(key: str) -> Direction:
-    """Return what is better of an objective: ``maximize`` or ``minimize``."""
+    """Return the direction of an objective: ``maximize`` or ``minimize``."""
     return "minimize" if metric_mode(key) == "min" else "maximize"
 
 
@@ -43,7 +43,7 @@ class MethodSchema(Section):
 
 
 class PrunerSchema(MethodSchema):
-    """A pruner, and what it looks at trials after: each repetition (fold or seed), or epoch."""
+    """A pruner, applied after each repetition (fold or seed) or epoch."""
 
     every: Literal["repetition", "epoch"] = "repetition"
 
@@ -115,7 +115,7 @@ class StudySchema(Section):
         return [self.objective] if isinstance(self.objective, str) else self.objective
 
     def faults(self) -> list[Fault]:
-        """Say what the file alone shows to be wrong."""
+        """Return the faults of the file by itself."""
         faults = option_faults("sampler", self.sampler.name, self.sampler.options, SAMPLERS)
         faults += option_faults("pruner", self.pruner.name, self.pruner.options, PRUNERS)
         if len(self.objectives) > 2 or not self.objectives:
@@ -134,17 +134,17 @@ class StudySchema(Section):
         elif len(self.objectives) == 2 and self.pruner.name != "none":
             faults.append(
                 Fault(
-                    "Two objectives cannot be pruned by; type pruner: {name: none}.", "study.pruner"
+                    "Pruning needs a single objective; type pruner: {name: none}.", "study.pruner"
                 )
             )
         elif len(self.objectives) == 2 and self.sampler.name == "cmaes":
             faults.append(
-                Fault("sampler cmaes has one objective; for two choose nsga2.", "study.sampler")
+                Fault("sampler cmaes needs one objective; for two choose nsga2.", "study.sampler")
             )
         if self.sampler.name != "grid" and self.trials is None:
             faults.append(
                 Fault(
-                    f"trials is missing; sampler {self.sampler.name} needs their number.",
+                    f"trials is missing; sampler {self.sampler.name} needs a number of trials.",
                     "study.trials",
                 )
             )
@@ -166,7 +166,7 @@ def find_study(name_or_file: str) -> Path:
     """Return the file of a shipped study's name, or of a path.
 
     Raises:
-        RequestError: if there is none.
+        RequestError: if it does not exist.
     """
     path = Path(name_or_file)
     if path.suffix in (".yaml", ".yml"):
@@ -177,7 +177,7 @@ def find_study(name_or_file: str) -> Path:
     if name_or_file not in names:
         raise RequestError(
             f"The study {name_or_file!r} is unknown; shipped are {', '.join(names)}."
-            f"{nearest(name_or_file, names)} A file of your own is given with its extension .yaml.",
+            f"{nearest(name_or_file, names)} For your own file, include its extension .yaml.",
             code="study.unknown",
         )
     return sweeps_folder() / f"{name_or_file}.yaml"
@@ -187,7 +187,7 @@ def read_study(path: Path) -> StudySchema:
     """Read a study file.
 
     Raises:
-        RequestError: with all that is wrong with it.
+        RequestError: with every fault.
     """
     try:
         content = yaml.safe_load(path.read_text())
@@ -210,7 +210,7 @@ def read_study(path: Path) -> StudySchema:
 
 
 def _schema_faults(error: ErrorDetails) -> list[Fault]:
-    """Say what pydantic found wrong with a key of a study file."""
+    """Return the faults that pydantic found for a key of a study file."""
     key = ".".join(str(part) for part in error["loc"])
     if error["type"] == "missing":
         return [Fault(f"{key} is missing.", "study.missing")]

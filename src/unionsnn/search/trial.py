@@ -1,4 +1,4 @@
-"""A trial of a study, as it is recorded."""
+"""A recorded trial of a study."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ State = Literal["finished", "pruned", "failed", "running", "waiting"]
 
 @dataclass(frozen=True)
 class Trial:
-    """A planned trial and what came of it, however often it was tried.
+    """A planned trial with its outcome, however often it was tried.
 
     Args:
-        index: Its place in the plan, from 0.
-        state: What came of it.
-        parameters: Point of the space; a part of it before the sampler has chosen.
+        index: Its index in the plan, from 0.
+        state: Its state.
+        parameters: Point of the space, partial before the sampler has chosen.
         values: Objective values; None unless finished.
         repetitions: Values of the first objective by repetition, as far as trained.
         reason: Why it failed or was pruned.
@@ -47,7 +47,7 @@ class Trial:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return what study.json holds of it."""
+        """Return the trial as stored in study.json."""
         return {
             **asdict(self),
             "values": None if self.values is None else list(self.values),

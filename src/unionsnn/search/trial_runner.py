@@ -1,4 +1,4 @@
-"""One trial: its repetitions trained and validated, never tested."""
+"""Runs one trial: its repetitions are trained and validated, never tested."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ logger = logging.getLogger(__name__)
 
 
 class QueueEmptyError(Exception):
-    """Optuna made a trial of its own, because another worker took the last planned one."""
+    """Optuna created a new trial because another worker took the last planned one."""
 
 
 class EpochReports(Callback):
-    """Log the metrics of each epoch, and stop a training that is hopeless.
+    """Log the metrics of each epoch, and prune unpromising trainings.
 
     Args:
         run: Run of a tracker that logs them; None if it logs repetitions.
-        trial: Optuna's trial, whose pruner is asked; None if it is not to be pruned by epochs.
-        key: Validation metric that the pruner looks at.
+        trial: Optuna's trial, for pruning by epochs; None without it.
+        key: Validation metric for the pruner.
     """
 
     def __init__(self, run: GuardedRun | None, trial: optuna.Trial | None, key: str) -> None:
@@ -69,19 +69,19 @@ class EpochReports(Callback):
 
 
 class TrialRunner:
-    """Runs trials of a study one after another; what is called with each Optuna trial.
+    """Objective function of a study, called with each Optuna trial.
 
-    A trial that fails says why in its user attributes, and the study goes on. One that is
-    interrupted, or whose storage is away, is planned again with its parameters; its finished
-    repetitions are on disk and not trained anew.
+    A failed trial records the reason in its user attributes, and the study continues. A trial that
+    is interrupted, or whose storage is unavailable, is requeued with its parameters; its finished
+    repetitions are on disk and not trained again.
 
     Args:
         study: The study.
-        worker: Name of the worker, kept with the trial.
+        worker: Name of the worker, stored with the trial.
 
     Attributes:
         interruption: What has interrupted a trial.
-        missing: Why the study cannot go on: a record lacks what it is about.
+        missing: Why the study cannot continue: a record lacks its objective.
     """
 
     def __init__(self, study: Study, worker: str) -> None:
@@ -95,7 +95,7 @@ class TrialRunner:
         """Return the objective values.
 
         Raises:
-            TrialPruned: if the pruner has given it up.
+            TrialPruned: if the pruner stops it.
             Exception: whatever made it fail.
         """
         if "cell" not in trial.user_attrs:
@@ -117,7 +117,7 @@ class TrialRunner:
         except BaseException as error:
             self._again(trial)
             self.interruption = error
-            # The one kind that Optuna records before it passes it on.
+            # The only exception that Optuna records before re-raising it.
             raise KeyboardInterrupt from error
 
     def _again(self, trial: optuna.Trial) -> None:
@@ -167,7 +167,7 @@ class TrialRunner:
         splits = recorded_splits(folder, protocol, data, config.seed)
         untracked = config
         if config.logger.keeps_runs:
-            # The trial's run of the tracker takes the place of those of its repetitions.
+            # The trial has one tracker run, which replaces those of its repetitions.
             untracked = config.replace({"logger": Csv()})
         for index in protocol.wanted:
             record = finished.get(index)
@@ -178,7 +178,7 @@ class TrialRunner:
             yield index, record
 
     def _data_of(self, config: Config) -> GraphDataModule:
-        """The data of the last trial, if this one has the same."""
+        """Return the data of a trial, reusing that of the last trial if equal."""
         sections = (config.data, config.coefficient, config.gate, config.paths)
         key = (*sections, config.model.coefficient, config.model.encodings)
         if self._data is None or self._data[0] != key:
@@ -187,7 +187,7 @@ class TrialRunner:
 
 
 def objective(record: Repetition, key: str) -> float:
-    """What a repetition says of an objective: a metric, or the number of parameters.
+    """Return a repetition's value of an objective: a metric, or the number of parameters.
 
     Raises:
         MissingObjectiveError: if the record lacks it.
@@ -198,7 +198,7 @@ def objective(record: Repetition, key: str) -> float:
     metrics = record.metrics
     if key not in metrics:
         raise MissingObjectiveError(
-            f"The record of repetition {record.index} has no {key}, which the study is about; "
+            f"The record of repetition {record.index} has no {key}, the study's objective; "
             f"it has {', '.join(sorted(metrics))}."
         )
     value = float(metrics[key])
@@ -208,7 +208,7 @@ def objective(record: Repetition, key: str) -> float:
 
 
 def reason(error: Exception) -> str:
-    """Say in one line why a trial failed."""
+    """Return in one line why a trial failed."""
     kinds = {
         "out of memory": (MemoryError, MemoryRanOutError, torch.OutOfMemoryError),
         "not finite": (NonFiniteLossError,),
@@ -221,7 +221,7 @@ def reason(error: Exception) -> str:
 def _tracked(
     config: Config, folder: RunFolder[Config], trial: optuna.Trial, alone: bool
 ) -> Iterator[GuardedRun]:
-    """Give a trial a run of the tracker; its rows are repetitions, or epochs if there is one."""
+    """Start a tracker run for a trial, with rows for repetitions, or epochs if there is one."""
     axis = "epoch" if alone else "repetition"
     number = trial.user_attrs["cell"]
     with GuardedRun(config, folder.path, "trial", number, axis) as run:

@@ -27,23 +27,23 @@ from unionsnn.search.trial import Trial
 from unionsnn.search.trial_runner import TrialRunner
 
 Watch = Callable[[list[Trial]], None]
-"""Called now and then with the state of all planned trials."""
+"""Called regularly with the state of all planned trials."""
 
 _ERRORS_IN_A_ROW = 5
 
 
 def work(study: Study, watch: Watch | None = None, poll: float = 1.0) -> None:
-    """Run planned trials until every one of them is finished, by whichever worker.
+    """Run planned trials until all of them are finished by some worker.
 
-    With the queue empty, the worker waits for those that others run: one of them may die.
+    With an empty queue, the worker waits for the trials of others, which may die.
 
     Args:
-        study: The study; it must be in the storage.
+        study: The study, which must exist in the storage.
         watch: Called after each trial, and while the worker waits.
-        poll: Seconds between looks at the others.
+        poll: Seconds between checks of the others.
 
     Raises:
-        MissingObjectiveError: if a record lacks the metric that the study is about.
+        MissingObjectiveError: if a record lacks the study's objective.
     """
     runner = TrialRunner(study, f"{socket.gethostname()}:{os.getpid()}")
     errors = 0
@@ -66,7 +66,7 @@ def work(study: Study, watch: Watch | None = None, poll: float = 1.0) -> None:
                     return
                 errors = 0
             except (StorageInternalError, UpdateFinishedTrialError, ValueError):
-                # The storage was away, or others have given up the trial and planned it again.
+                # The storage was unavailable, or others have requeued the trial.
                 errors += 1
                 if errors > _ERRORS_IN_A_ROW:
                     raise
@@ -81,7 +81,7 @@ def work_in_processes(study: Study, count: int, watch: Watch | None = None) -> N
     """Run planned trials in several processes.
 
     Raises:
-        WorkersDiedError: if none of them is left before the study is done.
+        WorkersDiedError: if all of them die before the study is finished.
     """
     devices = _devices(study)
     shares = deque(devices[number % len(devices)] for number in range(count))
@@ -91,7 +91,7 @@ def work_in_processes(study: Study, count: int, watch: Watch | None = None) -> N
         if watch is not None:
             watch(read_trials(stored))
 
-    # On an error or a signal a worker plans its trial again before it ends.
+    # On an error or a signal a worker requeues its trial before it ends.
     with ProcessPool(_Worker(study), count, patience=10.0) as pool:
         ends = [outcome for _, outcome in pool.run(shares, look, interval=1.0)]
     trials = read_trials(stored)
@@ -105,7 +105,7 @@ def work_in_processes(study: Study, count: int, watch: Watch | None = None) -> N
 
 
 def _devices(study: Study) -> list[str | None]:
-    """Names of the GPUs that the workers share, one each; [None] without GPUs."""
+    """Return the GPUs to distribute among workers; [None] without GPUs."""
     if study.base.trainer.accelerator not in ("auto", "gpu"):
         return [None]
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -124,7 +124,7 @@ class _Worker:
 
     def __call__(self, device: str | None) -> None:
         if device is not None:
-            # Before the first look at the GPUs.
+            # Before the GPUs are first accessed.
             os.environ["CUDA_VISIBLE_DEVICES"] = device
         signal.signal(signal.SIGTERM, _terminate)
         logging.getLogger("unionsnn").setLevel(logging.WARNING)
