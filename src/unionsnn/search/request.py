@@ -220,7 +220,7 @@ def request_faults(study: Study) -> Iterator[Fault]:
         )
     if base.trainer.several:
         yield Fault(
-            "A trial is trained by one process: type trainer=default, or --workers N for several trials.",
+            "A trial is trained by one process: type trainer=default, and --workers N for more.",
             "study.devices",
         )
 
