@@ -1,8 +1,8 @@
-"""What a number of an edge tells apart: colour refinement over families of graphs, with controls.
+"""Bench: what edge colourings tell apart by colour refinement, with controls.
 
 Every graph has a copy with its nodes in another order. A colouring that tells a graph from its own
-copy is at fault, and the family does not count as told apart; verdicts that depend on the tolerance
-within which numbers are equal are counted too.
+copy is at fault, and the family does not count as told apart. Verdicts that depend on the tolerance
+for equal numbers are counted as unstable.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ _TOLERANCE_FACTOR = 100.0
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a colouring told apart.
+    """Outcome of a colouring.
 
     Attributes:
         coloring: The colouring.
-        classes: Number of classes that it makes of each family.
+        classes: Number of classes that it finds in each family.
         told: Whether it tells all graphs of a family from each other, and none from its copy.
         at_fault: Whether it tells a graph of the family from its own relabelled copy.
         unstable: Whether the classes change if the tolerance is 100 times smaller or larger.
-        whole: Whether the substructure of every edge of the family is its whole graph; None for a
+        whole: Whether every edge's substructure in the family is the whole graph; None for a
             colouring without substructures.
         margin: How clearly numbers were equal or different.
-        seconds: Time that it took.
+        seconds: Time taken.
 
     Shapes:
         classes, told, at_fault, unstable, whole [F].
@@ -66,12 +66,12 @@ class Outcome:
 
 
 class Bench:
-    """Families of graphs, each graph beside a relabelled copy, and the numbers of their edges.
+    """Families of graphs, each graph followed by a relabelled copy, with the values of edges.
 
     Args:
         families: The families.
         seed: Seed of the relabellings.
-        threads: Threads of the coefficient engine; None for all cores.
+        threads: Number of threads of the coefficient engine; None for all cores.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Bench:
         )
 
     def values(self, coloring: EdgeColoring, progress: Progress | None = None) -> npt.NDArray[Any]:
-        """Numbers of all directed edges (u, v), as v sees them.
+        """Return the values of all directed edges (u, v), as seen from v.
 
         Shapes:
             -> [E, C]; C = 0 for plain 1-WL.
@@ -142,7 +142,7 @@ class Bench:
         return self._normalized(of("a")) if coloring.form == "normalized" else of("a")
 
     def graph_classes(self, values: npt.NDArray[Any]) -> IntArray:
-        """Class of each graph of the first family, by its edges' numbers.
+        """Return the class of each graph of the first family, given edge values.
 
         Shapes:
             values [E, C] -> [G].
@@ -152,7 +152,7 @@ class Bench:
     def _columns(
         self, coloring: EdgeColoring, progress: Progress | None = None
     ) -> tuple[tuple[str, ...], FloatArray]:
-        """Columns of a colouring's coefficient, computed once."""
+        """Return the columns of a colouring's coefficient, computed once."""
         assert coloring.spec is not None
         if coloring.spec.key not in self._known:
             values = coloring.spec.compute(
@@ -165,7 +165,7 @@ class Bench:
         return self._known[coloring.spec.key]
 
     def _normalized(self, a: FloatArray) -> FloatArray:
-        """ã: a_vu over the sum of the receiver v; 0 where that sum is 0, as curvatures' can be."""
+        """Return ã: a_vu over the sum of receiver v; 0 if the sum is 0, as for curvatures."""
         receivers = self.union.edge_index[1]
         result = np.zeros_like(a)
         for column, row in zip(a.T, result.T, strict=True):
@@ -174,14 +174,14 @@ class Bench:
         return result
 
     def _classes(self, values: npt.NDArray[Any], tolerance: float) -> tuple[list[IntArray], Margin]:
-        """Class of each graph and each copy, family by family, numbered as they come."""
+        """Return the class of each graph and copy by family, in order of appearance."""
         colors, margin = edge_colors(values, self._family_of_edge, tolerance)
         classes = graph_classes(self.union, refine(self.union, colors))
         parts = np.split(classes, 2 * self._slices[1:-1])
         return [_renumbered(part) for part in parts], margin
 
     def _whole(self, coloring: EdgeColoring) -> BoolArray | None:
-        """Whether every substructure, of the largest radius, is its whole graph; some must be."""
+        """Return whether every substructure of the largest radius is its whole graph."""
         if coloring.spec is None or not coloring.local:
             return None
         columns, values = self._columns(coloring)
@@ -223,7 +223,7 @@ def measure(
         choices: The choices.
         root: The data root.
         mirror: Mirror to try before the upstream address.
-        offline: Whether to avoid http(s) addresses.
+        offline: Whether to never access http(s) addresses.
         seed: Seed of the relabelled copies.
         threads: Number of threads of the engine; None for all cores.
         progress: Called with (what, done, total).
@@ -260,7 +260,7 @@ def measure(
 def _counts(
     families: Sequence[Family], members: Mapping[str, list[int]], outcome: Outcome
 ) -> dict[str, Any]:
-    """Count an outcome by category; families in which S is the whole graph stand apart."""
+    """Count an outcome by category; families in which S is the whole graph separately."""
     categories = {}
     for category, rows in members.items():
         told = outcome.told[rows]

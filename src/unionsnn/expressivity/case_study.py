@@ -1,4 +1,4 @@
-"""What deletions do to the coefficient of a union subgraph: the paper's case study, measured.
+"""Effects of deletions on the coefficient of a union subgraph: the paper's case study.
 
 The paper (Xu et al., AAAI 2024) claims of the union subgraph S of an edge (v, u) that deleting an
 edge of S raises a = Σ σ_i(P), that deleting a node lowers it, and that the effect grows with the
@@ -83,8 +83,8 @@ class Deletions:
         a: The coefficient before.
         edges: The edges deleted one at a time.
         kinds: Their kinds, positions in `KINDS`.
-        by_edge: Effect of each; NaN where the rest is not connected and P is not defined.
-        by_node: Effect of deleting each node but v and u.
+        by_edge: Effect of each; NaN if the rest is disconnected and P is undefined.
+        by_node: Effect of deleting each node except v and u.
 
     Shapes:
         edges [m, 2], kinds [m], by_edge [m], by_node [n - 2].
@@ -103,8 +103,8 @@ class Shares:
 
     Attributes:
         cases: Deletions counted.
-        raised: Share of them that raised a; None without any, as all that follows.
-        kept: Share that left a as it was.
+        raised: Share of them that raised a; None without any, like all that follows.
+        kept: Share that left a unchanged.
         lowered: Share that lowered a.
         mean: Mean effect.
     """
@@ -123,10 +123,10 @@ class CaseStudy:
     Attributes:
         subgraphs: Number of union subgraphs.
         too_large: Union subgraphs left out because they have too many nodes.
-        disconnecting: Deletions of edges left out because the rest is not connected.
-        edge: What deleting edges did.
-        node: What deleting nodes did.
-        kinds: What deleting edges of each kind did.
+        disconnecting: Deletions of edges left out because the rest is disconnected.
+        edge: Effects of deleting edges.
+        node: Effects of deleting nodes.
+        kinds: Effects of deleting edges of each kind.
         with_all_kinds: Subgraphs in which an edge of each kind was deleted.
         ordered: Those of them in which the mean effects rise from E1 to E4.
         effects: Effects of each kind of edge, and of nodes.
@@ -144,13 +144,13 @@ class CaseStudy:
 
     @property
     def ordered_overall(self) -> bool:
-        """Whether the mean effects over all subgraphs rise from E1 to E4; no if one is missing."""
+        """Whether the overall mean effects rise from E1 to E4; False if one is missing."""
         means = [m for kind in KINDS if (m := self.kinds[kind].mean) is not None]
         rising = all(low < high for low, high in pairwise(means))
         return rising and len(means) == len(KINDS)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all but the single effects as plain types."""
+        """Return everything except the single effects as plain types."""
         return {
             "subgraphs": self.subgraphs,
             "too_large": self.too_large,
@@ -181,9 +181,9 @@ def random_subgraphs(
     uniformly from 0..1 for each subgraph.
 
     Args:
-        count: How many.
-        max_nodes: Most nodes, at least 4.
-        generator: Source of all draws.
+        count: Number of subgraphs.
+        max_nodes: Maximum number of nodes, at least 4.
+        generator: Source of randomness.
     """
     for _ in range(count):
         n = int(generator.integers(4, max_nodes + 1))
@@ -199,16 +199,16 @@ def random_subgraphs(
 def real_subgraphs(
     graph: SimpleGraph, count: int, *, max_nodes: int, generator: np.random.Generator
 ) -> tuple[list[UnionSubgraph], int]:
-    """Take the union subgraphs of edges that are drawn without repetition.
+    """Return the union subgraphs of edges drawn without repetition.
 
     Args:
         graph: The graph.
-        count: How many edges; all where the graph has fewer.
-        max_nodes: Most nodes of a subgraph.
-        generator: Source of the draw.
+        count: Number of edges; all if the graph has fewer.
+        max_nodes: Maximum number of nodes of a subgraph.
+        generator: Source of randomness.
 
     Returns:
-        The subgraphs, and how many were left out because they are larger.
+        The subgraphs, and the number of those left out because they are larger.
     """
     total = graph.num_undirected_edges
     chosen = np.sort(generator.permutation(total)[:count])
@@ -229,11 +229,11 @@ def study(
     """Measure deletions from random union subgraphs, or from those of a graph.
 
     Args:
-        graph: Where the subgraphs are from; None for random ones.
-        count: How many subgraphs, or edges of the graph.
-        max_nodes: Most nodes of a subgraph.
-        seed: Seed of all draws.
-        at_ends: Whether the edges at v or u are deleted too.
+        graph: Source of the subgraphs; None for random ones.
+        count: Number of subgraphs, or of edges of the graph.
+        max_nodes: Maximum number of nodes of a subgraph.
+        seed: Random seed.
+        at_ends: Whether to delete the edges at v or u too.
     """
     generator = np.random.default_rng(seed)
     if graph is None:
@@ -244,15 +244,15 @@ def study(
 
 
 def delete_each(subgraph: UnionSubgraph, *, at_ends: bool = False) -> Deletions:
-    """Delete every edge, and every node but v and u, one at a time.
+    """Delete every edge, and every node except v and u, one at a time.
 
-    Without the edges at v or u (`at_ends` false) what is left is the union subgraph of the smaller
-    graph and always connected. An edge at v or u may leave a node that nothing reaches; such a
-    deletion has no coefficient and its effect is NaN.
+    Without the edges at v or u (`at_ends` false) the rest is the union subgraph of the smaller
+    graph and always connected. Deleting an edge at v or u may disconnect a node; the coefficient is
+    then undefined and the effect NaN.
 
     Args:
         subgraph: The union subgraph S.
-        at_ends: Whether the edges at v or u are deleted too.
+        at_ends: Whether to delete the edges at v or u too.
     """
     edges = subgraph.edges(at_ends=at_ends)
     without = np.repeat(subgraph.adjacency[None], len(edges) + 1, axis=0)
@@ -274,7 +274,7 @@ def delete_each(subgraph: UnionSubgraph, *, at_ends: bool = False) -> Deletions:
 
 
 def path_coefficients(adjacency: BoolArray) -> FloatArray:
-    """Compute a = Σ |λ(P)| of several graphs of one size; NaN where one is not connected.
+    """Compute a = Σ |λ(P)| of several graphs of one size; NaN for disconnected ones.
 
     Shapes:
         adjacency [k, n, n] -> [k].
@@ -302,8 +302,8 @@ def measure(
 
     Args:
         subgraphs: The union subgraphs.
-        at_ends: Whether the edges at v or u are deleted too.
-        too_large: How many subgraphs were left out before.
+        at_ends: Whether to delete the edges at v or u too.
+        too_large: Number of subgraphs left out before.
     """
     studied = [delete_each(subgraph, at_ends=at_ends) for subgraph in subgraphs]
     a = np.array([d.a for d in studied])
@@ -335,7 +335,7 @@ def measure(
 
 
 def _is_ordered(deletions: Deletions) -> bool | None:
-    """Whether the mean effects rise from E1 to E4; None where a kind is missing."""
+    """Return whether the mean effects rise from E1 to E4; None if a kind is missing."""
     effects = [deletions.by_edge[deletions.kinds == k] for k in range(len(KINDS))]
     effects = [e[~np.isnan(e)] for e in effects]
     if any(len(e) == 0 for e in effects):

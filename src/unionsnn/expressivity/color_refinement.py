@@ -2,9 +2,8 @@
 
 In each round a node's colour becomes that of (its colour, the multiset of (colour of u, colour of
 the edge u -> v) over its neighbours u), until no class splits any more (Weisfeiler and Leman 1968;
-with edge colours it bounds what message passing can tell apart that weights messages by a number
-of the edge). Classes are told by comparing these in full, never by a hash alone: the result is
-exact, given the colours.
+with edge colours it bounds what message passing with edge weights can tell apart). Classes are
+compared in full, never by a hash alone: the result is exact, given the colours.
 """
 
 from collections.abc import Sequence
@@ -29,7 +28,7 @@ TOLERANCE = 1e-11
 
 @dataclass(frozen=True, eq=False)
 class GraphUnion:
-    """Graphs side by side, their edges in the order of the rows of the adjacency.
+    """A disjoint union of graphs, with edges in the order of the adjacency's rows.
 
     Attributes:
         graph: The disjoint union.
@@ -46,13 +45,13 @@ class GraphUnion:
 
     @classmethod
     def of(cls, graphs: Sequence[tuple[Any, int]]) -> "GraphUnion":
-        """Put graphs side by side.
+        """Make the disjoint union of graphs.
 
         Args:
-            graphs: edge_index and number of nodes of each, both directions of each edge.
+            graphs: edge_index with both directions, and number of nodes of each.
 
         Raises:
-            ValueError: An edge without its reverse, or a node that is not there.
+            ValueError: An edge has no reverse, or a node does not exist.
         """
         slices = np.cumsum([0, *(num_nodes for _, num_nodes in graphs)])
         shifted = [
@@ -72,7 +71,7 @@ class GraphUnion:
 
     @property
     def graph_of_edge(self) -> IntArray:
-        """Number of the graph that each directed edge belongs to, [E]."""
+        """Index of the graph of each directed edge, [E]."""
         owner = np.repeat(np.arange(self.num_graphs), np.diff(self.node_slices))
         return owner[self.edge_index[1]]
 
@@ -83,8 +82,8 @@ class Margin:
 
     Attributes:
         equal: The largest difference that counted as equal.
-        different: The smallest gap that counted as a difference; None where there was none.
-        exact: Whether the numbers are whole, so that no tolerance was needed.
+        different: The smallest gap that counted as a difference; None without any.
+        exact: Whether the numbers are integers, so that no tolerance was needed.
     """
 
     equal: float
@@ -102,16 +101,16 @@ class Margin:
 def cluster(
     values: npt.NDArray[Any], groups: IntArray, tolerance: float = TOLERANCE
 ) -> tuple[IntArray, Margin]:
-    """Make classes of numbers that are equal, within each group.
+    """Group equal numbers into classes, within each group.
 
-    Sorted numbers of a group belong to different classes where the gap between neighbours exceeds
-    tolerance (1 + |value|); whole numbers, where they differ at all. Numbers are compared, never
-    their bytes, so -0.0 and 0.0 are one.
+    Sorted numbers of a group belong to different classes if the gap between neighbours exceeds
+    tolerance (1 + |value|); integers, if they differ at all. Numbers are compared, never their
+    bytes, so -0.0 equals 0.0.
 
     Args:
         values: The numbers.
-        groups: Numbers of different groups are never compared, and never in one class.
-        tolerance: The largest gap that counts as none.
+        groups: Groups, across which numbers are never compared.
+        tolerance: The largest gap that counts as equal.
 
     Shapes:
         values [E], groups [E] -> [E].
@@ -144,7 +143,7 @@ def cluster(
 def edge_colors(
     values: npt.NDArray[Any], groups: IntArray, tolerance: float = TOLERANCE
 ) -> tuple[IntArray, Margin]:
-    """Make a colour of each row of numbers: equal where all columns are.
+    """Make a colour for each row of numbers, equal if all columns are.
 
     Shapes:
         values [E, C], groups [E] -> [E].
@@ -163,7 +162,7 @@ def refine(union: GraphUnion, colors: IntArray) -> IntArray:
 
     Args:
         union: The graphs.
-        colors: Colour of each directed edge (u, v), as it is seen from v.
+        colors: Colour of each directed edge (u, v), as seen from v.
 
     Shapes:
         colors [E] -> [N].
@@ -196,7 +195,7 @@ def _round(
     keys: IntArray,
     table: IntArray,
 ) -> int:
-    """Refine once; returns the number of colours.
+    """Refine once; return the number of colours.
 
     Shapes:
         indptr [N + 1], indices, edge_colors, keys [E], colors, refined [N], table [a power of two,
@@ -236,7 +235,7 @@ def _is_same(indptr: IntArray, colors: IntArray, keys: IntArray, v: int, u: int)
 
 
 def graph_classes(union: GraphUnion, colors: IntArray) -> IntArray:
-    """Class of each graph: equal where the multisets of the nodes' colours are.
+    """Return the class of each graph, equal if the multisets of node colours are.
 
     Shapes:
         colors [N] -> [G].

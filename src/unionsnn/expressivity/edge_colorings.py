@@ -1,4 +1,4 @@
-"""Numbers that colour an edge, by name, such as a, a~@2, overlap@1+2 or rooted@5."""
+"""Colourings of edges by name, such as a, a~@2, overlap@1+2 or rooted@5."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ NAMED = {
     "curvature_graph": ("union", "curvature_graph", None),
     "cycle_count": ("union", "cycle_count", None),
 }
-"""Coefficients by the names that conf/coefficient gives them, `a` the paper's."""
+"""Coefficients by name in conf/coefficient, with `a` for the paper's."""
 
 FORMS = ("excess", "cyclomatic", "spectrum", "rooted")
-"""What else is made of a union subgraph: a_tree - a; |E_S| - |V_S| + 1; fingerprints."""
+"""Other values of a union subgraph: a_tree - a; |E_S| - |V_S| + 1; fingerprints."""
 
 _LARGEST_RADIUS = 100
 
@@ -33,17 +33,17 @@ DEFAULT = (
     "1wl", "a~", "a", "a@2", "a@3", "a@1+2+3", "excess", "cyclomatic",
     "spectrum", "spectrum@2", "spectrum@1+2", "rooted", "rooted@2",
 )  # fmt: skip
-"""Measured where none are named; each takes less than a minute on the 400 pairs of BREC."""
+"""Default choices; each takes less than a minute on the 400 pairs of BREC."""
 
 
 @dataclass(frozen=True)
 class EdgeColoring:
-    """A number, or several, that colour an edge.
+    """A colouring of edges by one or several numbers.
 
     Attributes:
-        name: As it is typed.
+        name: Its name, as typed.
         form: raw, normalized, one of `FORMS`, or none for plain 1-WL.
-        spec: The coefficients that it is made of; None for plain 1-WL.
+        spec: Its coefficients; None for plain 1-WL.
     """
 
     name: str
@@ -57,18 +57,18 @@ class EdgeColoring:
 
     @property
     def local(self) -> bool:
-        """Whether it is made of a substructure rather than of the whole graph."""
+        """Whether it depends on a substructure rather than on the whole graph."""
         return self.spec is not None and not space.is_of_whole_graph(self.spec.descriptor)
 
     @classmethod
     def parse(cls, text: str) -> EdgeColoring:
-        """Read a colouring: NAME, NAME~, with @1+2 for radii.
+        """Parse a colouring: NAME or NAME~, with @1+2 for radii.
 
         NAME is 1wl, a key of `NAMED`, one of `FORMS`, or SUBSTRUCTURE/DESCRIPTOR[/ENCODING]; ~
         divides by the sum over the receiver's edges.
 
         Raises:
-            RequestError: It is none of these; says what is allowed.
+            RequestError: It is invalid; says what is allowed.
         """
         name, at, radii = text.partition("@")
         if name == "1wl" and not at:
@@ -104,7 +104,7 @@ class EdgeColoring:
             raise RequestError(
                 f"choice {text!r} is unknown; allowed: {', '.join(names)}, or "
                 "SUBSTRUCTURE/DESCRIPTOR[/ENCODING], each with ~ and @RADIUS where it applies; "
-                f"the single word all selects everything.{nearest(base, names)}",
+                f"or all for everything.{nearest(base, names)}",
                 code="expressivity.choice",
             )
         substructure, descriptor, encoding = (*parts, None)[:3]
@@ -116,7 +116,7 @@ class EdgeColoring:
 
 
 def all_colorings(radii: tuple[int, ...] = (1, 2, 3)) -> list[EdgeColoring]:
-    """All substructures, descriptors, encodings and radii, raw and normalised, and all forms."""
+    """Return all combinations of choices and radii, raw and normalised, and all forms."""
     whole = [d for d in space.DESCRIPTORS if space.is_of_whole_graph(d)]
     local = [(d, e) for d in space.DESCRIPTORS if d not in whole for e in space.encodings_of(d)]
     short = {parts: name for name, parts in NAMED.items()}
@@ -129,10 +129,10 @@ def all_colorings(radii: tuple[int, ...] = (1, 2, 3)) -> list[EdgeColoring]:
 
 
 def parse_colorings(text: str | None) -> list[EdgeColoring]:
-    """Read a list of names with commas; none is the default, ``all`` is every one.
+    """Parse comma-separated names; None is the default, ``all`` means all of them.
 
     Raises:
-        RequestError: Names every colouring that is not known.
+        RequestError: Colourings are unknown; names all of them.
     """
     if text == "all":
         return all_colorings()

@@ -1,10 +1,10 @@
 r"""Exact fingerprints of union subgraphs: determinants of integer matrices modulo a prime.
 
 A determinant does not change when rows and columns are permuted alike, and modulo a prime it is
-computed without rounding: isomorphic subgraphs get the same number, bit for bit, with no tolerance
-and no signed zeros. The entries are indeterminates of which each has one random value x, so two
-subgraphs with different polynomials get the same number with probability at most n / p, n the
-order and p = 2^31 - 1 (Schwartz 1980, Zippel 1979): an error can only hide a difference.
+computed without rounding: isomorphic subgraphs get exactly the same number, without tolerance or
+signed zeros. The entries are indeterminates, each with one random value x, so two subgraphs with
+different polynomials get the same number with probability at most n / p, n the order and
+p = 2^31 - 1 (Schwartz 1980, Zippel 1979): an error can only hide a difference.
 
 - spectrum: det(x I - P), the characteristic polynomial of the path matrix, which the spectrum
   determines and which determines the spectrum.
@@ -46,7 +46,7 @@ def fingerprints(
         graph: The graph.
         kind: "spectrum" or "rooted".
         radii: Radii of the union subgraphs.
-        progress: Called with (edges done, edges in all), each edge once for each radius.
+        progress: Called with (edges done, total), each edge once for each radius.
 
     Shapes:
         -> [M, R], residues modulo `PRIME`.
@@ -55,7 +55,7 @@ def fingerprints(
     values = np.empty((num_edges, len(radii)), np.int64)
     work = new_workspace(graph.num_nodes, 1)
     for column, radius in enumerate(radii):
-        # Distances inside are at most 2 radius + 1; whatever the radii, the values are the same.
+        # Distances inside are at most 2 radius + 1; the values do not depend on the radii.
         points = np.random.default_rng(radius).integers(1, PRIME, (2 * radius + 3, 2 * radius + 3))
         for begin in range(0, num_edges, _CHUNK):
             end = min(begin + _CHUNK, num_edges)
@@ -113,7 +113,7 @@ def _compute(
 
 @kernel
 def distances(starts: IntArray, neighbors: NodeArray) -> IntArray:
-    """Lengths of shortest paths between all nodes of a connected graph.
+    """Return the lengths of shortest paths between all nodes of a connected graph.
 
     Shapes:
         starts [n + 1], neighbors [2 |E|] -> [n, n].
@@ -139,7 +139,7 @@ def distances(starts: IntArray, neighbors: NodeArray) -> IntArray:
 
 @kernel
 def determinant(matrix: IntArray) -> Word:
-    """Determinant modulo `PRIME`, by elimination; the matrix is destroyed.
+    """Return the determinant modulo `PRIME`, by elimination; the matrix is destroyed.
 
     Shapes:
         matrix [n, n], residues.
@@ -169,7 +169,7 @@ def determinant(matrix: IntArray) -> Word:
 
 @kernel
 def _inverse(value: Word) -> Word:
-    """Inverse modulo `PRIME`: value^(PRIME - 2)."""
+    """Return the inverse modulo `PRIME`: value^(PRIME - 2)."""
     result, power, exponent = np.int64(1), np.int64(value), PRIME - 2
     while exponent:
         if exponent & 1:

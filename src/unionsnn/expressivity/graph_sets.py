@@ -1,4 +1,4 @@
-"""Graphs that are hard to tell apart: golden pairs, CSL, srg(25,12,5,6), BREC, own pairs."""
+"""Graphs that are hard to tell apart: golden pairs, CSL, srg(25,12,5,6), BREC, the user's."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ CSL_SKIPS = (2, 3, 4, 5, 6, 9, 11, 12, 13, 16)
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """Graphs that are to be told apart from each other: a pair, or more.
+    """Graphs to tell apart from each other: a pair or more.
 
     Attributes:
-        category: What it is counted under.
+        category: Its category.
         name: Its name.
         graphs: The graphs.
     """
@@ -94,16 +94,16 @@ def load_set(
     mirror: str | Path | None = None,
     offline: bool = False,
 ) -> list[Family]:
-    """Load a set by its name, or the pairs of a graph6 file by its path.
+    """Load a set by name, or the pairs of a graph6 file by path.
 
     Args:
         name: A key of `SETS`, or a file.
         root: The data root.
-        mirror: Folder or address that is tried before upstream; UNIONSNN_MIRROR unless given.
-        offline: Whether to avoid http(s) addresses.
+        mirror: Folder or address to try before upstream; by default UNIONSNN_MIRROR.
+        offline: Whether to never access http(s) addresses.
 
     Raises:
-        DataError: Neither a set nor a file, or its data could not be obtained or read.
+        DataError: It is neither a set nor a file, or its data could not be obtained or read.
     """
     if name in SETS:
 
@@ -118,7 +118,7 @@ def load_set(
         return pairs_of_file(path)
     raise DataError(
         f"{name!r} is neither a set nor a file; sets: {', '.join(SETS)}; a file holds pairs of "
-        "graphs in graph6, one graph a line",
+        "graphs in graph6, one graph per line",
         code="expressivity.set",
     )
 
@@ -127,7 +127,7 @@ _Get = Callable[[str, str, str], Path]
 
 
 def brec(get: _Get) -> list[Family]:
-    """The 400 pairs of BREC, by category.
+    """Return the 400 pairs of BREC by category.
 
     Source: Wang and Zhang, "An Empirical Study of Realized GNN Expressiveness" (ICML 2024).
     """
@@ -138,7 +138,7 @@ def brec(get: _Get) -> list[Family]:
             graphs = read_graph6_array(path)
             if len(graphs) != 2 * count:
                 raise DataError(
-                    f"{path} holds {len(graphs)} graphs, expected {2 * count}",
+                    f"{path} has {len(graphs)} graphs instead of {2 * count}",
                     code="expressivity.count",
                 )
         first = len(families)
@@ -150,14 +150,14 @@ def brec(get: _Get) -> list[Family]:
 
 
 def strongly_regular(get: _Get) -> list[Family]:
-    """The 15 strongly regular graphs with parameters (25, 12, 5, 6), as one family."""
+    """Return the 15 strongly regular graphs with parameters (25, 12, 5, 6) as one family."""
     path = get("expressivity/sr/sr251256.g6", SR_URL, _SR_HASH)
     graphs = _graphs_of_file(path)
     return [Family("srg(25,12,5,6)", "srg(25,12,5,6)", tuple(graphs))]
 
 
 def circular_skip_links() -> list[Family]:
-    """One graph of each of the ten classes of CSL, as one family.
+    """Return one graph of each of the ten classes of CSL as one family.
 
     A cycle of 41 nodes with a link from each node to the one s steps on. Source: Murphy et al.,
     "Relational Pooling for Graph Representations" (ICML 2019), whose data set holds 15 relabelled
@@ -167,7 +167,7 @@ def circular_skip_links() -> list[Family]:
 
 
 def golden_pairs() -> list[Family]:
-    """Small pairs that separate the choices.
+    """Return small pairs that separate the choices.
 
     K1,2 and K1,3; the cycle C6 and two triangles; the 4 x 4 Rook's and the Shrikhande graph, which
     3-WL cannot tell apart; decalin and bicyclopentyl; C4 and K5, whose edges have the same a.
@@ -205,15 +205,15 @@ SETS: Mapping[str, Callable[[_Get], list[Family]]] = {
 
 
 def pairs_of_file(path: Path) -> list[Family]:
-    """Read a graph6 file in which every two lines are a pair.
+    """Read a graph6 file with two lines per pair.
 
     Raises:
-        DataError: Not graph6, or an odd number of graphs.
+        DataError: The file is not graph6, or has an odd number of graphs.
     """
     graphs = _graphs_of_file(path)
     if len(graphs) % 2:
         raise DataError(
-            f"{path} holds {len(graphs)} graphs: an even number is needed, lines 1 and 2 are the "
+            f"{path} has {len(graphs)} graphs, but needs an even number: lines 1 and 2 are the "
             "first pair, lines 3 and 4 the second",
             code="expressivity.count",
         )
@@ -224,7 +224,7 @@ def pairs_of_file(path: Path) -> list[Family]:
 
 
 def read_graph6_array(path: Path) -> list[Graph]:
-    """Read a numpy array of graph6 strings, row by row; nothing in it is ever unpickled.
+    """Read a numpy array of graph6 strings row by row, without unpickling.
 
     Raises:
         DataError: Names the file and its fault.

@@ -1,4 +1,4 @@
-"""A network trained to tell one pair of graphs apart, and the test whether it does.
+"""Training of a network to tell one pair of graphs apart, and the test whether it does.
 
 Source: Wang and Zhang, "An Empirical Study of Realized GNN Expressiveness" (ICML 2024), section 5,
 the Reliable Paired Comparison: Hotelling's T² over relabelled copies of both graphs.
@@ -39,7 +39,7 @@ def compare_pair(config: PairConfig, pair: tuple[Graph, Graph], index: int) -> d
     Pair i draws from SeedSequence([seed, i]), whatever ran before it and in which process.
 
     Args:
-        config: As `unionsnn.expressivity.trained_pairs.trained_config` returns it.
+        config: A configuration from `unionsnn.expressivity.trained_pairs.trained_config`.
         pair: G and H.
         index: i.
 
@@ -167,7 +167,7 @@ def compare_reliably(model: nn.Module, copies: PairCopies, config: PairConfig) -
 def _require_memory(
     model: nn.Module, store: GraphStore, numbers: Tensor, config: PairConfig
 ) -> None:
-    """Refuse a batch of these graphs that does not fit."""
+    """Refuse a batch of these graphs that does not fit into memory."""
     size = min(config.data.batch_size, len(numbers))
     advice = "type a smaller data.batch_size, or choose a smaller model or smaller graphs"
     require_batches(model, [store.extent(numbers, size)], advice)
@@ -177,14 +177,14 @@ def _require_memory(
 def embeddings(
     model: nn.Module, store: GraphStore, numbers: Tensor, batch_size: int
 ) -> NDArray[np.float64]:
-    """Embeddings of copies of one graph, none of another's among its batches, [q, d]."""
+    """Return the embeddings of copies of one graph, in batches without others, [q, d]."""
     parts = [model(GraphBatch.of(store.batch(part))) for part in torch.split(numbers, batch_size)]
     return torch.cat(parts).numpy()
 
 
 @dataclass(frozen=True)
 class PairedTest:
-    """How different the embeddings of two graphs' copies are.
+    """Comparison of the embeddings of two graphs' copies.
 
     Attributes:
         statistic: T².
@@ -203,7 +203,7 @@ class PairedTest:
 def paired_t2(
     first: NDArray[Any], second: NDArray[Any], resolution: float = RESOLUTION
 ) -> PairedTest:
-    r"""Hotelling's T² of paired differences, which are known up to a resolution only.
+    r"""Return Hotelling's T² of paired differences known only up to a resolution.
 
     .. math::
         T^2 = q\, \bar d^\top (S + \tau^2 I)^{-1} \bar d, \qquad \tau = \rho s
@@ -216,7 +216,7 @@ def paired_t2(
 
     Args:
         first: Embeddings of the copies of one graph.
-        second: Those of the other, in the order of their partners.
+        second: Embeddings of the other's copies, in the order of their partners.
         resolution: rho.
 
     Shapes:
@@ -241,7 +241,7 @@ def paired_t2(
     differences = (both[0] - both[1]) / length
     mean = differences.mean(axis=0)
     variances, directions = np.linalg.eigh(np.atleast_2d(np.cov(differences, rowvar=False)))
-    # Rounding can leave a variance of nothing below 0.
+    # Rounding can make a zero variance negative.
     variances = variances.clip(min=0)
     along = directions.T @ mean
     return PairedTest(
@@ -253,7 +253,7 @@ def paired_t2(
 
 
 def t2_threshold(channels: int, copies: int, alpha: float) -> float:
-    r"""Value that T² exceeds with probability alpha if the mean difference is 0.
+    r"""Return the value that T² exceeds with probability alpha if the mean difference is 0.
 
     .. math::
         \frac{d (q - 1)}{q - d} F_{d,\, q - d}(1 - \alpha)
@@ -280,5 +280,5 @@ def t2_threshold(channels: int, copies: int, alpha: float) -> float:
 
 
 def chance_bound(tests: int, alpha: float, level: float = 0.99) -> int:
-    """Rejections that chance explains: upper bound of Binomial(tests, alpha) at a level."""
+    """Return the rejections that chance explains: a quantile of Binomial(tests, alpha)."""
     return int(stats.binom.ppf(level, tests, alpha)) if tests else 0

@@ -1,4 +1,4 @@
-"""Relabelled copies of two graphs, as a data set that networks see."""
+"""Relabelled copies of two graphs, as a data set for networks."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from unionsnn.expressivity.graph_sets import Graph
 
 
 class PairCopies:
-    """Copies of two graphs, nodes and edges of each in an order of its own.
+    """Copies of two graphs, each with its own order of nodes and edges.
 
-    Everything that depends on structure is computed anew in each copy, so that whatever depends on
-    the order of nodes shows. Numbers are in double precision, node features constant.
+    Everything structural is recomputed for each copy, which reveals any dependence on the order of
+    nodes. Numbers are in double precision, node features constant.
 
-    The copies stand in this order: G, H, G, H, ... for the test, then as many copies of one of the
+    The copies come in this order: G, H, G, H, ... for the test, then as many copies of one of the
     two graphs, drawn by the generator, for the check of its reliability.
 
     Args:
         pair: G and H.
         copies: q, the number of copies of each graph; twice as many of the check's.
-        generator: Draws orders, the check's graph, and what a control draws.
+        generator: Draws orders, the check's graph, and the rows of a control.
         spec: Coefficient that gates read; None for none.
         layer_spec: Coefficient that layers read; None for none.
-        encodings: Size of each encoding, by its name.
+        encodings: Size of each encoding by name.
         control: What replaces the rows of `spec`: `unionsnn.data.controls.CONTROLS`. The test's
             copies are its training part.
 
@@ -86,17 +86,17 @@ class PairCopies:
         data = self.dataset._data
         data.apply(lambda value: value.double() if value.is_floating_point() else value)
         for name, rows in coefficients.items():
-            # Not by way of single precision, whose rounding can pull equal numbers apart.
+            # Not through single precision, whose rounding could separate equal numbers.
             data[name] = torch.from_numpy(rows)
 
     @property
     def test(self) -> tuple[Tensor, Tensor]:
-        """Numbers of the test's copies of G and of their partners, copies of H."""
+        """Return the indices of the test's copies of G and of their partners, copies of H."""
         return self._numbers(0)
 
     @property
     def check(self) -> tuple[Tensor, Tensor]:
-        """Numbers of the check's copies and of their partners, copies of the same graph."""
+        """Return the indices of the check's copies and of their partners, of the same graph."""
         return self._numbers(2 * self.copies)
 
     def _numbers(self, begin: int) -> tuple[Tensor, Tensor]:
@@ -104,7 +104,7 @@ class PairCopies:
         return both[0::2], both[1::2]
 
     def test_rows(self) -> Tensor:
-        """Coefficient rows of all edges of the test's copies, [num_edges, C]."""
+        """Return the coefficient rows of all edges of the test's copies, [num_edges, C]."""
         end = int(self.dataset.slices["edge_coefficient"][2 * self.copies])
         rows: Tensor = self.dataset._data.edge_coefficient[:end]
         return rows

@@ -1,9 +1,9 @@
-"""The paper's theorems as measured facts, on every connected graph of a few nodes.
+"""The paper's theorems, checked on every connected graph of a few nodes.
 
 Theorem 1 (Xu et al., AAAI 2024): nodes whose union subgraphs are isomorphic have isomorphic overlap
 subgraphs; not conversely. Nodes i and j are isomorphic in a kind of subgraph if a bijection of
-their neighbours carries the subgraph of each edge (i, v) to an isomorphic one of (j, u). Theorem 3:
-with the coefficient more is told apart than by 1-WL.
+their neighbours maps the subgraph of each edge (i, v) to an isomorphic one of (j, u). Theorem 3:
+the coefficient tells more apart than 1-WL.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 
 MAX_NODES = 8
-"""Most nodes of a graph here: for a canonical form, in the worst case all orders are tried."""
+"""Maximum number of nodes: a canonical form tries all orders in the worst case."""
 
 NUM_CONNECTED = (1, 1, 2, 6, 21, 112, 853, 11117)
 """Connected graphs of 1, 2, ... nodes (OEIS A001349)."""
@@ -51,14 +51,15 @@ KINDS = ("union", "overlap", "union_minus")
 
 
 def connected_graphs(max_nodes: int) -> list[BoolArray]:
-    """Adjacency of all connected graphs of 2 to max_nodes nodes, by numbers of nodes.
+    """Return the adjacency of all connected graphs of 2 to max_nodes nodes, by size.
 
-    Up to 7 nodes they are networkx's atlas. One of 8 nodes is one of 7 and another node, since a
-    connected graph has a node that may be deleted; of those that colour refinement with rooted
-    fingerprints at radius 2 does not tell apart one is kept, and their number is checked.
+    Up to 7 nodes they are networkx's atlas. A graph of 8 nodes extends one of 7 by a node, since a
+    connected graph has a node whose deletion keeps it connected; of those that colour refinement
+    with rooted fingerprints at radius 2 does not tell apart one is kept, and their number is
+    checked.
 
     Raises:
-        RequestError: More nodes than 8.
+        RequestError: max_nodes exceeds 8.
     """
     import networkx
 
@@ -75,7 +76,7 @@ def connected_graphs(max_nodes: int) -> list[BoolArray]:
 
 
 def _extended(graphs: list[BoolArray]) -> list[BoolArray]:
-    """All connected graphs with one node more, from all connected graphs of n nodes."""
+    """Return all connected graphs with one more node, from all connected graphs of n nodes."""
     size = len(graphs[0])
     candidates = []
     for graph in graphs:
@@ -95,7 +96,7 @@ def _extended(graphs: list[BoolArray]) -> list[BoolArray]:
 
 
 def canonical_form(adjacency: BoolArray, marks: IntArray) -> bytes:
-    """Return the same bytes for two graphs exactly if an isomorphism carries marks to equal marks.
+    """Return the same bytes for two graphs exactly if an isomorphism preserves the marks.
 
     The smallest adjacency matrix over all orders of the nodes that sort their invariants: mark,
     degree, and the degrees and marks of the neighbours.
@@ -108,7 +109,7 @@ def canonical_form(adjacency: BoolArray, marks: IntArray) -> bytes:
         adjacency [n, n], marks [n].
 
     Raises:
-        RequestError: More than `MAX_NODES` nodes.
+        RequestError: The graph has more than `MAX_NODES` nodes.
     """
     if len(marks) > MAX_NODES:
         raise RequestError(
@@ -141,7 +142,7 @@ def _form(size: int, edges: bytes, marked: bytes) -> bytes:
 
 
 def substructure(adjacency: BoolArray, v: int, u: int, kind: str) -> tuple[BoolArray, IntArray]:
-    """Cut the radius-1 substructure of an edge out of a graph.
+    """Extract the radius-1 substructure of an edge from a graph.
 
     Args:
         adjacency: Of the graph.
@@ -162,14 +163,14 @@ def substructure(adjacency: BoolArray, v: int, u: int, kind: str) -> tuple[BoolA
 
 
 def edge_form(adjacency: BoolArray, v: int, u: int, kind: str, *, rooted: bool) -> bytes:
-    """Canonical form of the substructure of an edge.
+    """Return the canonical form of the substructure of an edge.
 
     Args:
         adjacency: Of the graph.
         v: One end of the edge.
         u: The other.
         kind: One of `KINDS`.
-        rooted: Whether an isomorphism must carry v to v and u to u.
+        rooted: Whether an isomorphism must map v to v and u to u.
     """
     inside, nodes = substructure(adjacency, v, u, kind)
     marks = np.where(nodes == v, 2, np.where(nodes == u, 1, 0)) * rooted
@@ -178,10 +179,10 @@ def edge_form(adjacency: BoolArray, v: int, u: int, kind: str, *, rooted: bool) 
 
 @dataclass(frozen=True)
 class NodePair:
-    """Two nodes, each of a graph.
+    """Two nodes of the same or different graphs.
 
     Attributes:
-        graphs: Numbers of the graphs.
+        graphs: Indices of the graphs.
         nodes: The node in each.
     """
 
@@ -201,11 +202,11 @@ class Census:
         self.union = GraphUnion.of([(np.argwhere(a).T, len(a)) for a in adjacencies])
 
     def forms(self, kind: str, *, rooted: bool) -> IntArray:
-        """Class of the substructure of each directed edge (u, v), v its receiver.
+        """Return the class of the substructure of each directed edge (u, v) with receiver v.
 
         Args:
             kind: One of `KINDS`.
-            rooted: Whether an isomorphism must carry the edge to the edge.
+            rooted: Whether an isomorphism must map the edge to the edge.
 
         Shapes:
             -> [E].
@@ -219,7 +220,7 @@ class Census:
         return classes
 
     def node_multisets(self, forms: IntArray) -> list[bytes]:
-        """Multiset of the classes around each node."""
+        """Return the multiset of the classes around each node."""
         starts = self.union.graph.indptr
         parts = np.split(forms, starts[1:-1])
         return [np.sort(part).tobytes() for part in parts]
@@ -227,7 +228,7 @@ class Census:
     def implication_failures(
         self, premise: Sequence[bytes], conclusion: Sequence[bytes]
     ) -> list[NodePair]:
-        """One pair of nodes for each class of the premise that holds different conclusions.
+        """Return a pair of nodes for each class of the premise with different conclusions.
 
         The pairs come smallest first, those inside one graph before others of that size.
         """
@@ -253,11 +254,11 @@ class Census:
 
 
 def theorem_one(census: Census, *, rooted: bool) -> list[NodePair]:
-    """Nodes with isomorphic union subgraphs whose overlap subgraphs are not isomorphic.
+    """Return nodes with isomorphic union subgraphs but non-isomorphic overlap subgraphs.
 
     Args:
         census: The graphs.
-        rooted: Whether an isomorphism of union subgraphs must carry the edge to the edge.
+        rooted: Whether an isomorphism of union subgraphs must map the edge to the edge.
     """
     union = census.node_multisets(census.forms("union", rooted=rooted))
     return census.implication_failures(
@@ -266,7 +267,7 @@ def theorem_one(census: Census, *, rooted: bool) -> list[NodePair]:
 
 
 def theorem_one_converse(census: Census) -> list[NodePair]:
-    """Nodes with isomorphic overlap subgraphs whose union subgraphs are not isomorphic."""
+    """Return nodes with isomorphic overlap subgraphs but non-isomorphic union subgraphs."""
     overlap = census.node_multisets(census.forms("overlap", rooted=False))
     return census.implication_failures(
         overlap, census.node_multisets(census.forms("union", rooted=False))
@@ -274,18 +275,18 @@ def theorem_one_converse(census: Census) -> list[NodePair]:
 
 
 def coarser_pairs(classes: IntArray, other: IntArray) -> int:
-    """Number of classes that hold graphs which the other partition keeps apart."""
+    """Count the classes whose graphs the other partition separates."""
     together = np.unique(np.stack([classes, other]), axis=1)
     return int((np.bincount(together[0]) > 1).sum())
 
 
 def one_wl_classes(union: GraphUnion) -> IntArray:
-    """Class of each graph by 1-WL without colours."""
+    """Return the class of each graph by 1-WL without colours."""
     return graph_classes(union, refine(union, np.zeros(union.edge_index.shape[1], np.int64)))
 
 
 def collisions(classes: IntArray, sizes: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """For each class of several graphs its two smallest, the smallest such pair first.
+    """Return the two smallest graphs of each class of several, smallest pair first.
 
     Args:
         classes: Class of each graph.
@@ -302,7 +303,7 @@ def collisions(classes: IntArray, sizes: Sequence[tuple[int, int]]) -> list[tupl
 
 
 def four_cycles(adjacency: BoolArray) -> int:
-    """Number of 4-cycles: half of Σ over pairs of nodes of (common neighbours choose 2)."""
+    """Count the 4-cycles: half of Σ over pairs of nodes of (common neighbours choose 2)."""
     common = np.triu(adjacency.astype(np.int64) @ adjacency.astype(np.int64), 1)
     return int((common * (common - 1) // 2).sum()) // 2
 
@@ -328,7 +329,7 @@ def as_family(name: str, adjacencies: Sequence[BoolArray]) -> Family:
 
 
 def check_theorems(max_nodes: int) -> dict[str, Any]:
-    """Check the theorems on all connected graphs of up to so many nodes; graphs are in graph6."""
+    """Check the theorems on all connected graphs up to a size; graphs are in graph6."""
     graphs = connected_graphs(max_nodes)
     census = Census([g for g in graphs if len(g) <= THEOREM_ONE_NODES])
     bench = Bench([as_family("small", graphs)], threads=1)

@@ -1,4 +1,4 @@
-"""Which pairs of graphs trained networks tell apart: pair by pair, recorded, resumable."""
+"""Training and test of a network on each pair of graphs, recorded and resumable."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ DEFAULTS = (
     "trainer.max_epochs=20",
     "data.batch_size=16",
 )
-"""Overrides that the test begins with: the settings of Wang and Zhang's programs."""
+"""Default overrides of the test: the settings of Wang and Zhang's code."""
 
 _ALLOWED = (
     *("model", "gate", "coefficient", "optimizer.lr", "optimizer.weight_decay", "seed"),
@@ -69,7 +69,7 @@ _OUTCOME = {
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two graphs to tell apart, what they are counted under, and their name."""
+    """Two graphs to tell apart, with their category and name."""
 
     category: str
     name: str
@@ -77,7 +77,7 @@ class Pair:
 
 
 def pairs_of(families: Sequence[Family]) -> list[Pair]:
-    """All pairs of graphs within each family."""
+    """Return all pairs of graphs within each family."""
     pairs = []
     for family in families:
         many = len(family.graphs) > 2
@@ -88,7 +88,7 @@ def pairs_of(families: Sequence[Family]) -> list[Pair]:
 
 
 def sample_of(pairs: Sequence[Pair], share: float) -> list[int]:
-    """Draw a share of each category, at least one pair; the same ones every time."""
+    """Draw a share of each category, at least one pair and always the same ones."""
     generator = np.random.default_rng(_SAMPLE_SEED)
     chosen: list[int] = []
     for category in dict.fromkeys(pair.category for pair in pairs):
@@ -106,17 +106,17 @@ def trained_config(
     config_dir: str | None = None,
     protocol: PairProtocolConfig | None = None,
 ) -> PairConfig:
-    """Compose what determines a trained test.
+    """Compose the configuration of a trained test.
 
     Args:
         overrides: In Hydra's syntax; keys of model, gate, coefficient, and some of training.
         name: Name of the set of pairs.
-        pairs: The pairs; another content makes it another experiment.
-        config_dir: A folder of the user's own configuration.
-        protocol: That of Wang and Zhang unless given.
+        pairs: The pairs, whose content is part of the experiment's identity.
+        config_dir: Folder with the user's configuration files.
+        protocol: The protocol; by default that of Wang and Zhang.
 
     Raises:
-        RequestError: with every fault that was found.
+        RequestError: with every fault found.
     """
     keys = [words.partition("=")[0].lstrip("+~").partition("@")[0] for words in overrides]
     foreign = [key for key in keys if not any(_within(key, allowed) for allowed in _ALLOWED)]
@@ -162,7 +162,7 @@ def _within(key: str, allowed: str) -> bool:
 
 
 def content_hash(pairs: Sequence[Pair]) -> str:
-    """Hash of all graphs: 12 hexadecimal digits."""
+    """Return the hash of all graphs: 12 hexadecimal digits."""
     digest = hashlib.sha256()
     for pair in pairs:
         for edge_index, num_nodes in pair.graphs:
@@ -177,19 +177,19 @@ def compare_pairs(
     wanted: Sequence[int] | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Train and test on each pair that is not finished yet; the record is kept after each.
+    """Train and test on each unfinished pair, writing the record after each.
 
     Args:
-        config: As `trained_config` returns it.
+        config: A configuration from `trained_config`.
         pairs: All pairs of the set.
-        wanted: Numbers of the pairs that are asked for; None for all.
-        progress: Called with (what, pairs done, pairs in all).
+        wanted: Indices of the requested pairs; None for all.
+        progress: Called with (what, pairs done, total).
 
     Returns:
-        The record of all pairs that are finished, asked for now or before.
+        The record of all finished pairs, requested now or before.
 
     Raises:
-        RequestError: if the model refuses its arguments, or the folder is another experiment's.
+        RequestError: if the model refuses its arguments, or the folder has another experiment.
         RunFolderError: if the run folder cannot be used.
         NonFiniteLossError: if training diverges.
         RuntimeError: if a worker is killed.
@@ -220,7 +220,7 @@ def compare_pairs(
 def _compared(
     config: PairConfig, pairs: Sequence[tuple[Graph, Graph]], pending: Sequence[int]
 ) -> Iterator[dict[str, Any]]:
-    """Train and test on pairs, in ``protocol.workers`` processes; yield each outcome as it comes.
+    """Train and test on pairs in ``protocol.workers`` processes; yield each outcome when done.
 
     Raises:
         RuntimeError: if a worker is killed.
@@ -234,8 +234,8 @@ def _compared(
         for _, outcome in pool.run(deque(pending)):
             if isinstance(outcome, Died):
                 raise RuntimeError(
-                    f"A worker process ended ({outcome}). If memory ran out, set protocol.workers "
-                    "or data.batch_size lower; finished pairs are kept; rerun the command to "
+                    f"A worker process died ({outcome}). If memory ran out, lower protocol.workers "
+                    "or data.batch_size. Finished pairs are kept; rerun the command to "
                     "resume."
                 )
             yield outcome
@@ -288,7 +288,7 @@ def _begun(
 
 
 def _read(path: Any) -> dict[str, Any] | None:
-    """Read a record; one that is damaged is set aside with a warning."""
+    """Read a record; rename a damaged one, with a warning."""
     try:
         content: dict[str, Any] = json.loads(path.read_bytes())
         if content.keys() >= _WHOLE and all(row.keys() >= _OUTCOME for row in content["pairs"]):
@@ -302,11 +302,11 @@ def _read(path: Any) -> dict[str, Any] | None:
     return None
 
 
-# -- what it comes to ----------------------------------------------------------------------
+# -- summary -------------------------------------------------------------------------------
 
 
 def summarize(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Count by category, and compare with what a control may reach.
+    """Count by category, and compare with the limit of a control.
 
     Returns:
         Plain types: ``categories`` (told, tested, pairs), ``told``, ``tested``, ``unreliable``
@@ -335,12 +335,12 @@ def summarize(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def bar(record: Mapping[str, Any]) -> int | None:
-    """How many pairs a control may tell apart; None for a model that is no control.
+    """Return how many pairs a control may tell apart; None for other models.
 
     A network that says so (`Network.at_most_1wl`) is, without a coefficient or with the same one on
     every edge, at most 1-WL.
-    Where a control draws other coefficients for each copy, chance comes on top. `shuffled_within`
-    is no control here: it keeps each graph's own coefficients, by which graphs may differ.
+    If a control draws other coefficients for each copy, chance is added. `shuffled_within` is not a
+    control here: it keeps each graph's coefficients, by which graphs may differ.
     """
     model = record["config"]["model"]
     network = locate(model["_target_"], nn.Module, "model._target_")
