@@ -15,10 +15,9 @@ import pytest
 
 from small_studies import formula, made_record
 from unionsnn.runs.selection import best
-from unionsnn.search import trial_runner
-from unionsnn.search.queue import open_study, read_trials
+from unionsnn.search import workers
+from unionsnn.search.queue import Trial, open_study, read_trials
 from unionsnn.search.study import Study
-from unionsnn.search.trial import Trial
 from unionsnn.search.workers import work
 from unionsnn.training.records import Repetition
 from unionsnn.training.repetition import Training
@@ -60,7 +59,7 @@ class Book:
             self._write(self.ended, line)
             return made_record(index, {"val_loss": formula(config, index)}, data)
 
-        patch.setattr(trial_runner, "train_repetition", train)
+        patch.setattr(workers, "train_repetition", train)
 
     def _write(self, path: Path, line: str) -> None:
         with path.open("a") as file:
@@ -92,15 +91,16 @@ def kill_one_of(count: int, study: Study, book: Book, meanwhile: Callable[[], No
 def check_whole(study: Study, book: Book, sequential: Study) -> None:
     """All cells are there once and finished, nothing finished was trained again, best as alone."""
     cells = results(study)
-    assert [cell.parameters for cell in cells] == study.plan()
+    assert [cell.parameters for cell in cells] == study.plan
     assert {cell.state for cell in cells} == {"finished"}
     assert set(Counter(book.lines(book.ended)).values()) == {1}
     alone = child(lambda: (open_study(sequential), work(sequential)))
     alone.join()
     objectives = study.file.objectives
     others = results(sequential)
-    expected = best(others, [cell.values for cell in others], objectives)
-    chosen = best(cells, [cell.values for cell in cells], objectives)
+    expected = best([cell.values for cell in others], objectives)
+    chosen = best([cell.values for cell in cells], objectives)
     assert chosen is not None
-    assert expected is not None
-    assert (chosen.parameters, chosen.values) == (expected.parameters, expected.values)
+    assert chosen == expected
+    assert cells[chosen].values == others[chosen].values
+    assert cells[chosen].parameters == others[chosen].parameters

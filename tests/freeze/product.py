@@ -19,7 +19,7 @@ from unionsnn.cli.app import command_line
 from unionsnn.config.compose import compose_config, config_folder
 from unionsnn.config.identity import config_hash
 from unionsnn.data.splits import split_hash
-from unionsnn.search.request import make_study
+from unionsnn.search.study import make_study
 from unionsnn.search.study_file import shipped, sweeps_folder
 from unionsnn.training.build import build_data
 from unionsnn.training.protocols import draw_splits
@@ -61,9 +61,9 @@ def study_plan(name: str) -> dict[str, Any]:
     smallest values.
     """
     study = make_study(name)
-    plan = study.plan()
+    plan = study.plan
     first = {p.key: p.examples()[0] for p in study.space} | plan[0]
-    definition = study.definition()
+    definition = dict(study.definition)
     del definition["versions"], definition["experiment"], definition["trial"]
     return {
         "name": study.name,
@@ -71,8 +71,8 @@ def study_plan(name: str) -> dict[str, Any]:
         "directions": study.directions,
         **definition,
         "base_hash": config_hash(study.base),
-        "first_trial_hash": config_hash(study.trial_config(first)),
-        "final_hash": config_hash(study.final_config(first)),
+        "first_trial_hash": config_hash(study.config(first)),
+        "final_hash": config_hash(study.config(first, "final")),
         "cells": [point for point in plan if point],
     }
 

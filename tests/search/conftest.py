@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from small_studies import CONTENT, formula, made_record, write
-from unionsnn.search import trial_runner
-from unionsnn.search.request import StudyOptions, make_study
-from unionsnn.search.study import Study
+from unionsnn.search import workers
+from unionsnn.search.study import Study, make_study
 from unionsnn.training.records import Repetition
 from unionsnn.training.repetition import Training
 
@@ -21,11 +20,11 @@ def make(tmp_path: Path) -> Callable[..., Study]:
     """Return a maker of studies that write below the test's folder; keys replace the file's."""
 
     def maker(
-        *overrides: str, options: StudyOptions | None = None, stem: str = "small", **keys: Any
+        *overrides: str, options: Mapping[str, Any] | None = None, stem: str = "small", **keys: Any
     ) -> Study:
         path = write(tmp_path / f"{stem}.yaml", {**CONTENT, **keys})
         paths = [f"paths.output={tmp_path / 'runs'}", f"paths.data={tmp_path / 'data'}"]
-        return make_study(str(path), [*overrides, *paths], options)
+        return make_study(str(path), [*overrides, *paths], **options or {})
 
     return maker
 
@@ -42,5 +41,5 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float, int]]:
         made.append((section.lr, section.weight_decay, index))
         return made_record(index, {"val_loss": formula(config, index)}, data)
 
-    monkeypatch.setattr(trial_runner, "train_repetition", train)
+    monkeypatch.setattr(workers, "train_repetition", train)
     return made

@@ -17,12 +17,10 @@ from unionsnn.config.identity import config_hash
 from unionsnn.reports.views.study import final_lines
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.records import RunFolder
-from unionsnn.search import trial_runner
-from unionsnn.search.driver import RunOptions, run_study
-from unionsnn.search.final import choose_by_fold, write_best
-from unionsnn.search.request import StudyOptions
+from unionsnn.search import workers
+from unionsnn.search.driver import choose_by_fold, run_study, write_best
+from unionsnn.search.queue import Trial
 from unionsnn.search.study import Study
-from unionsnn.search.trial import Trial
 from unionsnn.training import repetition
 
 Make = Callable[..., Study]
@@ -41,7 +39,7 @@ def test_trials_never_test_and_the_chosen_one_is_tested_once_and_labelled(
 
     monkeypatch.setattr(repetition.TestPredictions, "on_test_end", note)
     study = make(space=SPACE)
-    record = run_study(study, RunOptions())
+    record = run_study(study)
     trained = [json.loads(p.read_text()) for p in (study.folder / "trials").rglob("0?.json")]
     assert len(trained) == 6
     assert not any(key.startswith("test") for r in trained for key in r["metrics"])
@@ -58,15 +56,15 @@ def test_trials_never_test_and_the_chosen_one_is_tested_once_and_labelled(
     values = {str(r["index"]): r["metrics"]["val_loss"] for r in final["repetitions"]}
     assert values == best["repetitions"]
     # Neither trains again, and the label stays.
-    monkeypatch.setattr(trial_runner, "train_repetition", None)
-    again = run_study(study, RunOptions())
+    monkeypatch.setattr(workers, "train_repetition", None)
+    again = run_study(study)
     assert len(tested) == 3
     assert again["final"] == final
 
 
 def test_best_yaml_is_the_chosen_experiment(make: Make, tmp_path: Path) -> None:
     study = make("coefficient.radius=[1,2]", space=SPACE)
-    record = run_study(study, RunOptions())
+    record = run_study(study)
     assert Path(record["best_file"]) == study.folder / "experiment" / "best.yaml"
     paths = [f"paths.output={tmp_path / 'again'}", f"paths.data={tmp_path / 'data'}"]
     config = compose_config(["experiment=best", *paths], study.folder)
@@ -79,7 +77,7 @@ def test_best_yaml_is_the_chosen_experiment(make: Make, tmp_path: Path) -> None:
 
 def test_a_fold_is_tested_with_the_point_that_its_own_validation_part_chose(make: Make) -> None:
     study = make(space={"optimizer.lr": "choice(0.1, 0.01, 0.001)"})
-    record = run_study(study, RunOptions(nested=True))
+    record = run_study(study, nested=True)
     nested = record["nested"]
     for fold in nested["folds"]:
         key = str(fold["fold"])
@@ -115,7 +113,7 @@ def test_no_other_fold_has_a_say_in_the_choice_of_one(make: Make) -> None:
 )
 def test_a_study_that_cannot_be_nested_is_refused(make: Make, keys: dict[str, Any]) -> None:
     with pytest.raises(RequestError) as refusal:
-        run_study(make(space=SPACE, **keys), RunOptions(nested=True))
+        run_study(make(space=SPACE, **keys), nested=True)
     assert refusal.value.codes == ["study.nested"]
 
 
@@ -126,7 +124,7 @@ def test_epochs_are_pruned_in_a_single_training(make: Make) -> None:
         space={"optimizer.lr": "choice(0.01, 1e-9, 1e-8)"},
         pruner={"name": "median", "every": "epoch", "n_startup_trials": 1, "n_warmup_steps": 1},
     )
-    record = run_study(study, RunOptions())
+    record = run_study(study)
     first, *others = record["trials"]
     assert first["state"] == "finished"
     assert [trial["state"] for trial in others] == ["pruned", "pruned"]
@@ -148,11 +146,11 @@ def test_best_yaml_needs_no_folder_of_the_user_and_keeps_seed_and_control(
         path.parent.mkdir(parents=True)
         path.write_text(text)
     words = ["data=mine", "model=mine", "trainer=mine", "experiment=mine", *TINY]
-    options = StudyOptions(config_dir=str(own))
+    options = {"config_dir": str(own)}
     study = make(overrides=words, space=SPACE, options=options)
     path = write_best(study, Trial(0, "finished", {"optimizer.lr": 0.1}, (1.0,), {}, None, 0.0, 0))
     config = compose_config(["experiment=best"], study.folder)
-    assert config_hash(config) == config_hash(study.final_config({"optimizer.lr": 0.1}))
+    assert config_hash(config) == config_hash(study.config({"optimizer.lr": 0.1}, "final"))
     assert config.seed == 3
     assert "mine" not in path.read_text()
     controlled = make("coefficient.control=constant", "seed=4", space=SPACE)
@@ -163,8 +161,8 @@ def test_best_yaml_needs_no_folder_of_the_user_and_keeps_seed_and_control(
 
 @pytest.mark.parametrize("name", ["what?", "50%41", "a#b c", "{x}", 'it\'s "q"'])
 def test_a_study_may_have_a_name_of_any_signs(make: Make, tmp_path: Path, name: str) -> None:
-    study = make(space={"optimizer.lr": "choice(0.1)"}, options=StudyOptions(name=name))
-    record = run_study(study, RunOptions(trials_only=True))
+    study = make(space={"optimizer.lr": "choice(0.1)"}, options={"name": name})
+    record = run_study(study, trials_only=True)
     assert (tmp_path / "runs" / "studies" / name / "study.db").is_file()
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["studies"]
     compose_config(["experiment=best"], study.folder)

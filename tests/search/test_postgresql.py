@@ -17,7 +17,6 @@ import pytest
 from killed_workers import GRID, Book, check_whole, child, kill_one_of, wait_for
 from unionsnn.base.errors import RequestError
 from unionsnn.search.queue import open_study
-from unionsnn.search.request import StudyOptions
 from unionsnn.search.storage import open_storage
 from unionsnn.search.study import Study
 
@@ -99,18 +98,18 @@ def server() -> Iterator[Server]:
 def test_four_workers_one_killed_and_the_server_restarted(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server
 ) -> None:
-    study = make(**GRID, options=StudyOptions(storage=server.url))
+    study = make(**GRID, options={"storage": server.url})
     book = Book(tmp_path, monkeypatch, seconds=0.3)
     child(open_study, study).join()
     kill_one_of(4, study, book, server.restart)
-    check_whole(study, book, make(**GRID, options=StudyOptions(name="alone")))
+    check_whole(study, book, make(**GRID, options={"name": "alone"}))
 
 
 def test_several_commands_at_once_make_one_study(make: Make, server: Server) -> None:
     # Not even the tables are there yet.
     server.make_database("empty")
     url = server.url.replace("/postgres", "/empty")
-    study = make(**GRID, options=StudyOptions(storage=url))
+    study = make(**GRID, options={"storage": url})
     commands = [child(open_study, study) for _ in range(4)]
     for each in commands:
         each.join(60)

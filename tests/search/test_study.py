@@ -12,8 +12,7 @@ from small_studies import TINY
 from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import compose_config, config_folder
 from unionsnn.config.grid import cells_of
-from unionsnn.search.request import StudyOptions, make_study
-from unionsnn.search.study import Study
+from unionsnn.search.study import Study, make_study
 from unionsnn.search.study_file import shipped
 
 Make = Callable[..., Study]
@@ -29,8 +28,7 @@ def test_each_shipped_study_has_a_smoke_variant() -> None:
 @pytest.mark.parametrize("name", shipped())
 def test_each_shipped_study_is_sound(name: str) -> None:
     study = make_study(name)
-    assert study.num_trials == COUNTS.get(name, study.num_trials)
-    assert len(study.plan()) == study.num_trials
+    assert len(study.plan) == COUNTS.get(name, len(study.plan))
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str | None]] = {
@@ -85,6 +83,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None]] = {
         {"trial": ["++optimizer={lr: 0.5}"]},
         "study.trial_key",
     ),
+    "a grid of an interval": ({"space": {"optimizer.lr": "interval(0.1, 0.2)"}}, "study.space"),
     "an objective twice": (
         {"objective": ["val_loss", "val_loss"], "sampler": {"name": "nsga2"}, "trials": 2},
         "study.objective",
@@ -152,15 +151,15 @@ def test_what_is_wrong_is_refused(make: Make, what: str) -> None:
 def test_the_command_line_replaces_values_of_the_space(make: Make) -> None:
     study = make("optimizer.lr=choice(0.5, 0.25)", "optimizer.weight_decay=0.125")
     assert [p.text for p in study.space] == ["choice(0.5, 0.25)"]
-    config = study.trial_config({"optimizer.lr": 0.25})
+    config = study.config({"optimizer.lr": 0.25})
     assert config.optimizer.lr == 0.25
     assert config.optimizer.weight_decay == 0.125
 
 
 def test_a_trial_and_the_final_run_have_folders_of_their_own(make: Make) -> None:
     study = make()
-    point = study.plan()[0]
-    trial, final = study.trial_config(point), study.final_config(point)
+    point = study.plan[0]
+    trial, final = study.config(point), study.config(point, "final")
     assert trial.paths.output == str(study.folder / "trials")
     assert final.paths.output == str(study.folder / "final")
 
@@ -178,16 +177,22 @@ def test_a_space_may_be_a_grid_of_the_configuration(make: Make) -> None:
     names = {path.stem for path in (config_folder() / "grid").glob("*.yaml")}
     for name in names:
         grid = compose_config([f"grid={name}", "protocol=cross_validation"]).protocol.grid
-        assert make(space=name).plan() == cells_of(grid or {})
+        assert make(space=name).plan == cells_of(grid or {})
     with pytest.raises(RequestError) as refusal:
         make(space="paper")
     assert refusal.value.codes == ["study.space"]
 
 
+def test_a_grid_has_every_combination_once(make: Make) -> None:
+    space = {"model.num_layers": "range(1, 5, 2)", "optimizer.lr": "choice(0.1, 0.2, 0.3)"}
+    points = [tuple(point.values()) for point in make(space=space).plan]
+    assert points == [(1, 0.1), (1, 0.2), (1, 0.3), (3, 0.1), (3, 0.2), (3, 0.3)]
+
+
 def test_options_of_the_command_line_replace_those_of_the_file(make: Make, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'other.db'}"
-    study = make(options=StudyOptions(name="mine", trials=2, storage=url))
-    assert (study.name, study.num_trials, study.storage) == ("mine", 2, url)
+    study = make(options={"name": "mine", "trials": 2, "storage": url})
+    assert (study.name, len(study.plan), study.storage) == ("mine", 2, url)
     assert make().name == "small-4cycles_small-unionsnn"
 
 
@@ -234,7 +239,7 @@ def test_what_trials_and_the_final_run_share_is_not_in_trial(make: Make, word: s
 def test_a_trial_may_be_shorter(make: Make) -> None:
     words = ["protocol.only=[0]", "trainer.max_epochs=2", "++protocol.patience=1"]
     study = make(trial=[*words, "model.num_layers=2", "optimizer.schedule=plateau"])
-    trial, final = study.trial_config(study.plan()[0]), study.final_config(study.plan()[0])
+    trial, final = study.config(study.plan[0]), study.config(study.plan[0], "final")
     assert (trial.protocol.patience, trial.trainer.max_epochs) == (1, 2)
     assert (final.trainer.max_epochs, final.protocol.only) == (1, None)
 
@@ -243,7 +248,7 @@ def test_a_trial_may_be_shorter(make: Make) -> None:
 def test_a_key_of_the_space_is_known_by_its_name(make: Make, signs: str) -> None:
     study = make(f"{signs}optimizer.lr=0.5")
     assert [p.key for p in study.space] == ["optimizer.weight_decay"]
-    assert study.trial_config({"optimizer.weight_decay": 0}).optimizer.lr == 0.5
+    assert study.config({"optimizer.weight_decay": 0}).optimizer.lr == 0.5
     study = make(f"{signs}optimizer.lr=choice(0.5, 0.25)")
     assert {p.key: p.text for p in study.space}["optimizer.lr"] == "choice(0.5, 0.25)"
     with pytest.raises(RequestError) as refusal:
@@ -256,7 +261,7 @@ def test_a_key_of_the_space_is_known_by_its_name(make: Make, signs: str) -> None
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/a", "a\nb", "a+1", "x" * 300])
 def test_a_name_that_names_no_folder_is_refused(make: Make, name: str) -> None:
     with pytest.raises(RequestError) as refusal:
-        make(options=StudyOptions(name=name))
+        make(options={"name": name})
     assert "study.name" in refusal.value.codes
 
 
@@ -269,17 +274,17 @@ def test_a_wrong_direction_is_told_in_one_sentence(make: Make, given: Any) -> No
 
 @pytest.mark.parametrize("sampler", ["random", "tpe", "grid"])
 def test_there_are_no_more_trials_than_points(make: Make, sampler: str) -> None:
-    assert make(sampler={"name": sampler}, trials=50).num_trials == 6
-    assert make(sampler={"name": sampler}, trials=4).num_trials == 4
+    assert len(make(sampler={"name": sampler}, trials=50).plan) == 6
+    assert len(make(sampler={"name": sampler}, trials=4).plan) == 4
     endless = {"optimizer.lr": "interval(0.1, 0.2)"}
     if sampler != "grid":
-        assert make(sampler={"name": sampler}, space=endless, trials=50).num_trials == 50
+        assert len(make(sampler={"name": sampler}, space=endless, trials=50).plan) == 50
 
 
 @pytest.mark.parametrize("only", [None, [0]])
 def test_what_a_trial_averages_over_is_part_of_its_definition(make: Make, only: Any) -> None:
     words = [f"protocol.only={only}"] if only else []
-    assert make(trial=words).definition()["trial"].get("repetitions") == only
+    assert make(trial=words).definition["trial"].get("repetitions") == only
 
 
 def test_no_warning_of_optuna_reaches_the_user(

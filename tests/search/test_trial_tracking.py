@@ -10,7 +10,7 @@ import optuna
 import pytest
 
 from small_studies import CONTENT
-from unionsnn.search import trial_runner
+from unionsnn.search import workers
 from unionsnn.search.queue import open_study, read_trials
 from unionsnn.search.study import Study
 from unionsnn.search.workers import work
@@ -71,7 +71,7 @@ def test_pruned_and_failing_trials_say_so(make: Make, monkeypatch: pytest.Monkey
             raise optuna.TrialPruned("after epoch 1")
         raise RuntimeError("no")
 
-    monkeypatch.setattr(trial_runner, "train_repetition", train)
+    monkeypatch.setattr(workers, "train_repetition", train)
     _, runs = tracked(make("logger=wandb", space={"optimizer.lr": "choice(0.1, 0.01)"}))
     assert runs[0].summary["pruned"] == "after epoch 1"
     assert [runs[i].exit_code or 0 for i in (0, 1)] == [0, 1]

@@ -13,14 +13,12 @@ import pytest
 from small_studies import TINY, formula, made_record, points
 from unionsnn.base.errors import MemoryRanOutError, MissingObjectiveError, RequestError
 from unionsnn.runs.selection import best, pareto_front
-from unionsnn.search import trial_runner
-from unionsnn.search.driver import RunOptions, run_study
-from unionsnn.search.queue import open_study, read_trials
-from unionsnn.search.request import StudyOptions
+from unionsnn.search import workers
+from unionsnn.search.driver import run_study
+from unionsnn.search.queue import Trial, open_study, read_trials
 from unionsnn.search.samplers import SeededSampler
 from unionsnn.search.space import parse_space
 from unionsnn.search.study import Study
-from unionsnn.search.trial import Trial
 from unionsnn.search.workers import work
 from unionsnn.training.records import Repetition
 from unionsnn.training.repetition import Training
@@ -41,12 +39,12 @@ def test_a_grid_trains_each_cell_and_fold_once(make: Make, calls: Calls) -> None
     assert [cell.state for cell in cells] == ["finished"] * 6
     assert len(calls) == len(set(calls)) == 18
     for cell in cells:
-        config = study.trial_config(cell.parameters)
+        config = study.config(cell.parameters)
         assert cell.repetitions == {i: formula(config, i) for i in range(3)}
         assert cell.values == (math.fsum(cell.repetitions.values()) / 3,)
-    chosen = best(cells, [cell.values for cell in cells], study.file.objectives)
+    chosen = best([cell.values for cell in cells], study.file.objectives)
     assert chosen is not None
-    assert chosen.parameters == {"optimizer.lr": 0.001, "optimizer.weight_decay": 0}
+    assert cells[chosen].parameters == {"optimizer.lr": 0.001, "optimizer.weight_decay": 0}
     assert points(run(study)) == points(cells)
     assert len(calls) == 18
 
@@ -70,7 +68,7 @@ def test_the_same_seed_gives_the_same_trials(make: Make, calls: Calls, name: str
         "trials": 5,
     }
     found = [
-        [cell.parameters for cell in run(make(options=StudyOptions(name=n), **keys, seed=seed))]
+        [cell.parameters for cell in run(make(options={"name": n}, **keys, seed=seed))]
         for n, seed in (("one", 0), ("two", 0), ("three", 1))
     ]
     assert found[0] == found[1]
@@ -86,9 +84,9 @@ def test_an_interrupted_study_goes_on_with_the_same_trials(
         "sampler": {"name": "random"},
         "trials": 4,
     }
-    whole = run(make(options=StudyOptions(name="whole"), **keys))
-    study = make(options=StudyOptions(name="stopped"), **keys)
-    train, first = trial_runner.train_repetition, len(calls)
+    whole = run(make(options={"name": "whole"}, **keys))
+    study = make(options={"name": "stopped"}, **keys)
+    train, first = workers.train_repetition, len(calls)
 
     def stop(*arguments: Any, **options: Any) -> Any:
         if len(calls) - first == 4:
@@ -96,7 +94,7 @@ def test_an_interrupted_study_goes_on_with_the_same_trials(
         return train(*arguments, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(trial_runner, "train_repetition", stop)
+        patch.setattr(workers, "train_repetition", stop)
         with pytest.raises(KeyboardInterrupt):
             run(study)
     assert [cell.state for cell in read_trials(open_study(study))] == [
@@ -125,7 +123,7 @@ def test_a_trial_that_fails_says_why_and_the_study_goes_on(
     error: Exception | None,
     reason: str,
 ) -> None:
-    train = trial_runner.train_repetition
+    train = workers.train_repetition
 
     def fail(training: Training, data: Any, *rest: Any, **options: Any) -> Repetition:
         if training.config.optimizer.lr == 0.01 and training.index == 1:
@@ -134,9 +132,9 @@ def test_a_trial_that_fails_says_why_and_the_study_goes_on(
             return made_record(1, {"val_loss": math.nan}, data)
         return train(training, data, *rest, **options)
 
-    monkeypatch.setattr(trial_runner, "train_repetition", fail)
+    monkeypatch.setattr(workers, "train_repetition", fail)
     if error is None:
-        monkeypatch.setattr(trial_runner.RunFolder, "save_repetition", lambda *_: None)
+        monkeypatch.setattr(workers.RunFolder, "save_repetition", lambda *_: None)
     cells = run(make())
     failed = [cell for cell in cells if cell.state == "failed"]
     assert [cell.parameters["optimizer.lr"] for cell in failed] == [0.01, 0.01]
@@ -150,7 +148,7 @@ def test_a_record_without_the_metric_is_an_error(
     def train(training: Training, data: Any, *_: Any, **__: Any) -> Any:
         return made_record(training.index, {"val_accuracy": 1.0}, data)
 
-    monkeypatch.setattr(trial_runner, "train_repetition", train)
+    monkeypatch.setattr(workers, "train_repetition", train)
     with pytest.raises(MissingObjectiveError, match="has no val_loss"):
         run(make())
 
@@ -159,9 +157,9 @@ def test_no_trial_that_finishes_is_an_error(make: Make, monkeypatch: pytest.Monk
     def train(*_: Any, **__: Any) -> Any:
         raise ValueError("never")
 
-    monkeypatch.setattr(trial_runner, "train_repetition", train)
+    monkeypatch.setattr(workers, "train_repetition", train)
     with pytest.raises(RuntimeError, match=r"None of the 6 trials .* ValueError: never"):
-        run_study(make(), RunOptions())
+        run_study(make())
 
 
 def test_a_hopeless_trial_stops_between_folds(make: Make, calls: Calls) -> None:
@@ -182,7 +180,7 @@ def test_the_other_pruners_compare_means_so_far(make: Make, calls: Calls) -> Non
     stored = open_study(study)
     work(study)
     first = stored.get_trials()[0]
-    config = study.trial_config(first.params)
+    config = study.config(first.params)
     losses = [formula(config, i) for i in range(3)]
     assert first.intermediate_values == {k: math.fsum(losses[:k]) / k for k in (1, 2, 3)}
     assert "pruned" in [cell.state for cell in read_trials(stored)]
@@ -195,7 +193,7 @@ def test_two_objectives_give_a_front(make: Make, monkeypatch: pytest.MonkeyPatch
         record = made_record(index, {"val_loss": abs(16 - width) / 16}, data)
         return replace(record, parameters=width**2)
 
-    monkeypatch.setattr(trial_runner, "train_repetition", train)
+    monkeypatch.setattr(workers, "train_repetition", train)
     study = make(
         overrides=[w for w in TINY if "hidden" not in w],
         space={"model.hidden_channels": "choice(4, 8, 16, 32)"},
@@ -204,9 +202,10 @@ def test_two_objectives_give_a_front(make: Make, monkeypatch: pytest.MonkeyPatch
         trials=12,
     )
     cells = run(study)
-    front = pareto_front(cells, [cell.values for cell in cells], study.file.objectives)
-    assert {cell.parameters["model.hidden_channels"] for cell in front} <= {4, 8, 16}
-    chosen = best(cells, [cell.values for cell in cells], study.file.objectives)
+    values = [cell.values for cell in cells]
+    front = pareto_front(values, study.file.objectives)
+    assert {cells[i].parameters["model.hidden_channels"] for i in front} <= {4, 8, 16}
+    chosen = best(values, study.file.objectives)
     assert chosen in front
 
 
@@ -235,7 +234,7 @@ def test_each_point_of_a_small_space_is_tried_once(make: Make, calls: Calls, nam
     assert len({tuple(cell.parameters.items()) for cell in cells}) == 6
     assert len(calls) == len(set(calls)) == 18
     # The same again, although more are asked for than there are points.
-    again = run(make(sampler={"name": name, **options}, trials=8, options=StudyOptions(name="n")))
+    again = run(make(sampler={"name": name, **options}, trials=8, options={"name": "n"}))
     assert [cell.parameters for cell in again] == [cell.parameters for cell in cells]
 
 
@@ -273,7 +272,7 @@ def test_drawn_numbers_of_a_range_are_those_of_its_decimals(make: Make, calls: C
                 },
                 sampler={"name": name, **options},
                 trials=5,
-                options=StudyOptions(name=name),
+                options={"name": name},
             )
         )
         assert {c.parameters["optimizer.lr"] for c in cells} <= {i / 10 for i in range(1, 8)}
@@ -290,7 +289,7 @@ def test_a_changed_study_is_refused_with_the_difference_or_extended(
     assert any(f.startswith("space.optimizer.lr: ") for f in caught.value.faults)
     calls.clear()
     cells = run(larger, extend=True)
-    assert [cell.parameters for cell in cells] == larger.plan()
+    assert [cell.parameters for cell in cells] == larger.plan
     assert {lr for lr, _, _ in calls} == {0.5}
     assert points(run(larger)) == points(cells)
     kept = {tuple(cell.parameters.values()): cell.values for cell in before}
@@ -308,7 +307,7 @@ def test_values_that_would_mean_something_else_are_computed_anew(
         loss = formula(config, index)
         return made_record(index, {"val_loss": loss, "val_accuracy": -loss}, data)
 
-    monkeypatch.setattr(trial_runner, "train_repetition", train)
+    monkeypatch.setattr(workers, "train_repetition", train)
     space = {"optimizer.lr": "choice(0.1, 0.01)"}
     before = run(make(space=space))
     trained.clear()
@@ -345,7 +344,7 @@ def test_the_second_objective_is_a_mean_too(make: Make, monkeypatch: pytest.Monk
         record = made_record(index, {"val_loss": loss, "val_accuracy": loss**2}, data)
         return replace(record, parameters=7)
 
-    monkeypatch.setattr(trial_runner, "train_repetition", train)
+    monkeypatch.setattr(workers, "train_repetition", train)
     study = make(objective=["val_loss", "val_accuracy"])
     assert study.directions == ["minimize", "maximize"]
     for cell in run(study):
@@ -368,8 +367,7 @@ def test_more_trials_extend_a_search(make: Make, calls: Calls) -> None:
 def test_another_version_is_refused(
     make: Make, calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study = make()
-    open_study(study)
+    open_study(make())
     monkeypatch.setattr("unionsnn.search.study.__version__", "9.9")
-    with pytest.raises(RequestError, match=r"versions\.unionsnn: '.*' when it started, '9\.9' now"):
-        open_study(study)
+    with pytest.raises(RequestError, match=r"versions\.unionsnn: '.*' when it began, '9\.9' now"):
+        open_study(make())

@@ -12,12 +12,10 @@ import pytest
 
 from killed_workers import GRID, Book, check_whole, child, kill_one_of, results
 from unionsnn.base.errors import WorkersDiedError
-from unionsnn.search import trial_runner
-from unionsnn.search.driver import RunOptions, run_study
-from unionsnn.search.queue import open_study
-from unionsnn.search.request import StudyOptions
+from unionsnn.search import workers
+from unionsnn.search.driver import run_study
+from unionsnn.search.queue import Trial, open_study
 from unionsnn.search.study import Study
-from unionsnn.search.trial import Trial
 from unionsnn.search.workers import work, work_in_processes
 
 Make = Callable[..., Study]
@@ -31,7 +29,7 @@ def test_two_workers_on_sqlite_one_killed(
     child(open_study, study).join()
     kill_one_of(2, study, book, lambda: None)
     done = book.lines(book.ended)
-    check_whole(study, book, make(**GRID, options=StudyOptions(name="alone")))
+    check_whole(study, book, make(**GRID, options={"name": "alone"}))
     assert len(done) == 36
 
 
@@ -42,7 +40,7 @@ def test_a_trial_whose_worker_dies_too_often_is_given_up_with_the_reason(
         os._exit(9)
 
     study = make(retries=1, space={"optimizer.lr": "choice(0.1)"})
-    monkeypatch.setattr(trial_runner, "train_repetition", die)
+    monkeypatch.setattr(workers, "train_repetition", die)
     child(open_study, study).join()
     for _ in range(2):
         worker = child(work, study, None, 0.1)
@@ -61,10 +59,10 @@ def test_processes_of_one_command_end_with_the_sequential_result(make: Make) -> 
     seen: list[int] = []
     record = run_study(
         make(space=space),
-        RunOptions(workers=2),
         lambda cells: seen.append(sum(cell.state == "finished" for cell in cells)),
+        workers=2,
     )
-    alone = run_study(make(space=space, options=StudyOptions(name="alone")), RunOptions())
+    alone = run_study(make(space=space, options={"name": "alone"}))
     assert seen[-1] == 2
     for key in ("values", "repetitions", "parameters", "state"):
         assert [t[key] for t in record["trials"]] == [t[key] for t in alone["trials"]]

@@ -59,9 +59,11 @@ def sweep(
     metric and never tested. Rerun the command to resume a study, here or on another machine with
     the same storage.
     """
-    from unionsnn.search.request import StudyOptions, make_study
+    from unionsnn.search.study import make_study
 
-    request = make_study(study, overrides, StudyOptions(name, trials, storage, config_dir))
+    request = make_study(
+        study, overrides, name=name, trials=trials, storage=storage, config_dir=config_dir
+    )
     kind = request.base.trainer.progress
     if as_json or options.quiet:
         kind = "none"
@@ -74,7 +76,7 @@ def sweep(
         study_progress,
         trials_table,
     )
-    from unionsnn.search.driver import RunOptions, describe_study, run_study
+    from unionsnn.search.driver import describe_study, run_study
 
     if dry_run:
         with data_progress(kind) as progress:
@@ -85,12 +87,19 @@ def sweep(
             show([plan_table(plan)])
         return
     key, direction = request.file.objectives[0], request.directions[0]
-    run_options = RunOptions(workers, extend, trials_only, nested)
     with (
         study_progress(kind, key, direction) as watch,
         data_progress(kind) as progress,
     ):
-        record = run_study(request, run_options, watch, progress)
+        record = run_study(
+            request,
+            watch,
+            progress,
+            workers=workers,
+            extend=extend,
+            trials_only=trials_only,
+            nested=nested,
+        )
     from unionsnn.search.figures import plotly_script, study_figures
 
     page = request.folder / "report.html"

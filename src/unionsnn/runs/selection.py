@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from unionsnn.base.errors import NonFiniteLossError
 from unionsnn.base.files import read_mapping, write_json
@@ -19,59 +19,46 @@ from unionsnn.training.repetition import Training, measure_selected, train_repet
 
 logger = logging.getLogger(__name__)
 
-Candidate = TypeVar("Candidate")
 
-
-def best(
-    candidates: Sequence[Candidate],
-    values: Sequence[Sequence[float] | None],
-    objectives: Sequence[str],
-) -> Candidate | None:
-    """Return the best candidate by the first objective, then the next; ties go to the first.
+def best(values: Sequence[Sequence[float] | None], objectives: Sequence[str]) -> int | None:
+    """Return the index of the best by the first objective, then the next; ties go to the first.
 
     With two objectives it is on the `pareto_front`.
 
     Args:
-        candidates: The candidates in order.
         values: Values of the objectives for each candidate; None if it cannot be chosen.
         objectives: Metrics, or ``parameters``, of which fewer are better.
 
     Returns:
         None if no candidate can be chosen.
     """
-    costs = _costs(candidates, values, objectives)
-    return min(costs, key=lambda each: each[1])[0] if costs else None
+    costs = _costs(values, objectives)
+    return min(costs, key=lambda place: costs[place], default=None)
 
 
-def pareto_front(
-    candidates: Sequence[Candidate],
-    values: Sequence[Sequence[float] | None],
-    objectives: Sequence[str],
-) -> list[Candidate]:
-    """Return the candidates that are not dominated by another one."""
-    costs = _costs(candidates, values, objectives)
+def pareto_front(values: Sequence[Sequence[float] | None], objectives: Sequence[str]) -> list[int]:
+    """Return the indices of the candidates that are not dominated by another one."""
+    costs = _costs(values, objectives)
 
     def beaten(cost: Sequence[float]) -> bool:
         return any(
             other != cost and all(o <= c for o, c in zip(other, cost, strict=True))
-            for _, other in costs
+            for other in costs.values()
         )
 
-    return [candidate for candidate, cost in costs if not beaten(cost)]
+    return [place for place, cost in costs.items() if not beaten(cost)]
 
 
 def _costs(
-    candidates: Sequence[Candidate],
-    values: Sequence[Sequence[float] | None],
-    objectives: Sequence[str],
-) -> list[tuple[Candidate, list[float]]]:
-    """Return the values of candidates that have any, signed so that smaller is better."""
+    values: Sequence[Sequence[float] | None], objectives: Sequence[str]
+) -> dict[int, list[float]]:
+    """Return the values of candidates that have any, by index, signed so that smaller is better."""
     signs = [1.0 if metric_mode(key) == "min" else -1.0 for key in objectives]
-    return [
-        (candidate, [sign * value for sign, value in zip(signs, given, strict=True)])
-        for candidate, given in zip(candidates, values, strict=True)
+    return {
+        place: [sign * value for sign, value in zip(signs, given, strict=True)]
+        for place, given in enumerate(values)
         if given is not None
-    ]
+    }
 
 
 def select_in_fold(
@@ -105,7 +92,7 @@ def select_in_fold(
             logger.info("cell %d of %d: %s", number + 1, len(cells), cell_text(cell))
         outcomes.append(train_cell(each, data_of(each.config), watch))
         values = [[o.metrics[key]] if key in o.metrics else None for o in outcomes]
-        chosen = best(range(len(outcomes)), values, [key])
+        chosen = best(values, [key])
         for other in range(number + 1):
             if other != chosen:
                 trainings[other].checkpoint.unlink(missing_ok=True)

@@ -1,106 +1,106 @@
-"""Runs a study: trials, then training and testing of the best one."""
+"""A study as a whole: its trials, and the chosen point, or that of each fold, tested once."""
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import yaml
+
 from unionsnn.base.errors import FolderInUseError, RepetitionFailedError, RequestError
-from unionsnn.base.files import write_json
+from unionsnn.base.files import atomic_write, write_json
+from unionsnn.config.compose import compose_config, first_groups, group_choices, is_shipped
+from unionsnn.config.grid import flatten
+from unionsnn.config.identity import config_hash, determining, differing_keys
 from unionsnn.data.datamodules import Progress
 from unionsnn.runs.dry_run import describe
+from unionsnn.runs.experiment import run_experiment
+from unionsnn.runs.records import RunFolder
 from unionsnn.runs.selection import best, pareto_front
-from unionsnn.search.final import (
-    nested_faults,
-    rule,
-    selection,
-    train_best,
-    train_nested,
-    write_best,
-)
-from unionsnn.search.queue import open_study, read_trials
+from unionsnn.search.queue import Trial, open_study, read_trials
 from unionsnn.search.samplers import quiet_optuna
+from unionsnn.search.space import overrides
 from unionsnn.search.storage import shown
 from unionsnn.search.study import Study
-from unionsnn.search.trial import Trial
 from unionsnn.search.workers import Watch, work, work_in_processes
+from unionsnn.training.protocols import summarize
+from unionsnn.training.records import Repetition
 
+SELECTIONS: Mapping[str, str] = {
+    "cross_validation": "shared folds",
+    "holdout": "shared split",
+    "repeated_seeds": "shared split",
+}
+"""How a point is chosen under each protocol.
 
-@dataclass(frozen=True)
-class RunOptions:
-    """Options of a command, which do not define the study.
+`shared folds`: by the mean over the inner validation parts of the same folds that are then tested.
+A graph that is tested in one fold validates or trains in the others, so the result is better than
+that of a search which never saw it. `shared split`: by the validation part; the test part is
+untouched.
+"""
 
-    Args:
-        workers: Number of processes of this command.
-        extend: Whether to continue a study whose definition has changed.
-        trials_only: Whether to leave the final run to another command.
-        nested: Whether to select a point for each outer fold.
-    """
-
-    workers: int = 1
-    extend: bool = False
-    trials_only: bool = False
-    nested: bool = False
+FOLDWISE = ("grid", "random")
+"""Samplers whose points do not depend on results."""
 
 
 def run_study(
     study: Study,
-    options: RunOptions,
     watch: Watch | None = None,
     progress: Progress | None = None,
+    *,
+    workers: int = 1,
+    extend: bool = False,
+    trials_only: bool = False,
+    nested: bool = False,
 ) -> dict[str, Any]:
     """Run all remaining trials, train and test the best one; return the study's record.
 
+    Args:
+        study: The study.
+        watch: Called with the state of all trials.
+        progress: Called while data are read.
+        workers: Processes of this command.
+        extend: Go on although the study is defined otherwise than when it began.
+        trials_only: Leave the final run to another command.
+        nested: Choose a point for each outer fold.
+
     Raises:
-        RequestError: if the study differs from that in the storage, or no trial finished.
+        RequestError: if the study is another one than in the storage, or cannot be nested.
+        RepetitionFailedError: if no trial finished.
         WorkersDiedError: if no worker is left.
     """
-    faults = [*nested_faults(study)] if options.nested else []
-    if faults:
-        raise RequestError(*faults)
+    if nested:
+        _check_nested(study)
     started = time.perf_counter()
     with quiet_optuna():
-        stored = open_study(study, extend=options.extend)
+        stored = open_study(study, extend=extend)
         if watch is not None:
             watch(read_trials(stored))
-        if options.workers > 1:
-            work_in_processes(study, options.workers, watch)
+        if workers > 1:
+            work_in_processes(study, workers, watch)
         else:
             work(study, watch)
         trials = read_trials(stored)
-    chosen = best(trials, [trial.values for trial in trials], study.file.objectives)
-    if chosen is None:
+    objectives = study.file.objectives
+    values = [trial.values for trial in trials]
+    place = best(values, objectives)
+    if place is None:
         reasons = dict.fromkeys(trial.reason for trial in trials if trial.reason)
         raise RepetitionFailedError(
             f"None of the {len(trials)} trials of {study.name} finished: "
             f"{'; '.join(map(str, reasons))}",
             code="study.no_trial",
         )
-    record = describe_outcome(study, trials, chosen)
-    record["best_file"] = str(write_best(study, chosen))
-    if not options.trials_only:
-        try:
-            if options.nested:
-                record["nested"] = train_nested(study, trials, options.workers, progress)
-            else:
-                record["final"] = train_best(study, chosen, trials, options.workers, progress)
-        except FolderInUseError as error:
-            record["final_elsewhere"] = str(error)
-    record["seconds"] = round(time.perf_counter() - started, 3)
-    write_json(study.folder / "study.json", record)
-    return record
-
-
-def describe_outcome(study: Study, trials: Sequence[Trial], chosen: Trial) -> dict[str, Any]:
-    """Return the study's record without the final run, as plain types."""
-    repetitions = len(study.trial_config(chosen.parameters).protocol.wanted)
-    trained = sum(len(trial.repetitions) for trial in trials)
-    front: list[Trial] = []
-    if len(study.file.objectives) > 1:
-        front = pareto_front(trials, [trial.values for trial in trials], study.file.objectives)
-    return {
+    chosen = trials[place]
+    selection = SELECTIONS[study.base.protocol.name]
+    better = "smallest" if study.directions[0] == "minimize" else "largest"
+    finished = sum(trial.state == "finished" for trial in trials)
+    front = pareto_front(values, objectives) if len(objectives) > 1 else []
+    repetitions = len(study.config(chosen.parameters).protocol.wanted)
+    record = {
         "format": 1,
         "name": study.name,
         "storage": shown(study.storage),
@@ -108,25 +108,175 @@ def describe_outcome(study: Study, trials: Sequence[Trial], chosen: Trial) -> di
         "data": study.base.data.name,
         "model": study.base.model.name,
         "protocol": study.base.protocol.name,
-        "objectives": study.file.objectives,
+        "objectives": objectives,
         "directions": study.directions,
         "sampler": study.file.sampler.model_dump(),
         "pruner": study.file.pruner.model_dump(),
         "space": {p.key: p.text for p in study.space},
-        "selection": selection(study),
-        "rule": rule(study, trials),
+        "selection": selection,
+        "rule": f"configuration with the {better} mean {objectives[0]} of {finished} finished "
+        f"trials of the study {study.name} (selection: {selection})",
         "best": chosen.index,
-        "front": [trial.index for trial in front],
-        "repetitions_trained": trained,
+        "front": [trials[place].index for place in front],
+        "repetitions_trained": sum(len(trial.repetitions) for trial in trials),
         "repetitions_at_most": repetitions * len(trials),
         "trials": [trial.to_json() for trial in trials],
+        "best_file": str(write_best(study, chosen)),
     }
+    if not trials_only:
+        changes: dict[str, Any] = {"protocol.workers": workers}
+        if progress is None:
+            changes["trainer.progress"] = "none"
+        try:
+            if nested:
+                record["nested"] = _train_nested(study, trials, changes, progress)
+            else:
+                config = study.config(chosen.parameters, "final").replace(changes)
+                final = run_experiment(config, progress)
+                final["protocol"]["selection"] += f"; {record['rule']}"
+                final["study"] = {
+                    "name": study.name,
+                    "selection": selection,
+                    "objective": objectives,
+                    "values": list(chosen.values or ()),
+                    "trial": chosen.index,
+                    "parameters": chosen.parameters,
+                }
+                write_json(RunFolder.of(config).results_path, final)
+                record["final"] = final
+        except FolderInUseError as error:
+            record["final_elsewhere"] = str(error)
+    record["seconds"] = round(time.perf_counter() - started, 3)
+    write_json(study.folder / "study.json", record)
+    return record
+
+
+def _check_nested(study: Study) -> None:
+    """Refuse a study whose points cannot be chosen for each outer fold alone."""
+    file, faults = study.file, []
+    if study.base.protocol.name != "cross_validation":
+        faults.append("--nested chooses for each outer fold; type protocol=cross_validation.")
+    if file.sampler.name not in FOLDWISE:
+        faults.append(
+            f"--nested: sampler {file.sampler.name} proposes points by the mean over all folds, "
+            f"and what is tested in one fold validates in others; choose {' or '.join(FOLDWISE)}."
+        )
+    if file.pruner.name != "none":
+        faults.append("--nested: a pruned trial lacks folds; type pruner: {name: none}.")
+    if len(file.objectives) > 1:
+        faults.append("--nested chooses by one objective.")
+    if file.trial:
+        faults.append("--nested: trials and the final run must be the same; leave out trial.")
+    if faults:
+        raise RequestError(*faults, code="study.nested")
+
+
+def choose_by_fold(study: Study, trials: Sequence[Trial]) -> dict[int, Trial]:
+    """The finished trial with the best value on each fold's inner validation part.
+
+    Ties go to the first. Nothing of a fold's test part has a say in its choice.
+    """
+    chosen: dict[int, Trial] = {}
+    for fold in range(study.base.protocol.num_repetitions):
+        values = [[t.repetitions[fold]] if t.values is not None else None for t in trials]
+        place = best(values, study.file.objectives)
+        assert place is not None
+        chosen[fold] = trials[place]
+    return chosen
+
+
+def _train_nested(
+    study: Study,
+    trials: Sequence[Trial],
+    changes: Mapping[str, Any],
+    progress: Progress | None,
+) -> dict[str, Any]:
+    """Train each outer fold with the point chosen for it, and test it once."""
+    chosen = choose_by_fold(study, trials)
+    repetitions: dict[int, Repetition] = {}
+    for index in dict.fromkeys(trial.index for trial in chosen.values()):
+        folds = [fold for fold, trial in chosen.items() if trial.index == index]
+        config = study.config(chosen[folds[0]].parameters, "nested")
+        config = config.replace({"protocol.only": folds, **changes})
+        rows = map(Repetition.from_json, run_experiment(config, progress)["repetitions"])
+        repetitions |= {row.index: row for row in rows if row.index in folds}
+    protocol = study.base.protocol
+    trained = [repetitions[fold] for fold in sorted(repetitions)]
+    return {
+        "selection": f"nested: best {study.file.objectives[0]} of the inner validation part of "
+        "each outer fold",
+        "report": protocol.report,
+        "result": summarize(protocol, trained).to_dict(),
+        "folds": [
+            {
+                "fold": fold,
+                "trial": trial.index,
+                "parameters": trial.parameters,
+                "metrics": repetitions[fold].metrics,
+            }
+            for fold, trial in chosen.items()
+        ],
+    }
+
+
+def write_best(study: Study, chosen: Trial) -> Path:
+    """Write the best point as an experiment: train --config-dir FOLDER experiment=best runs it.
+
+    Raises:
+        RequestError: if it does not compose to the configuration that was trained.
+    """
+    config = study.config(chosen.parameters, "final")
+    words = [*study.overrides, *overrides(chosen.parameters)]
+    choices = group_choices(words, study.config_dir)
+    # The folder of the study does not have what only the user's own folder has.
+    own = {group for group, option in choices.items() if not is_shipped(group, option)}
+    if own:
+        # Nor is there a gate to be overridden without the model that brings it.
+        own |= choices.keys() - first_groups()
+    shipped = {group: option for group, option in choices.items() if group not in own}
+    content = config.to_dict()
+    wanted = determining(config) | {group: content[group] for group in own & content.keys()}
+    try:
+        same = [] if own else [f"{group}={option}" for group, option in shipped.items()]
+        before = {} if own else dict(flatten(determining(compose_config(same))))
+    except RequestError:
+        # An option that leaves a key to the user, such as data=tu: all keys are written.
+        before = {}
+    values: dict[str, Any] = {}
+    for key, value in flatten(wanted):
+        if key not in before or before[key] != value:
+            section = values
+            *parents, last = key.split(".")
+            for part in parents:
+                section = section.setdefault(part, {})
+            section[last] = value
+    # No option: of the default one, keys would be left that the user's own lacks.
+    nothing = dict.fromkeys(group for group in choices if group in own & first_groups())
+    defaults = [{f"override /{k}": v} for k, v in (shipped | nothing).items()]
+    path = study.folder / "experiment" / "best.yaml"
+    text = (
+        "# @package _global_\n"
+        f"# Trial {chosen.index} of the study {study.name}: "
+        f"{', '.join(study.file.objectives)} "
+        f"{', '.join(f'{v:.6g}' for v in chosen.values or ())}.\n"
+        f"# unionsnn train --config-dir {shlex.quote(str(study.folder))} experiment=best\n"
+        f"{yaml.safe_dump({'defaults': defaults, **values}, sort_keys=False)}"
+    )
+    atomic_write(path, lambda file: file.write(text.encode()))
+    again = compose_config(["experiment=best"], study.folder)
+    if config_hash(again) != config_hash(config):
+        raise RequestError(
+            f"{path} does not compose to the configuration of the best trial; it differs in "
+            f"{', '.join(differing_keys(again, config))}.",
+            code="study.best_file",
+        )
+    return path
 
 
 def describe_study(study: Study, progress: Progress | None = None) -> dict[str, Any]:
     """Return the plan of a study, with a time limit without pruning or early stopping."""
     first = {p.key: p.examples()[0] for p in study.space}
-    config = study.trial_config(first)
+    config = study.config(first)
     one = describe(config, progress)
     return {
         "name": study.name,
@@ -135,9 +285,9 @@ def describe_study(study: Study, progress: Progress | None = None) -> dict[str, 
         "sampler": study.file.sampler.name,
         "pruner": study.file.pruner.name,
         "objectives": study.file.objectives,
-        "trials": study.num_trials,
+        "trials": len(study.plan),
         "repetitions": len(config.protocol.wanted),
         "seconds_per_trial": one["seconds_at_most"],
-        "seconds_at_most": one["seconds_at_most"] * study.num_trials,
+        "seconds_at_most": one["seconds_at_most"] * len(study.plan),
         "experiment": one,
     }

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 import optuna
-from optuna.distributions import BaseDistribution
 from optuna.exceptions import DuplicatedStudyError
 from optuna.trial import FrozenTrial, TrialState
 
 from unionsnn.base.errors import RequestError
 from unionsnn.config.grid import flatten
-from unionsnn.search.samplers import SeededSampler, make_pruner
 from unionsnn.search.storage import PatientStorage, open_storage
 from unionsnn.search.study import Study
-from unionsnn.search.trial import State, Trial
+
+State = Literal["finished", "pruned", "failed", "running", "waiting"]
 
 _STATES: Mapping[TrialState, State] = {
     TrialState.COMPLETE: "finished",
@@ -25,12 +26,60 @@ _STATES: Mapping[TrialState, State] = {
     TrialState.WAITING: "waiting",
     TrialState.FAIL: "failed",
 }
-_RANK = list(_STATES)
 
 WORKER_DIED = "the worker died"
 
+_PLANNING = 60.0
+"""Seconds to wait for another worker that plans the trials."""
+
 _MEANING = ("experiment", "trial", "objective")
 """Parts of a study's definition that determine the value of a trial."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A planned trial and what came of it, however often it was tried.
+
+    Args:
+        index: Its place in the plan, from 0.
+        state: What came of it.
+        parameters: Point of the space; a part of it before the sampler has chosen.
+        values: Objective values; None unless finished.
+        repetitions: Values of the first objective by repetition, as far as trained.
+        reason: Why it failed or was pruned.
+        seconds: How long its last try took.
+        trial: Number of the Optuna trial.
+    """
+
+    index: int
+    state: State
+    parameters: dict[str, Any]
+    values: tuple[float, ...] | None
+    repetitions: dict[int, float]
+    reason: str | None
+    seconds: float
+    trial: int
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Trial:
+        """Read a trial of study.json."""
+        values = content["values"]
+        repetitions = {int(index): value for index, value in content["repetitions"].items()}
+        return cls(
+            **{
+                **content,
+                "values": None if values is None else tuple(values),
+                "repetitions": repetitions,
+            }
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what study.json holds of it."""
+        return {
+            **asdict(self),
+            "values": None if self.values is None else list(self.values),
+            "repetitions": {str(index): value for index, value in self.repetitions.items()},
+        }
 
 
 def open_study(study: Study, *, extend: bool = False) -> optuna.Study:
@@ -47,43 +96,57 @@ def open_study(study: Study, *, extend: bool = False) -> optuna.Study:
     name = _newest(storage, study.name)
     if name is None:
         try:
-            made = optuna.create_study(
+            stored = optuna.create_study(
                 storage=storage, study_name=study.name, directions=study.directions
             )
         except DuplicatedStudyError:
             # Another worker was first and is planning the trials.
             return open_study(study, extend=extend)
-        made.set_user_attr("definition", study.definition())
-        _plan(made, study)
-        return made
+        _plan(stored, study)
+        return stored
     stored = optuna.load_study(study_name=name, storage=storage)
-    _wait_for_plan(stored, study)
-    differences = _differences(stored.user_attrs["definition"], study.definition())
-    if differences and not extend:
+    limit = time.monotonic() + _PLANNING
+    while "planned" not in stored.user_attrs and time.monotonic() < limit:
+        time.sleep(0.2)
+    if "planned" not in stored.user_attrs:
+        # Who made it has died in the middle.
+        _plan(stored, study)
+    began = stored.user_attrs["definition"]
+    before, now = dict(flatten(began)), dict(flatten(study.definition))
+    differences = [
+        f"{key}: {before.get(key, 'absent')!r} when it began, {now.get(key, 'absent')!r} now"
+        for key in sorted(before.keys() | now.keys())
+        if before.get(key, "absent") != now.get(key, "absent")
+    ]
+    if not differences:
+        return stored
+    if not extend:
         raise RequestError(
             f"The study {study.name!r} in the storage has another definition:",
             *differences,
             "Type --extend to continue it anyway, or --name NAME for another study.",
             code="study.changed",
         )
-    if differences:
-        stored = _extended(stored, study, storage)
+    # Optuna holds on to the values that a parameter may have, so that another space needs a study
+    # of its own: it begins with the finished trials that lie inside. Where values would mean
+    # something else, all trials are planned anew; repetitions that are on disk are read.
+    other_values = any(began[key] != study.definition[key] for key in _MEANING)
+    if other_values or began["space"] != study.definition["space"]:
+        number = int(name.removeprefix(study.name).removeprefix("+") or 0) + 1
+        trials = [] if other_values else _inside(stored, study)
+        stored = optuna.create_study(
+            storage=storage, study_name=f"{study.name}+{number}", directions=study.directions
+        )
+        stored.add_trials(trials)
+    _plan(stored, study)
     return stored
 
 
 def attach(study: Study) -> optuna.Study:
     """Open the study with sampler and pruner, for a worker."""
-    file = study.file
-    storage = open_storage(study.storage, file.heartbeat, file.retries, patient=True)
-    sampler = SeededSampler(
-        file.sampler.name, file.sampler.options, file.seed, study.points_drawn_once()
-    )
-    return optuna.load_study(
-        study_name=_newest(storage, study.name) or study.name,
-        storage=storage,
-        sampler=sampler,
-        pruner=make_pruner(study.file.pruner.name, study.file.pruner.options),
-    )
+    storage = open_storage(study.storage, study.file.heartbeat, study.file.retries, patient=True)
+    name = _newest(storage, study.name) or study.name
+    return optuna.load_study(study_name=name, storage=storage, **study.methods())
 
 
 def _newest(storage: PatientStorage, name: str) -> str | None:
@@ -97,83 +160,39 @@ def _newest(storage: PatientStorage, name: str) -> str | None:
     return name if number == 1 else f"{name}+{number - 1}"
 
 
-def _plan(made: optuna.Study, study: Study) -> None:
-    """Add every missing planned trial to the queue.
+def _plan(stored: optuna.Study, study: Study) -> None:
+    """Put every planned trial that is not there yet in the queue.
 
     Workers take trials out of the queue one by one, so that none is trained twice, and the study
     has as many as it should.
     """
-    there = {trial.user_attrs.get("cell") for trial in made.get_trials(deepcopy=False)}
-    points = {_key(t.params): t for t in made.get_trials(deepcopy=False) if t.params}
-    for index, parameters in enumerate(study.plan()):
-        if index not in there and not (parameters and _key(parameters) in points):
-            made.enqueue_trial(parameters, user_attrs={"cell": index})
-    made.set_user_attr("planned", study.num_trials)
+    stored.set_user_attr("definition", study.definition)
+    there = stored.get_trials(deepcopy=False)
+    indices = {trial.user_attrs.get("cell") for trial in there}
+    points = {json.dumps(trial.params, sort_keys=True) for trial in there if trial.params}
+    for index, point in enumerate(study.plan):
+        if index not in indices and json.dumps(point, sort_keys=True) not in points:
+            stored.enqueue_trial(dict(point), user_attrs={"cell": index})
+    stored.set_user_attr("planned", len(study.plan))
 
 
-def _key(parameters: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((key, repr(value)) for key, value in parameters.items()))
-
-
-def _wait_for_plan(stored: optuna.Study, study: Study, patience: float = 60.0) -> None:
-    limit = time.monotonic() + patience
-    while "planned" not in stored.user_attrs and time.monotonic() < limit:
-        time.sleep(0.2)
-    if "planned" not in stored.user_attrs:
-        # The worker that created it died meanwhile.
-        stored.set_user_attr("definition", study.definition())
-        _plan(stored, study)
-
-
-def _differences(began: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    before, after = dict(flatten(began)), dict(flatten(now))
-    return [
-        f"{key}: {before.get(key, 'absent')!r} when it started, {after.get(key, 'absent')!r} now"
-        for key in sorted(before.keys() | after.keys())
-        if before.get(key, "absent") != after.get(key, "absent")
-    ]
-
-
-def _extended(stored: optuna.Study, study: Study, storage: PatientStorage) -> optuna.Study:
-    """Continue a study whose definition has changed.
-
-    In Optuna the values of a parameter are fixed, so another space needs a new study, which starts
-    with the finished trials inside the space. If values would mean something else, all trials are
-    planned again; repetitions on disk are read.
-    """
-    before, now = stored.user_attrs["definition"], study.definition()
-    other_values = any(before[key] != now[key] for key in _MEANING)
-    if other_values or before["space"] != now["space"]:
-        suffix = stored.study_name.removeprefix(study.name).removeprefix("+")
-        number = int(suffix or 0) + 1
-        fresh = optuna.create_study(
-            storage=storage, study_name=f"{study.name}+{number}", directions=study.directions
-        )
-        if not other_values:
-            fresh.add_trials(_inside(stored.get_trials(), study))
-        stored = fresh
-    stored.set_user_attr("definition", study.definition())
-    _plan(stored, study)
-    return stored
-
-
-def _inside(trials: Iterable[FrozenTrial], study: Study) -> list[FrozenTrial]:
-    """Return finished trials with parameters inside the space, one for each of its cells."""
-    distributions = {p.key: p.distribution for p in study.space}
+def _inside(stored: optuna.Study, study: Study) -> list[FrozenTrial]:
+    """Finished trials whose parameters the space has, one for each of its cells."""
+    distributions = study.distributions
     grid = study.file.sampler.name == "grid"
-    places = {_key(parameters): i for i, parameters in enumerate(study.plan())} if grid else {}
-    inside: list[FrozenTrial] = []
-    taken: set[int] = set()
-    for trial in trials:
-        fits = trial.params.keys() == distributions.keys() and all(
-            _holds(d, trial.params[key]) for key, d in distributions.items()
-        )
-        cell = places.get(_key(trial.params)) if grid else len(inside)
-        if not fits or cell is None or cell in taken or trial.state != TrialState.COMPLETE:
+    places = {json.dumps(point, sort_keys=True): i for i, point in enumerate(study.plan)}
+    inside: dict[int, FrozenTrial] = {}
+    for trial in stored.get_trials(states=(TrialState.COMPLETE,)):
+        try:
+            fits = trial.params.keys() == distributions.keys() and all(
+                d._contains(d.to_internal_repr(trial.params[key]))
+                for key, d in distributions.items()
+            )
+        except ValueError:
             continue
-        taken.add(cell)
-        inside.append(
-            optuna.trial.create_trial(
+        cell = places.get(json.dumps(trial.params, sort_keys=True)) if grid else len(inside)
+        if fits and cell is not None and cell not in inside:
+            inside[cell] = optuna.trial.create_trial(
                 state=trial.state,
                 params=trial.params,
                 distributions=distributions,
@@ -181,15 +200,7 @@ def _inside(trials: Iterable[FrozenTrial], study: Study) -> list[FrozenTrial]:
                 user_attrs={**trial.user_attrs, "cell": cell},
                 intermediate_values=trial.intermediate_values,
             )
-        )
-    return inside
-
-
-def _holds(distribution: BaseDistribution, value: Any) -> bool:
-    try:
-        return distribution._contains(distribution.to_internal_repr(value))
-    except ValueError:
-        return False
+    return list(inside.values())
 
 
 def read_trials(stored: optuna.Study) -> list[Trial]:
@@ -198,32 +209,26 @@ def read_trials(stored: optuna.Study) -> list[Trial]:
     A trial that was tried several times counts by its best state: finished, pruned, running,
     waiting, failed.
     """
-    best: dict[int, FrozenTrial] = {}
-    for tried in stored.get_trials(deepcopy=False):
-        index = tried.user_attrs.get("cell")
-        if index is None:
-            continue
-        before = best.get(index)
-        # Of several failed tries, the last gives the reason.
-        rank = (_RANK.index(tried.state), -tried.number)
-        if before is None or rank < (_RANK.index(before.state), -before.number):
-            best[index] = tried
-    return [_trial(index, best[index]) for index in sorted(best)]
-
-
-def _trial(index: int, tried: FrozenTrial) -> Trial:
-    duration = tried.duration.total_seconds() if tried.duration else 0.0
-    reason = tried.user_attrs.get("reason")
-    if tried.state == TrialState.FAIL and reason is None:
-        reason = WORKER_DIED
-    repetitions: Mapping[str, float] = tried.user_attrs.get("repetitions", {})
-    return Trial(
-        index,
-        _STATES[tried.state],
-        dict(tried.params or tried.system_attrs.get("fixed_params", {})),
-        tuple(tried.values) if tried.state == TrialState.COMPLETE else None,
-        {int(number): value for number, value in repetitions.items()},
-        reason,
-        round(duration, 3),
-        tried.number,
+    ranks = list(_STATES)
+    # Of several failed tries the last one says why.
+    tries = sorted(
+        stored.get_trials(deepcopy=False), key=lambda t: (-ranks.index(t.state), t.number)
     )
+    best = {t.user_attrs["cell"]: t for t in tries if "cell" in t.user_attrs}
+    trials = []
+    for index, tried in sorted(best.items()):
+        attributes, failed = tried.user_attrs, tried.state == TrialState.FAIL
+        repetitions: Mapping[str, float] = attributes.get("repetitions", {})
+        trials.append(
+            Trial(
+                index,
+                _STATES[tried.state],
+                dict(tried.params or tried.system_attrs.get("fixed_params", {})),
+                tuple(tried.values) if tried.state == TrialState.COMPLETE else None,
+                {int(number): value for number, value in repetitions.items()},
+                attributes.get("reason", WORKER_DIED if failed else None),
+                round(tried.duration.total_seconds(), 3) if tried.duration else 0.0,
+                tried.number,
+            )
+        )
+    return trials

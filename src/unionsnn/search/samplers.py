@@ -19,7 +19,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from unionsnn.base.errors import Fault
 from unionsnn.base.words import nearest
-from unionsnn.search.space import num_values, rounded, value_at
+from unionsnn.search.space import rounded, values
 
 SAMPLERS: Mapping[str, type[BaseSampler]] = {
     # The cells of a grid are planned, so nothing is sampled.
@@ -220,11 +220,7 @@ class SeededSampler(BaseSampler):
             key = keys[self._steps.integers(len(keys))]
             drawn = self._walk.sample_independent(study, trial, key, self.space[key])
             point[key] = rounded(self.space[key], drawn)
-        counts = [range(int(num_values(d))) for d in self.space.values()]
-        points = (
-            tuple(value_at(d, i) for d, i in zip(self.space.values(), places, strict=True))
-            for places in itertools.product(*counts)
-        )
+        points = itertools.product(*map(values, self.space.values()))
         left = [each for each in points if each not in taken]
         if left:
             point = dict(zip(keys, left[self._steps.integers(len(left))], strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,7 +10,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-import optuna
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import (
     ChoiceSweep,
@@ -27,7 +27,6 @@ from optuna.distributions import (
 )
 
 from unionsnn.base.errors import RequestError
-from unionsnn.config.grid import cells_of
 
 Value = str | int | float | bool | None
 
@@ -53,29 +52,25 @@ def num_values(distribution: BaseDistribution) -> float:
     return math.inf if d.step is None else round((d.high - d.low) / d.step) + 1
 
 
-def value_at(distribution: BaseDistribution, index: int) -> Value:
-    """Return the value at an index of a finite distribution, without rounding errors."""
+def values(distribution: BaseDistribution) -> Sequence[Value]:
+    """All values of a distribution that has finitely many, without errors of rounding."""
     d = distribution
-    value: Value
     if isinstance(d, CategoricalDistribution):
-        value = d.choices[index]
-    elif isinstance(d, IntDistribution):
-        value = d.low + index * d.step
-    else:
-        assert isinstance(d, FloatDistribution)
-        value = float(_decimal(d.low) + index * _decimal(d.step))
-    return value
+        return d.choices
+    if isinstance(d, IntDistribution):
+        return range(d.low, d.high + 1, d.step)
+    assert isinstance(d, FloatDistribution)
+    low, step = Decimal(str(d.low)), Decimal(str(d.step))
+    return [float(low + i * step) for i in range(int(num_values(d)))]
 
 
 def rounded(distribution: BaseDistribution, value: Any) -> Any:
-    """Return a drawn value without rounding errors: 0.3 instead of 0.1 + 0.1 + 0.1."""
-    if isinstance(distribution, FloatDistribution) and distribution.step is not None:
-        return value_at(distribution, round((value - distribution.low) / distribution.step))
-    return value
-
-
-def _decimal(number: float | None) -> Decimal:
-    return Decimal(str(number))
+    """A drawn value as it is written: of a range of numbers, 0.3 in place of 0.1 + 0.1 + 0.1."""
+    d = distribution
+    if not isinstance(d, FloatDistribution) or d.step is None:
+        return value
+    steps = round((value - d.low) / d.step)
+    return float(Decimal(str(d.low)) + steps * Decimal(str(d.step)))
 
 
 @dataclass(frozen=True)
@@ -92,50 +87,33 @@ class Parameter:
     text: str
     distribution: BaseDistribution
 
-    def suggest(self, trial: optuna.Trial) -> Value:
-        """Let the study's sampler choose a value."""
-        d = self.distribution
-        value: Value
-        if isinstance(d, CategoricalDistribution):
-            value = trial.suggest_categorical(self.key, d.choices)
-        elif isinstance(d, IntDistribution):
-            value = trial.suggest_int(self.key, d.low, d.high, step=d.step, log=d.log)
-        else:
-            assert isinstance(d, FloatDistribution)
-            value = trial.suggest_float(self.key, d.low, d.high, step=d.step, log=d.log)
-        return value
-
     @property
     def countable(self) -> bool:
         """Whether there are finitely many values, to be tried one by one."""
         d = self.distribution
         return num_values(d) < math.inf and not getattr(d, "log", False)
 
-    def values(self) -> list[Value] | None:
-        """All values, if they are countable."""
+    def examples(self) -> Sequence[Value]:
+        """Values to be checked before a study: all choices and few whole numbers, or both ends."""
         d = self.distribution
-        if not self.countable:
-            return None
-        return [value_at(d, i) for i in range(int(num_values(d)))]
-
-    def examples(self) -> list[Value]:
-        """Return values to check before a study: all choices or few integers, or both ends."""
-        d = self.distribution
-        count = num_values(d)
         if isinstance(d, CategoricalDistribution) or (
-            isinstance(d, IntDistribution) and count <= _FEW
+            isinstance(d, IntDistribution) and num_values(d) <= _FEW
         ):
-            return [value_at(d, i) for i in range(int(count))]
+            return values(d)
         assert isinstance(d, IntDistribution | FloatDistribution)
         return [d.low, d.high]
 
-    def override(self, value: Value) -> str:
-        """Format a value as an override of `unionsnn train`."""
-        plain = {None: "null", True: "true", False: "false"}
+
+def overrides(point: Mapping[str, Value]) -> list[str]:
+    """Write a point of the space as overrides of `unionsnn train`."""
+    words = []
+    for key, value in point.items():
         if value is None or isinstance(value, bool):
-            return f"{self.key}={plain[value]}"
-        # Text is kept as an override writes it.
-        return f"{self.key}={value if isinstance(value, str) else repr(value)}"
+            words.append(f"{key}={'null' if value is None else str(value).lower()}")
+        else:
+            # Text is kept as an override writes it.
+            words.append(f"{key}={value if isinstance(value, str) else repr(value)}")
+    return words
 
 
 def parse_space(texts: Mapping[str, Any]) -> list[Parameter]:
@@ -168,78 +146,37 @@ def parse_space(texts: Mapping[str, Any]) -> list[Parameter]:
 
 def _distribution(override: Override) -> BaseDistribution:
     sweep = override.value()
-    distribution: BaseDistribution
-    if isinstance(sweep, ChoiceSweep):
-        distribution = _choice(override, sweep)
-    elif isinstance(sweep, IntervalSweep):
-        distribution = _interval(sweep)
-    elif isinstance(sweep, RangeSweep):
-        distribution = _range(sweep)
-    else:
+    if not isinstance(sweep, ChoiceSweep | IntervalSweep | RangeSweep):
         raise ValueError("no list of values" if override.is_sweep_override() else "one value only")
     if sweep.tags and not (sweep.tags == {"log"} and isinstance(sweep, IntervalSweep)):
         raise ValueError(
             f"tagged {', '.join(sorted(sweep.tags))}; an interval alone has a tag, which is log"
         )
-    return distribution
-
-
-def _choice(override: Override, sweep: ChoiceSweep) -> CategoricalDistribution:
-    values: list[Any] = list(sweep.list)
-    if not all(isinstance(value, bool | int | float) for value in values):
-        values = [str(w) for w in override.sweep_iterator(transformer=Transformer.encode)]
-    twice = {
-        f"{values[j]} and {value}" if repr(values[j]) != repr(value) else f"{value} twice"
-        for i, value in enumerate(values)
-        for j in range(i)
+    if isinstance(sweep, ChoiceSweep):
+        choices: list[Any] = list(sweep.list)
+        if not all(isinstance(value, bool | int | float) for value in choices):
+            encoded = override.sweep_iterator(transformer=Transformer.encode)
+            choices = [str(word) for word in encoded]
         # To Optuna true is 1.
-        if values[j] == value
-    }
-    if twice:
-        raise ValueError(f"it names {', '.join(sorted(twice))}, which is one value")
-    return CategoricalDistribution(values)
-
-
-def _interval(sweep: IntervalSweep) -> BaseDistribution:
-    low, high, log = sweep.start, sweep.end, "log" in sweep.tags
-    assert low is not None
-    assert high is not None
-    if isinstance(low, int) and isinstance(high, int):
-        return IntDistribution(low, high, log=log)
-    return FloatDistribution(low, high, log=log)
-
-
-def _range(sweep: RangeSweep) -> BaseDistribution:
-    start, stop, step = (_decimal(number) for number in (sweep.start, sweep.stop, sweep.step))
+        pairs = [(a, b) for a, b in itertools.combinations(choices, 2) if a == b]
+        twice = {f"{a} and {b}" if repr(a) != repr(b) else f"{a} twice" for a, b in pairs}
+        if twice:
+            raise ValueError(f"it names {', '.join(sorted(twice))}, which is one value")
+        return CategoricalDistribution(choices)
+    if isinstance(sweep, IntervalSweep):
+        low, high, log = sweep.start, sweep.end, "log" in sweep.tags
+        assert low is not None
+        assert high is not None
+        if isinstance(low, int) and isinstance(high, int):
+            return IntDistribution(low, high, log=log)
+        return FloatDistribution(low, high, log=log)
+    start, stop, step = (Decimal(str(n)) for n in (sweep.start, sweep.stop, sweep.step))
     if not all(number.is_finite() for number in (start, stop, step)):
         raise ValueError("a range has finite ends")
     count = math.ceil((stop - start) / step) if step else 0
     if count < 1:
         raise ValueError("the range is empty")
-    low, high = sorted((start, start + (count - 1) * step))
+    first, last = sorted((start, start + (count - 1) * step))
     if isinstance(sweep.start, int) and isinstance(sweep.step, int):
-        return IntDistribution(int(low), int(high), step=int(abs(step)))
-    return FloatDistribution(float(low), float(high), step=float(abs(step)))
-
-
-def grid_points(space: Sequence[Parameter]) -> list[dict[str, Value]]:
-    """Return all combinations of a grid, with the last key varying fastest.
-
-    Raises:
-        RequestError: if a parameter is an interval.
-    """
-    counted = [parameter.values() for parameter in space]
-    faults = [
-        f"space.{p.key} is {p.text}; a grid needs choice(...) or range(...) for each key, or "
-        "choose another sampler, such as tpe."
-        for p, values in zip(space, counted, strict=True)
-        if values is None
-    ]
-    if faults:
-        raise RequestError(*faults, code="study.space")
-    return cells_of({p.key: values or [] for p, values in zip(space, counted, strict=True)})
-
-
-def size(space: Sequence[Parameter]) -> float:
-    """Return the number of combinations; infinite with an interval."""
-    return math.prod(num_values(parameter.distribution) for parameter in space)
+        return IntDistribution(int(first), int(last), step=int(abs(step)))
+    return FloatDistribution(float(first), float(last), step=float(abs(step)))

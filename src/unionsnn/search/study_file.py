@@ -9,12 +9,10 @@ from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import ConfigDict, Field, ValidationError, field_validator
-from pydantic_core import ErrorDetails
 
 from unionsnn.base.errors import Fault, RequestError
 from unionsnn.base.words import nearest
 from unionsnn.config.compose import config_folder
-from unionsnn.config.schema import metric_mode
 from unionsnn.config.sections import PositiveInt, Section, sentences
 from unionsnn.search.samplers import PRUNERS, SAMPLERS, option_faults
 
@@ -22,11 +20,6 @@ Direction = Literal["maximize", "minimize"]
 
 PARAMETERS = "parameters"
 """Second objective: number of trainable parameters."""
-
-
-def natural_direction(key: str) -> Direction:
-    """Return the direction of an objective: ``maximize`` or ``minimize``."""
-    return "minimize" if metric_mode(key) == "min" else "maximize"
 
 
 class MethodSchema(Section):
@@ -70,21 +63,6 @@ class StudySchema(Section):
     retries: Annotated[int, Field(ge=0)] = 2
     heartbeat: PositiveInt = 10
 
-    @field_validator("space", mode="before")
-    @classmethod
-    def _grid(cls, given: Any) -> Any:
-        if not isinstance(given, str):
-            return given
-        grids = {path.stem: path for path in (config_folder() / "grid").glob("*.yaml")}
-        if given not in grids:
-            raise RequestError(
-                f"space is {given!r}; it maps keys to values, or names a grid: "
-                f"{', '.join(sorted(grids))}.{nearest(given, grids)}",
-                code="study.space",
-            )
-        grid = yaml.safe_load(grids[given].read_text())
-        return {key: f"choice({', '.join(map(str, values))})" for key, values in grid.items()}
-
     @field_validator("objective", mode="before")
     @classmethod
     def _metrics(cls, given: Any) -> Any:
@@ -113,42 +91,6 @@ class StudySchema(Section):
     def objectives(self) -> list[str]:
         """The objective, or both."""
         return [self.objective] if isinstance(self.objective, str) else self.objective
-
-    def faults(self) -> list[Fault]:
-        """Return the faults of the file by itself."""
-        faults = option_faults("sampler", self.sampler.name, self.sampler.options, SAMPLERS)
-        faults += option_faults("pruner", self.pruner.name, self.pruner.options, PRUNERS)
-        if len(self.objectives) > 2 or not self.objectives:
-            faults.append(
-                Fault(
-                    f"objective is {self.objective!r}; name one, or two with sampler nsga2.",
-                    "study.objective",
-                )
-            )
-        elif len(set(self.objectives)) < len(self.objectives):
-            faults.append(
-                Fault(
-                    f"objective names {self.objectives[0]} twice; name it once.", "study.objective"
-                )
-            )
-        elif len(self.objectives) == 2 and self.pruner.name != "none":
-            faults.append(
-                Fault(
-                    "Pruning needs a single objective; type pruner: {name: none}.", "study.pruner"
-                )
-            )
-        elif len(self.objectives) == 2 and self.sampler.name == "cmaes":
-            faults.append(
-                Fault("sampler cmaes needs one objective; for two choose nsga2.", "study.sampler")
-            )
-        if self.sampler.name != "grid" and self.trials is None:
-            faults.append(
-                Fault(
-                    f"trials is missing; sampler {self.sampler.name} needs a number of trials.",
-                    "study.trials",
-                )
-            )
-        return faults
 
 
 def sweeps_folder() -> Path:
@@ -199,23 +141,49 @@ def read_study(path: Path) -> StudySchema:
         raise RequestError(
             f"{path} is not a study: it must be a mapping of keys.", code="study.not_yaml"
         )
+    if isinstance(content.get("space"), str):
+        name = content["space"]
+        grids = {file.stem: file for file in (config_folder() / "grid").glob("*.yaml")}
+        if name not in grids:
+            raise RequestError(
+                f"{path}: space is {name!r}; it maps keys to values, or names a grid: "
+                f"{', '.join(sorted(grids))}.{nearest(name, grids)}",
+                code="study.space",
+            )
+        grid = yaml.safe_load(grids[name].read_text())
+        content["space"] = {k: f"choice({', '.join(map(str, v))})" for k, v in grid.items()}
+    faults: list[Fault] = []
     try:
         study = StudySchema.model_validate(content)
-        faults = study.faults()
     except ValidationError as error:
-        faults = [fault for each in error.errors() for fault in _schema_faults(each)]
+        for each in error.errors():
+            key = ".".join(str(part) for part in each["loc"])
+            if each["type"] == "missing":
+                faults.append(Fault(f"{key} is missing.", "study.missing"))
+            elif each["type"] == "extra_forbidden":
+                near = nearest(key, StudySchema.model_fields)
+                faults.append(Fault(f"The key {key!r} does not exist.{near}", "study.unknown_key"))
+            else:
+                faults += [Fault(f, getattr(f, "code", "study.value")) for f in sentences(each)]
+    else:
+        sampler, pruner, objectives = study.sampler, study.pruner, study.objectives
+        faults += option_faults("sampler", sampler.name, sampler.options, SAMPLERS)
+        faults += option_faults("pruner", pruner.name, pruner.options, PRUNERS)
+        if len(objectives) > 2 or not objectives:
+            fault = f"objective is {study.objective!r}; name one, or two with sampler nsga2."
+            faults.append(Fault(fault, "study.objective"))
+        elif len(set(objectives)) < len(objectives):
+            fault = f"objective names {objectives[0]} twice; name it once."
+            faults.append(Fault(fault, "study.objective"))
+        elif len(objectives) == 2 and pruner.name != "none":
+            fault = "Two objectives cannot be pruned by; type pruner: {name: none}."
+            faults.append(Fault(fault, "study.pruner"))
+        elif len(objectives) == 2 and sampler.name == "cmaes":
+            fault = "sampler cmaes has one objective; for two choose nsga2."
+            faults.append(Fault(fault, "study.sampler"))
+        if sampler.name != "grid" and study.trials is None:
+            fault = f"trials is missing; sampler {sampler.name} needs their number."
+            faults.append(Fault(fault, "study.trials"))
     if faults:
         raise RequestError(*(Fault(f"{path}: {fault}", fault.code) for fault in faults))
     return study
-
-
-def _schema_faults(error: ErrorDetails) -> list[Fault]:
-    """Return the faults that pydantic found for a key of a study file."""
-    key = ".".join(str(part) for part in error["loc"])
-    if error["type"] == "missing":
-        return [Fault(f"{key} is missing.", "study.missing")]
-    if error["type"] == "extra_forbidden":
-        known = StudySchema.model_fields
-        fault = f"The key {key!r} does not exist.{nearest(key, known)}"
-        return [Fault(fault, "study.unknown_key")]
-    return [Fault(fault, getattr(fault, "code", "study.value")) for fault in sentences(error)]

@@ -1,8 +1,10 @@
-"""Workers: processes that take planned trials out of the queue until none is left."""
+"""Workers: they take planned trials out of the queue, train and validate them, never test."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import math
 import os
 import signal
 import socket
@@ -11,25 +13,256 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import optuna
+import pytorch_lightning as pl
+import torch
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.exceptions import StorageInternalError, UpdateFinishedTrialError
 from optuna.trial import TrialState
+from pytorch_lightning.callbacks import Callback
 
-from unionsnn.base.errors import WorkersDiedError
+from unionsnn.base.errors import (
+    FolderInUseError,
+    MemoryRanOutError,
+    MissingObjectiveError,
+    NonFiniteLossError,
+    WorkersDiedError,
+)
 from unionsnn.base.processes import ProcessPool
-from unionsnn.search.queue import attach, read_trials
+from unionsnn.config.schema import Config
+from unionsnn.data.datamodules import GraphDataModule
+from unionsnn.runs.experiment import recorded_splits, refuse_other_data
+from unionsnn.runs.records import RunFolder
+from unionsnn.search.queue import Trial, attach, read_trials
 from unionsnn.search.samplers import quiet_optuna
-from unionsnn.search.storage import release_stale
+from unionsnn.search.space import Value
+from unionsnn.search.storage import plan_again, release_stale
 from unionsnn.search.study import Study
-from unionsnn.search.trial import Trial
-from unionsnn.search.trial_runner import TrialRunner
+from unionsnn.search.study_file import PARAMETERS
+from unionsnn.tracking.csv import Csv
+from unionsnn.training.build import build_data, check_model
+from unionsnn.training.devices import check_accelerator
+from unionsnn.training.records import Repetition
+from unionsnn.training.repetition import Training, train_repetition
+from unionsnn.training.tracking import GuardedRun
 
 Watch = Callable[[list[Trial]], None]
 """Called regularly with the state of all planned trials."""
 
 _ERRORS_IN_A_ROW = 5
+
+_PATIENCE = 3600.0
+"""Seconds to wait for another worker that trains the same point of the space."""
+
+
+class QueueEmptyError(Exception):
+    """Optuna made a trial of its own, because another worker took the last planned one."""
+
+
+class EpochReports(Callback):
+    """Log the metrics of each epoch, and stop a training that is hopeless.
+
+    Args:
+        run: Run of a tracker that logs them; None if it logs repetitions.
+        trial: Optuna's trial, whose pruner is asked; None if it is not to be pruned by epochs.
+        key: Validation metric that the pruner looks at.
+    """
+
+    def __init__(self, run: GuardedRun | None, trial: optuna.Trial | None, key: str) -> None:
+        self.run = run
+        self.trial = trial
+        self.key = key
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Report the epoch."""
+        metrics = {key: float(value) for key, value in trainer.callback_metrics.items()}
+        epoch = trainer.current_epoch
+        if self.run is not None:
+            self.run.log(metrics, epoch)
+        if self.trial is not None:
+            self.trial.report(metrics[self.key], step=epoch)
+            if self.trial.should_prune():
+                raise optuna.TrialPruned(f"after epoch {epoch + 1}")
+
+
+class TrialRunner:
+    """Runs trials of a study one after another; what is called with each Optuna trial.
+
+    A trial that fails says why in its user attributes, and the study goes on. One that is
+    interrupted, or whose storage is away, is planned again with its parameters; its finished
+    repetitions are on disk and not trained anew.
+
+    Args:
+        study: The study.
+        worker: Name of the worker, kept with the trial.
+
+    Attributes:
+        interruption: What has interrupted a trial.
+        missing: Why the study cannot go on: a record lacks what it is about.
+    """
+
+    def __init__(self, study: Study, worker: str) -> None:
+        self.study = study
+        self.worker = worker
+        self.interruption: BaseException | None = None
+        self.missing: MissingObjectiveError | None = None
+        self._data: tuple[tuple[Any, ...], GraphDataModule] | None = None
+
+    def __call__(self, trial: optuna.Trial) -> tuple[float, ...]:
+        """Return the objective values.
+
+        Raises:
+            TrialPruned: if the pruner has given it up.
+            Exception: whatever made it fail.
+        """
+        if "cell" not in trial.user_attrs:
+            raise QueueEmptyError
+        try:
+            trial.set_user_attr("worker", self.worker)
+            return self._values(trial)
+        except optuna.TrialPruned as error:
+            trial.set_user_attr("reason", str(error))
+            raise
+        except StorageInternalError:
+            self._again(trial)
+            raise
+        except Exception as error:
+            if isinstance(error, MissingObjectiveError):
+                self.missing = error
+            trial.set_user_attr("reason", reason(error))
+            raise
+        except BaseException as error:
+            self._again(trial)
+            self.interruption = error
+            # The one kind that Optuna records before it passes it on.
+            raise KeyboardInterrupt from error
+
+    def _again(self, trial: optuna.Trial) -> None:
+        stored = trial.study.get_trials(deepcopy=False)[trial.number]
+        trial.set_user_attr("reason", "interrupted")
+        plan_again(trial.study, stored)
+
+    def _values(self, trial: optuna.Trial) -> tuple[float, ...]:
+        point: dict[str, Value] = {}
+        for key, d in self.study.distributions.items():
+            if isinstance(d, CategoricalDistribution):
+                point[key] = trial.suggest_categorical(key, d.choices)
+            elif isinstance(d, IntDistribution):
+                point[key] = trial.suggest_int(key, d.low, d.high, step=d.step, log=d.log)
+            else:
+                assert isinstance(d, FloatDistribution)
+                point[key] = trial.suggest_float(key, d.low, d.high, step=d.step, log=d.log)
+        config = self.study.config(point).replace({"trainer.progress": "none"})
+        check_accelerator(config)
+        check_model(config)
+        torch.set_num_threads(config.trainer.threads)
+        alone = len(config.protocol.wanted) == 1
+        limit = time.monotonic() + _PATIENCE
+        with contextlib.ExitStack() as stack:
+            while True:
+                try:
+                    folder = stack.enter_context(RunFolder.of(config).locked())
+                    break
+                except FolderInUseError:
+                    if time.monotonic() > limit:
+                        raise
+                    time.sleep(1.0)
+            # Rows of the trial's run are repetitions, or epochs if there is one.
+            axis = "epoch" if alone else "repetition"
+            number = trial.user_attrs["cell"]
+            run = stack.enter_context(GuardedRun(config, folder.path, "trial", number, axis))
+            try:
+                results = self._train(config, folder, trial, run, alone)
+            except optuna.TrialPruned as pruned:
+                run.report({"pruned": str(pruned)})
+                run.finish(failed=False)
+                raise
+            run.report(dict(zip(self.study.file.objectives, results, strict=True)))
+        return results
+
+    def _train(
+        self,
+        config: Config,
+        folder: RunFolder[Config],
+        trial: optuna.Trial,
+        run: GuardedRun,
+        alone: bool,
+    ) -> tuple[float, ...]:
+        pruner, (key, *others) = self.study.file.pruner, self.study.file.objectives
+        by_epoch = pruner.every == "epoch" and pruner.name != "none"
+        reports = EpochReports(run if alone else None, trial if by_epoch else None, key)
+        values: dict[int, float] = {}
+        beside: list[list[float]] = [[] for _ in others]
+        data = self._data_of(config)
+        finished = folder.finished()
+        refuse_other_data(folder, finished, data)
+        splits = recorded_splits(folder, config.protocol, data, config.seed)
+        untracked = config
+        if config.logger.keeps_runs:
+            # The trial's run of the tracker takes the place of those of its repetitions.
+            untracked = config.replace({"logger": Csv()})
+        for index in config.protocol.wanted:
+            record = finished.get(index)
+            if record is None:
+                training = Training(untracked, splits[index], index, folder.path)
+                record = train_repetition(training, data, reports, test=False)
+                folder.save_repetition(index, record)
+            values[index] = value = objective(record, key)
+            for each, other in zip(beside, others, strict=True):
+                each.append(objective(record, other))
+            trial.set_user_attr("repetitions", {str(i): v for i, v in values.items()})
+            mean = math.fsum(values.values()) / len(values)
+            if not alone:
+                run.log({**record.metrics, f"mean_{key}": mean}, index)
+            if pruner.every == "repetition" and not others:
+                # The signed-rank test pairs the repetitions; the others compare means so far.
+                paired = pruner.name == "wilcoxon"
+                trial.report(value if paired else mean, step=len(values))
+                last = len(values) == len(config.protocol.wanted)
+                if not last and trial.should_prune():
+                    raise optuna.TrialPruned(f"after {len(values)} repetition(s)")
+        return (mean, *(math.fsum(each) / len(each) for each in beside))
+
+    def _data_of(self, config: Config) -> GraphDataModule:
+        """The data of the last trial, if this one has the same."""
+        sections = (config.data, config.coefficient, config.gate, config.paths)
+        key = (*sections, config.model.coefficient, config.model.encodings)
+        if self._data is None or self._data[0] != key:
+            self._data = key, build_data(config)
+        return self._data[1]
+
+
+def objective(record: Repetition, key: str) -> float:
+    """What a repetition says of an objective: a metric, or the number of parameters.
+
+    Raises:
+        MissingObjectiveError: if the record lacks it.
+        NonFiniteLossError: if it is NaN or infinite.
+    """
+    if key == PARAMETERS:
+        return float(record.parameters)
+    metrics = record.metrics
+    if key not in metrics:
+        raise MissingObjectiveError(
+            f"The record of repetition {record.index} has no {key}, which the study is about; "
+            f"it has {', '.join(sorted(metrics))}."
+        )
+    value = float(metrics[key])
+    if not math.isfinite(value):
+        raise NonFiniteLossError(f"{key} of repetition {record.index} is {value}.")
+    return value
+
+
+def reason(error: Exception) -> str:
+    """Say in one line why a trial failed."""
+    kinds = {
+        "out of memory": (MemoryError, MemoryRanOutError, torch.OutOfMemoryError),
+        "not finite": (NonFiniteLossError,),
+    }
+    kind = next((k for k, types in kinds.items() if isinstance(error, types)), type(error).__name__)
+    return f"{kind}: {' '.join(str(error).split())}"[:500]
 
 
 def work(study: Study, watch: Watch | None = None, poll: float = 1.0) -> None:
@@ -126,14 +359,10 @@ class _Worker:
         if device is not None:
             # Before the GPUs are first accessed.
             os.environ["CUDA_VISIBLE_DEVICES"] = device
-        signal.signal(signal.SIGTERM, _terminate)
+        signal.signal(signal.SIGTERM, lambda signum, _: sys.exit(128 + signum))
         logging.getLogger("unionsnn").setLevel(logging.WARNING)
         try:
             work(self.study)
         except (optuna.exceptions.OptunaError, RuntimeError, ValueError) as error:
             print(f"error: {error}", file=sys.stderr, flush=True)
             sys.exit(1)
-
-
-def _terminate(signum: int, frame: Any) -> NoReturn:
-    sys.exit(128 + signum)
