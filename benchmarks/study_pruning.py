@@ -14,10 +14,10 @@ import sys
 from dataclasses import replace
 
 import optuna
-from unionsnn.search.trial_runner import TrialRunner
 
 from unionsnn.search.study import make_study
 from unionsnn.search.study_file import PrunerSchema
+from unionsnn.search.workers import TrialRunner
 
 
 def main() -> None:

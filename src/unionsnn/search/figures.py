@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
-import optuna
-from optuna.exceptions import ExperimentalWarning
 from optuna.importance import FanovaImportanceEvaluator
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import TrialState
 
 from unionsnn.search.queue import attach
+from unionsnn.search.samplers import quiet_optuna
 from unionsnn.search.study import Study
 
 FEWEST = 4
@@ -26,76 +23,51 @@ def study_figures(study: Study) -> list[tuple[str, str]]:
         Caption and HTML of each figure, without plotly.js; a caption without HTML says what is left
         out, and why.
     """
-    stored = attach(study)
-    return [(caption, _html(make)) for caption, make in _figures(stored, study)]
-
-
-def _figures(stored: optuna.Study, study: Study) -> Iterator[tuple[str, Callable[[], Any] | None]]:
     from optuna import visualization as vis
 
+    stored = attach(study)
     finished = stored.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    if len(study.file.objectives) == 2:
-        yield (
-            "Both objectives of each trial; no trial is better in both than those of the front",
-            partial(vis.plot_pareto_front, stored, target_names=study.file.objectives),
+    objectives, file = study.file.objectives, study.file
+    varied = any(len({repr(t.params.get(p.key)) for t in finished}) > 1 for p in study.space)
+    wanted: list[tuple[str, Callable[..., Any] | None, dict[str, Any]]] = []
+    if len(objectives) == 2:
+        caption = (
+            "Both objectives of each trial; no trial is better in both than those of the front"
         )
-    for number, key in enumerate(study.file.objectives):
-        # Optuna refuses a target with one objective, and requires it with two.
+        wanted.append((caption, vis.plot_pareto_front, {"target_names": objectives}))
+    for number, key in enumerate(objectives):
         options: dict[str, Any] = {"target_name": key}
-        if len(study.file.objectives) == 2:
-            options["target"] = partial(_value_of, place=number)
-        varied = [
-            name
-            for name in study.space
-            if len({repr(trial.params.get(name.key)) for trial in finished}) > 1
-        ]
-        yield (
-            f"History: {key} of each finished trial, and the best so far",
-            partial(vis.plot_optimization_history, stored, **options),
-        )
+        if len(objectives) == 2:
+            # Optuna asks for a target where there are two objectives, and refuses it else.
+            options["target"] = lambda trial, number=number: trial.values[number]
+        caption = f"History: {key} of each finished trial, and the best so far"
+        wanted.append((caption, vis.plot_optimization_history, options))
         distinct = {trial.values[number] for trial in finished}
         if len(finished) < FEWEST or len(distinct) < 2 or not varied:
-            yield (
-                f"No importance of parameters: {len(finished)} finished trials are too few",
-                None,
-            )
+            caption = f"No importance of parameters: {len(finished)} finished trials say too little"
+            wanted.append((caption, None, {}))
         else:
-            yield (
+            caption = (
                 f"Importance for {key}: share of its variance over the space (fANOVA, Hutter et "
-                "al. 2014), from the finished trials alone",
-                partial(
-                    vis.plot_param_importances,
-                    stored,
-                    evaluator=FanovaImportanceEvaluator(seed=study.file.seed),
-                    **options,
-                ),
+                "al. 2014), from the finished trials alone"
             )
+            fanova = FanovaImportanceEvaluator(seed=file.seed)
+            wanted.append((caption, vis.plot_param_importances, {**options, "evaluator": fanova}))
         if finished:
-            yield (
-                f"Parallel coordinates: a line per finished trial, coloured by {key}",
-                partial(vis.plot_parallel_coordinate, stored, **options),
-            )
-            yield (
-                f"Slices: {key} against each parameter",
-                partial(vis.plot_slice, stored, **options),
-            )
-    if study.file.pruner.name != "none":
-        yield (
-            f"What the pruner saw after each {study.file.pruner.every}",
-            partial(vis.plot_intermediate_values, stored),
-        )
+            caption = f"Parallel coordinates: a line a finished trial, coloured by {key}"
+            wanted.append((caption, vis.plot_parallel_coordinate, options))
+            wanted.append((f"Slices: {key} against each parameter", vis.plot_slice, options))
+    if file.pruner.name != "none":
+        caption = f"What the pruner saw after each {file.pruner.every}"
+        wanted.append((caption, vis.plot_intermediate_values, {}))
+    with quiet_optuna():
+        return [
+            (caption, _html(plot(stored, **options)) if plot is not None else "")
+            for caption, plot, options in wanted
+        ]
 
 
-def _value_of(trial: FrozenTrial, place: int) -> float:
-    return float(trial.values[place])
-
-
-def _html(make: Callable[[], Any] | None) -> str:
-    if make is None:
-        return ""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExperimentalWarning)
-        figure = make()
+def _html(figure: Any) -> str:
     text: str = figure.to_html(full_html=False, include_plotlyjs=False)
     return text
 

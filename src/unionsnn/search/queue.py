@@ -65,21 +65,13 @@ class Trial:
         """Read a trial of study.json."""
         values = content["values"]
         repetitions = {int(index): value for index, value in content["repetitions"].items()}
-        return cls(
-            **{
-                **content,
-                "values": None if values is None else tuple(values),
-                "repetitions": repetitions,
-            }
-        )
+        changes = {"values": values and tuple(values), "repetitions": repetitions}
+        return cls(**{**content, **changes})
 
     def to_json(self) -> dict[str, Any]:
         """Return what study.json holds of it."""
-        return {
-            **asdict(self),
-            "values": None if self.values is None else list(self.values),
-            "repetitions": {str(index): value for index, value in self.repetitions.items()},
-        }
+        repetitions = {str(index): value for index, value in self.repetitions.items()}
+        return {**asdict(self), "repetitions": repetitions}
 
 
 def open_study(study: Study, *, extend: bool = False) -> optuna.Study:

@@ -88,8 +88,14 @@ def option_faults(
                 f"{section}.{key} is not an option of {section}.name={name} that a file can set; "
                 f"allowed are {', '.join(allowed) or 'none'}.{nearest(key, allowed)}"
             )
-        elif fault := _value_fault(key, value, allowed[key]):
-            faults.append(f"{section}.{key} is {value!r}; {fault}.")
+            continue
+        names, smallest = allowed[key], _SMALLEST.get(key, 0)
+        types = tuple(t for name in names for t in _WRITTEN[name])
+        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+            kinds = " or ".join(name.lower() for name in names)
+            faults.append(f"{section}.{key} is {value!r}; it must be {kinds}.")
+        elif "int" in names and isinstance(value, int) and value < smallest:
+            faults.append(f"{section}.{key} is {value!r}; it must be at least {smallest}.")
     if faults:
         return [Fault(fault, code) for fault in faults]
     low, high = options.get("min_resource", 1), options.get("max_resource")
@@ -97,25 +103,11 @@ def option_faults(
         order = f"{section}.min_resource is {low}, more than {section}.max_resource, {high}."
         return [Fault(order, code)]
     try:
-        _build(known[name], options)
+        with quiet_optuna():
+            known[name](**options)
     except Exception as error:
         return [Fault(f"{section} {name}: {' '.join(str(error).split())}", code)]
     return []
-
-
-def _value_fault(key: str, value: Any, names: Sequence[str]) -> str | None:
-    types = tuple(t for name in names for t in _WRITTEN[name])
-    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-        return f"it must be {' or '.join(name.lower() for name in names)}"
-    smallest = _SMALLEST.get(key, 0)
-    if "int" in names and isinstance(value, int) and value < smallest:
-        return f"it must be at least {smallest}"
-    return None
-
-
-def _build(kind: Callable[..., Any], options: Mapping[str, Any]) -> Any:
-    with quiet_optuna():
-        return kind(**options)
 
 
 @contextmanager
@@ -137,12 +129,6 @@ def quiet_optuna() -> Iterator[None]:
 
 # Such warnings are attributed to the module that calls Optuna.
 _ASKERS = r"(optuna|unionsnn\.search)\b"
-
-
-def make_pruner(name: str, options: Mapping[str, Any]) -> BasePruner:
-    """Make the pruner of a study file."""
-    pruner: BasePruner = _build(PRUNERS[name], options)
-    return pruner
 
 
 class SeededSampler(BaseSampler):
@@ -177,7 +163,9 @@ class SeededSampler(BaseSampler):
 
     def _begin(self, number: int) -> None:
         draws, walk, steps = np.random.SeedSequence([self.seed, number]).generate_state(3)
-        self._inner: BaseSampler = _build(SAMPLERS[self.name], {**self.options, "seed": int(draws)})
+        kind: Callable[..., BaseSampler] = SAMPLERS[self.name]
+        with quiet_optuna():
+            self._inner = kind(**self.options, seed=int(draws))
         self._walk = optuna.samplers.RandomSampler(seed=int(walk))
         self._steps = np.random.default_rng(int(steps))
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import time
-import warnings
 from pathlib import Path
 from typing import Any
 
 import optuna
 import sqlalchemy
-from optuna.exceptions import ExperimentalWarning, StorageInternalError
+from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
 
 from unionsnn.base.errors import RequestError
-
-logger = logging.getLogger(__name__)
+from unionsnn.search.samplers import quiet_optuna
 
 SILENT_BEATS = 6
 """Number of missed heartbeats after which a worker counts as dead."""
@@ -42,7 +39,7 @@ class PatientStorage(RDBStorage):
         if url.startswith(_SQLITE):
             # Workers write in turn.
             arguments["connect_args"] = {"timeout": 60}
-        with _still_experimental():
+        with quiet_optuna():
             super().__init__(
                 url,
                 arguments,
@@ -54,9 +51,15 @@ class PatientStorage(RDBStorage):
         # Only now, so that a server that never existed is reported at once.
         sqlalchemy.event.listen(self.engine, "do_connect", self._connect)
         if url.startswith(_SQLITE):
-            # SQLite has no row locks: without this, two workers could take the same trial.
-            sqlalchemy.event.listen(self.engine, "connect", _leave_transactions_to_us)
-            sqlalchemy.event.listen(self.engine, "begin", _begin_at_once)
+            # SQLite knows no lock of a row: without this two workers could take the same trial.
+            def leave_transactions_to_us(connection: Any, record: Any) -> None:
+                connection.isolation_level = None
+
+            def begin_at_once(connection: sqlalchemy.Connection) -> None:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+            sqlalchemy.event.listen(self.engine, "connect", leave_transactions_to_us)
+            sqlalchemy.event.listen(self.engine, "begin", begin_at_once)
 
     def _connect(self, dialect: Any, record: Any, arguments: Any, options: Any) -> Any:
         limit = time.monotonic() + self.patience
@@ -72,21 +75,6 @@ class PatientStorage(RDBStorage):
         """Record a heartbeat; a failure does not stop later ones."""
         with contextlib.suppress(StorageInternalError):
             super().record_heartbeat(trial_id)
-
-
-def _leave_transactions_to_us(connection: Any, record: Any) -> None:
-    connection.isolation_level = None
-
-
-def _begin_at_once(connection: sqlalchemy.Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-@contextlib.contextmanager
-def _still_experimental() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExperimentalWarning)
-        yield
 
 
 def open_storage(
@@ -123,13 +111,15 @@ def open_storage(
             TypeError,
             ValueError,
         ) as error:
-            if left and (patient or _made_at_once(error)):
+            words = str(error.__cause__ or error)
+            # Another command made the tables at the same moment.
+            clash = any(part in words for part in ("already exists", "duplicate key", "UNIQUE"))
+            if left and (patient or clash):
                 time.sleep(1.0)
                 continue
-            reason = str(error.__cause__ or error).splitlines()[0]
             raise RequestError(
-                f"The storage {shown(url)} cannot be opened ({reason}). The URL of a file is "
-                "sqlite:///FILE, of a server postgresql+psycopg://USER@HOST/DATABASE.",
+                f"The storage {shown(url)} cannot be opened ({words.splitlines()[0]}). A "
+                "file is written sqlite:///FILE, a server postgresql+psycopg://USER@HOST/DATABASE.",
                 code="study.storage",
             ) from error
     raise AssertionError("the last try returns or raises")
@@ -152,12 +142,6 @@ def sqlite_file(url: str) -> Path | None:
     return Path(parts.database)
 
 
-def _made_at_once(error: BaseException) -> bool:
-    """Return whether another command created the tables at the same time."""
-    words = str(error.__cause__ or error)
-    return any(part in words for part in ("already exists", "duplicate key", "UNIQUE"))
-
-
 def shown(url: str) -> str:
     """Return the URL without its password."""
     try:
@@ -173,7 +157,7 @@ def release_stale(study: optuna.Study, heartbeat: int) -> None:
         study: The study.
         heartbeat: Seconds between heartbeats.
     """
-    with _still_experimental():
+    with quiet_optuna():
         optuna.storages.fail_stale_trials(study)
     # A worker may die between taking a trial and its first heartbeat.
     grace = SILENT_BEATS * heartbeat
@@ -188,6 +172,6 @@ def release_stale(study: optuna.Study, heartbeat: int) -> None:
 def plan_again(
     study: optuna.Study, trial: optuna.trial.FrozenTrial, retries: int | None = None
 ) -> None:
-    """Requeue a trial with its parameters."""
-    with _still_experimental():
+    """Plan a trial once more, with its parameters."""
+    with quiet_optuna():
         RetryHeartbeatStaleTrialCallback(retries)(study, trial)

@@ -26,7 +26,7 @@ from unionsnn.config.compose import compose_config
 from unionsnn.config.grid import VARIED, flatten, may_vary
 from unionsnn.config.identity import determining
 from unionsnn.config.schema import Config, metric_mode
-from unionsnn.search.samplers import SeededSampler, make_pruner, quiet_optuna
+from unionsnn.search.samplers import PRUNERS, SeededSampler, quiet_optuna
 from unionsnn.search.space import Parameter, Value, bare, num_values, overrides, parse_space, values
 from unionsnn.search.storage import sqlite_file, sqlite_url
 from unionsnn.search.study_file import PARAMETERS, Direction, StudySchema, find_study, read_study
@@ -101,10 +101,11 @@ class Study:
         """Make sampler and pruner."""
         sampler, pruner = self.file.sampler, self.file.pruner
         space = self.distributions if self.draws_once else None
-        return {
-            "sampler": SeededSampler(sampler.name, sampler.options, self.file.seed, space),
-            "pruner": make_pruner(pruner.name, pruner.options),
-        }
+        with quiet_optuna():
+            return {
+                "sampler": SeededSampler(sampler.name, sampler.options, self.file.seed, space),
+                "pruner": PRUNERS[pruner.name](**pruner.options),
+            }
 
     def config(self, point: Mapping[str, Value], place: str = "trials") -> Config:
         """Configuration of a point of the space, in run folders of the study's own.
@@ -366,11 +367,7 @@ def _space_faults(study: Study) -> Iterator[Fault]:
             "every: repetition, protocol=holdout, or trial: [protocol.only=[0]].",
             "study.pruner",
         )
-    yield from _rehearsal_faults(study)
-
-
-def _rehearsal_faults(study: Study) -> Iterator[Fault]:
-    """Say what goes wrong when the sampler draws from the space and the pruner gets reports."""
+    # Some mistakes show only when the sampler draws and the pruner gets reports.
     file = study.file
     generator = np.random.default_rng(file.seed)
     part = "sampler"

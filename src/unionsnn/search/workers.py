@@ -195,7 +195,12 @@ class TrialRunner:
         reports = EpochReports(run if alone else None, trial if by_epoch else None, key)
         values: dict[int, float] = {}
         beside: list[list[float]] = [[] for _ in others]
-        data = self._data_of(config)
+        # The data of the last trial, if this one has the same.
+        sections = (config.data, config.coefficient, config.gate, config.paths)
+        read = (*sections, config.model.coefficient, config.model.encodings)
+        if self._data is None or self._data[0] != read:
+            self._data = read, build_data(config)
+        data = self._data[1]
         finished = folder.finished()
         refuse_other_data(folder, finished, data)
         splits = recorded_splits(folder, config.protocol, data, config.seed)
@@ -224,14 +229,6 @@ class TrialRunner:
                 if not last and trial.should_prune():
                     raise optuna.TrialPruned(f"after {len(values)} repetition(s)")
         return (mean, *(math.fsum(each) / len(each) for each in beside))
-
-    def _data_of(self, config: Config) -> GraphDataModule:
-        """The data of the last trial, if this one has the same."""
-        sections = (config.data, config.coefficient, config.gate, config.paths)
-        key = (*sections, config.model.coefficient, config.model.encodings)
-        if self._data is None or self._data[0] != key:
-            self._data = key, build_data(config)
-        return self._data[1]
 
 
 def objective(record: Repetition, key: str) -> float:
@@ -316,7 +313,13 @@ def work_in_processes(study: Study, count: int, watch: Watch | None = None) -> N
     Raises:
         WorkersDiedError: if all of them die before the study is finished.
     """
-    devices = _devices(study)
+    # Names of the GPUs that the workers share, one each; None without GPUs.
+    devices: list[str | None] = []
+    if study.base.trainer.accelerator in ("auto", "gpu"):
+        given = os.environ.get("CUDA_VISIBLE_DEVICES")
+        numbers = map(str, range(torch.cuda.device_count())) if given is None else given.split(",")
+        devices = [name for name in numbers if name]
+    devices = devices or [None]
     shares = deque(devices[number % len(devices)] for number in range(count))
     stored = attach(study)
 
@@ -335,18 +338,6 @@ def work_in_processes(study: Study, count: int, watch: Watch | None = None) -> N
             f"of {len(trials)} trials left; rerun the command to resume. If memory ran out, use "
             "fewer workers or a smaller data.batch_size."
         )
-
-
-def _devices(study: Study) -> list[str | None]:
-    """Return the GPUs to distribute among workers; [None] without GPUs."""
-    if study.base.trainer.accelerator not in ("auto", "gpu"):
-        return [None]
-    given = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if given is not None:
-        return [name for name in given.split(",") if name] or [None]
-    import torch
-
-    return [str(number) for number in range(torch.cuda.device_count())] or [None]
 
 
 @dataclass(frozen=True)
