@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from unionsnn.base.errors import FolderInUseError, RepetitionFailedError, RequestError
+from unionsnn.base.errors import Fault, FolderInUseError, RepetitionFailedError, RequestError
 from unionsnn.base.files import atomic_write, write_json
 from unionsnn.config.compose import compose_config, first_groups, group_choices, is_shipped
 from unionsnn.config.grid import flatten
@@ -153,22 +153,40 @@ def run_study(
 
 def _check_nested(study: Study) -> None:
     """Refuse a study whose points cannot be chosen for each outer fold alone."""
-    file, faults = study.file, []
+    file = study.file
+    faults: list[Fault] = []
     if study.base.protocol.name != "cross_validation":
-        faults.append("--nested chooses for each outer fold; type protocol=cross_validation.")
+        faults.append(
+            Fault(
+                "--nested chooses for each outer fold; type protocol=cross_validation.",
+                "study.nested",
+            )
+        )
     if file.sampler.name not in FOLDWISE:
         faults.append(
-            f"--nested: sampler {file.sampler.name} proposes points by the mean over all folds, "
-            f"and what is tested in one fold validates in others; choose {' or '.join(FOLDWISE)}."
+            Fault(
+                f"--nested: sampler {file.sampler.name} proposes points by the mean over all folds, "
+                f"and what is tested in one fold validates in others; choose {' or '.join(FOLDWISE)}.",
+                "study.nested",
+            )
         )
     if file.pruner.name != "none":
-        faults.append("--nested: a pruned trial lacks folds; type pruner: {name: none}.")
+        faults.append(
+            Fault(
+                "--nested: a pruned trial lacks folds; type pruner: {name: none}.", "study.nested"
+            )
+        )
     if len(file.objectives) > 1:
-        faults.append("--nested chooses by one objective.")
+        faults.append(Fault("--nested chooses by one objective.", "study.nested"))
     if file.trial:
-        faults.append("--nested: trials and the final run must be the same; leave out trial.")
+        faults.append(
+            Fault(
+                "--nested: trials and the final run must be the same; leave out trial.",
+                "study.nested",
+            )
+        )
     if faults:
-        raise RequestError(*faults, code="study.nested")
+        raise RequestError(*faults)
 
 
 def choose_by_fold(study: Study, trials: Sequence[Trial]) -> dict[int, Trial]:
