@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +72,8 @@ def run_study(
         RepetitionFailedError: if no trial finished.
         WorkersDiedError: if no worker is left.
     """
-    if nested:
-        _check_nested(study)
+    if nested and (faults := [*_nested_faults(study)]):
+        raise RequestError(*faults)
     started = time.perf_counter()
     with quiet_optuna():
         stored = open_study(study, extend=extend)
@@ -151,42 +151,29 @@ def run_study(
     return record
 
 
-def _check_nested(study: Study) -> None:
-    """Refuse a study whose points cannot be chosen for each outer fold alone."""
+def _nested_faults(study: Study) -> Iterator[Fault]:
+    """Say why a point cannot be chosen for each outer fold alone."""
     file = study.file
-    faults: list[Fault] = []
     if study.base.protocol.name != "cross_validation":
-        faults.append(
-            Fault(
-                "--nested chooses for each outer fold; type protocol=cross_validation.",
-                "study.nested",
-            )
+        yield Fault(
+            "--nested chooses for each outer fold; type protocol=cross_validation.", "study.nested"
         )
     if file.sampler.name not in FOLDWISE:
-        faults.append(
-            Fault(
-                f"--nested: sampler {file.sampler.name} proposes points by the mean over all folds, "
-                f"and what is tested in one fold validates in others; choose {' or '.join(FOLDWISE)}.",
-                "study.nested",
-            )
+        yield Fault(
+            f"--nested: sampler {file.sampler.name} proposes points by the mean over all folds, "
+            f"and what is tested in one fold validates in others; choose {' or '.join(FOLDWISE)}.",
+            "study.nested",
         )
     if file.pruner.name != "none":
-        faults.append(
-            Fault(
-                "--nested: a pruned trial lacks folds; type pruner: {name: none}.", "study.nested"
-            )
+        yield Fault(
+            "--nested: a pruned trial lacks folds; type pruner: {name: none}.", "study.nested"
         )
     if len(file.objectives) > 1:
-        faults.append(Fault("--nested chooses by one objective.", "study.nested"))
+        yield Fault("--nested chooses by one objective.", "study.nested")
     if file.trial:
-        faults.append(
-            Fault(
-                "--nested: trials and the final run must be the same; leave out trial.",
-                "study.nested",
-            )
+        yield Fault(
+            "--nested: trials and the final run must be the same; leave out trial.", "study.nested"
         )
-    if faults:
-        raise RequestError(*faults)
 
 
 def choose_by_fold(study: Study, trials: Sequence[Trial]) -> dict[int, Trial]:
