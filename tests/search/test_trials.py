@@ -369,5 +369,5 @@ def test_another_version_is_refused(
 ) -> None:
     open_study(make())
     monkeypatch.setattr("unionsnn.search.study.__version__", "9.9")
-    with pytest.raises(RequestError, match=r"versions\.unionsnn: '.*' when it began, '9\.9' now"):
+    with pytest.raises(RequestError, match=r"versions\.unionsnn: '.*' when it started, '9\.9' now"):
         open_study(make())

@@ -62,13 +62,13 @@ def run_study(
         study: The study.
         watch: Called with the state of all trials.
         progress: Called while data are read.
-        workers: Processes of this command.
-        extend: Go on although the study is defined otherwise than when it began.
-        trials_only: Leave the final run to another command.
-        nested: Choose a point for each outer fold.
+        workers: Number of processes of this command.
+        extend: Whether to continue a study whose definition has changed.
+        trials_only: Whether to leave the final run to another command.
+        nested: Whether to select a point for each outer fold.
 
     Raises:
-        RequestError: if the study is another one than in the storage, or cannot be nested.
+        RequestError: if the study differs from that in the storage, or cannot be nested.
         RepetitionFailedError: if no trial finished.
         WorkersDiedError: if no worker is left.
     """
@@ -152,11 +152,11 @@ def run_study(
 
 
 def _nested_faults(study: Study) -> Iterator[Fault]:
-    """Say why a point cannot be chosen for each outer fold alone."""
+    """Yield reasons why a point cannot be selected for each outer fold alone."""
     file = study.file
     if study.base.protocol.name != "cross_validation":
         yield Fault(
-            "--nested chooses for each outer fold; type protocol=cross_validation.", "study.nested"
+            "--nested selects for each outer fold; type protocol=cross_validation.", "study.nested"
         )
     if file.sampler.name not in FOLDWISE:
         yield Fault(
@@ -169,7 +169,7 @@ def _nested_faults(study: Study) -> Iterator[Fault]:
             "--nested: a pruned trial lacks folds; type pruner: {name: none}.", "study.nested"
         )
     if len(file.objectives) > 1:
-        yield Fault("--nested chooses by one objective.", "study.nested")
+        yield Fault("--nested needs a single objective; name one.", "study.nested")
     if file.trial:
         yield Fault(
             "--nested: trials and the final run must be the same; leave out trial.", "study.nested"
@@ -177,9 +177,9 @@ def _nested_faults(study: Study) -> Iterator[Fault]:
 
 
 def choose_by_fold(study: Study, trials: Sequence[Trial]) -> dict[int, Trial]:
-    """The finished trial with the best value on each fold's inner validation part.
+    """Return the finished trial with the best value on each fold's inner validation part.
 
-    Ties go to the first. Nothing of a fold's test part has a say in its choice.
+    Ties go to the first. A fold's test part does not affect the choice.
     """
     chosen: dict[int, Trial] = {}
     for fold in range(study.base.protocol.num_repetitions):

@@ -44,7 +44,7 @@ def study_figures(study: Study) -> list[tuple[str, str]]:
         wanted.append((caption, vis.plot_optimization_history, options))
         distinct = {trial.values[number] for trial in finished}
         if len(finished) < FEWEST or len(distinct) < 2 or not varied:
-            caption = f"No importance of parameters: {len(finished)} finished trials say too little"
+            caption = f"No importance of parameters: {len(finished)} finished trials are too few"
             wanted.append((caption, None, {}))
         else:
             caption = (
@@ -54,7 +54,7 @@ def study_figures(study: Study) -> list[tuple[str, str]]:
             fanova = FanovaImportanceEvaluator(seed=file.seed)
             wanted.append((caption, vis.plot_param_importances, {**options, "evaluator": fanova}))
         if finished:
-            caption = f"Parallel coordinates: a line a finished trial, coloured by {key}"
+            caption = f"Parallel coordinates: a line per finished trial, coloured by {key}"
             wanted.append((caption, vis.plot_parallel_coordinate, options))
             wanted.append((f"Slices: {key} against each parameter", vis.plot_slice, options))
     if file.pruner.name != "none":

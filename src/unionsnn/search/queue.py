@@ -38,12 +38,12 @@ _MEANING = ("experiment", "trial", "objective")
 
 @dataclass(frozen=True)
 class Trial:
-    """A planned trial and what came of it, however often it was tried.
+    """A planned trial with its outcome, however often it was tried.
 
     Args:
-        index: Its place in the plan, from 0.
-        state: What came of it.
-        parameters: Point of the space; a part of it before the sampler has chosen.
+        index: Its index in the plan, from 0.
+        state: Its state.
+        parameters: Point of the space, partial before the sampler has chosen.
         values: Objective values; None unless finished.
         repetitions: Values of the first objective by repetition, as far as trained.
         reason: Why it failed or was pruned.
@@ -69,7 +69,7 @@ class Trial:
         return cls(**{**content, **changes})
 
     def to_json(self) -> dict[str, Any]:
-        """Return what study.json holds of it."""
+        """Return the trial as stored in study.json."""
         repetitions = {str(index): value for index, value in self.repetitions.items()}
         return {**asdict(self), "repetitions": repetitions}
 
@@ -101,12 +101,12 @@ def open_study(study: Study, *, extend: bool = False) -> optuna.Study:
     while "planned" not in stored.user_attrs and time.monotonic() < limit:
         time.sleep(0.2)
     if "planned" not in stored.user_attrs:
-        # Who made it has died in the middle.
+        # The worker that created it died meanwhile.
         _plan(stored, study)
     began = stored.user_attrs["definition"]
     before, now = dict(flatten(began)), dict(flatten(study.definition))
     differences = [
-        f"{key}: {before.get(key, 'absent')!r} when it began, {now.get(key, 'absent')!r} now"
+        f"{key}: {before.get(key, 'absent')!r} when it started, {now.get(key, 'absent')!r} now"
         for key in sorted(before.keys() | now.keys())
         if before.get(key, "absent") != now.get(key, "absent")
     ]
@@ -153,7 +153,7 @@ def _newest(storage: PatientStorage, name: str) -> str | None:
 
 
 def _plan(stored: optuna.Study, study: Study) -> None:
-    """Put every planned trial that is not there yet in the queue.
+    """Add every missing planned trial to the queue.
 
     Workers take trials out of the queue one by one, so that none is trained twice, and the study
     has as many as it should.
@@ -169,7 +169,7 @@ def _plan(stored: optuna.Study, study: Study) -> None:
 
 
 def _inside(stored: optuna.Study, study: Study) -> list[FrozenTrial]:
-    """Finished trials whose parameters the space has, one for each of its cells."""
+    """Return finished trials with parameters inside the space, one for each of its cells."""
     distributions = study.distributions
     grid = study.file.sampler.name == "grid"
     places = {json.dumps(point, sort_keys=True): i for i, point in enumerate(study.plan)}
@@ -202,7 +202,7 @@ def read_trials(stored: optuna.Study) -> list[Trial]:
     waiting, failed.
     """
     ranks = list(_STATES)
-    # Of several failed tries the last one says why.
+    # Of several failed tries, the last gives the reason.
     tries = sorted(
         stored.get_trials(deepcopy=False), key=lambda t: (-ranks.index(t.state), t.number)
     )

@@ -65,7 +65,7 @@ def values(distribution: BaseDistribution) -> Sequence[Value]:
 
 
 def rounded(distribution: BaseDistribution, value: Any) -> Any:
-    """A drawn value as it is written: of a range of numbers, 0.3 in place of 0.1 + 0.1 + 0.1."""
+    """Return a drawn value without rounding errors: 0.3 instead of 0.1 + 0.1 + 0.1."""
     d = distribution
     if not isinstance(d, FloatDistribution) or d.step is None:
         return value
@@ -94,7 +94,7 @@ class Parameter:
         return num_values(d) < math.inf and not getattr(d, "log", False)
 
     def examples(self) -> Sequence[Value]:
-        """Values to be checked before a study: all choices and few whole numbers, or both ends."""
+        """Return values to check before a study: all choices or few integers, or both ends."""
         d = self.distribution
         if isinstance(d, CategoricalDistribution) or (
             isinstance(d, IntDistribution) and num_values(d) <= _FEW

@@ -51,7 +51,7 @@ class PatientStorage(RDBStorage):
         # Only now, so that a server that never existed is reported at once.
         sqlalchemy.event.listen(self.engine, "do_connect", self._connect)
         if url.startswith(_SQLITE):
-            # SQLite knows no lock of a row: without this two workers could take the same trial.
+            # SQLite has no row locks: without this, two workers could take the same trial.
             def leave_transactions_to_us(connection: Any, record: Any) -> None:
                 connection.isolation_level = None
 
@@ -118,8 +118,9 @@ def open_storage(
                 time.sleep(1.0)
                 continue
             raise RequestError(
-                f"The storage {shown(url)} cannot be opened ({words.splitlines()[0]}). A "
-                "file is written sqlite:///FILE, a server postgresql+psycopg://USER@HOST/DATABASE.",
+                f"The storage {shown(url)} cannot be opened ({words.splitlines()[0]}). The "
+                "URL of a file is sqlite:///FILE, of a server "
+                "postgresql+psycopg://USER@HOST/DATABASE.",
                 code="study.storage",
             ) from error
     raise AssertionError("the last try returns or raises")
@@ -172,6 +173,6 @@ def release_stale(study: optuna.Study, heartbeat: int) -> None:
 def plan_again(
     study: optuna.Study, trial: optuna.trial.FrozenTrial, retries: int | None = None
 ) -> None:
-    """Plan a trial once more, with its parameters."""
+    """Requeue a trial with its parameters."""
     with quiet_optuna():
         RetryHeartbeatStaleTrialCallback(retries)(study, trial)

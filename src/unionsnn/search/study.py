@@ -1,6 +1,6 @@
-"""A study as it is asked for: its file and the command line, checked as a whole.
+"""A requested study: its file and the command line, checked as a whole.
 
-Everything that is wrong is said before the first trial.
+All faults are reported before the first trial.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ GROUPS = ("model", "gate", "coefficient", "optimizer")
 """Groups whose options a space may try."""
 
 SHORTER = ("protocol.only", "protocol.patience", "trainer.max_epochs")
-"""What makes a trial shorter, beside keys of the optimizer and of the model."""
+"""Keys that make a trial shorter, in addition to those of optimizer and model."""
 
 _SECTIONS = (*Config.model_fields, "experiment", "grid", "hydra")
 
@@ -53,11 +53,10 @@ class Study:
         name: Its name in the storage, and of its folder.
         file: Content of its file, with what the command line replaces.
         overrides: The experiment.
-        space: What is tried.
-        base: The experiment's configuration without any point of the space.
-        plan: Parameters of each trial that are fixed beforehand: all of them in a grid, else none.
-        definition: What determines the trials: kept in the storage and compared when the study
-            goes on.
+        space: The search space.
+        base: The experiment's configuration without a point of the space.
+        plan: Fixed parameters of each trial: all of them in a grid, otherwise none.
+        definition: What determines the trials, stored and compared when the study continues.
         config_dir: Folder of the user's own configuration.
     """
 
@@ -82,7 +81,7 @@ class Study:
 
     @property
     def directions(self) -> list[Direction]:
-        """What is better of each objective."""
+        """Direction of each objective."""
         modes = map(metric_mode, self.file.objectives)
         return ["minimize" if mode == "min" else "maximize" for mode in modes]
 
@@ -93,12 +92,12 @@ class Study:
 
     @property
     def draws_once(self) -> bool:
-        """Whether the points can be counted and the sampler draws them one by one."""
+        """Whether the space is finite and the sampler must draw each point once."""
         one_by_one = self.file.sampler.name in ("random", "tpe")
         return one_by_one and all(p.countable for p in self.space)
 
     def methods(self) -> dict[str, Any]:
-        """Make sampler and pruner."""
+        """Return new sampler and pruner."""
         sampler, pruner = self.file.sampler, self.file.pruner
         space = self.distributions if self.draws_once else None
         with quiet_optuna():
@@ -108,7 +107,7 @@ class Study:
             }
 
     def config(self, point: Mapping[str, Value], place: str = "trials") -> Config:
-        """Configuration of a point of the space, in run folders of the study's own.
+        """Return the configuration of a point, with run folders inside the study.
 
         Args:
             point: Values of parameters.
@@ -137,15 +136,15 @@ def make_study(
 
     Args:
         name_or_file: A shipped study, or a YAML file.
-        words: Overrides as of `unionsnn train`, after those of the file. One for a key of the space
-            replaces its values, or takes it out of the space if it is a single value.
-        name: Name of the study; made of file, data and model unless given.
+        words: Overrides as for `unionsnn train`, after those of the file. An override of a key of
+            the space replaces its values, or removes it from the space if it is a single value.
+        name: Name of the study; by default made of file, data and model.
         trials: Replaces the file's number of trials.
         storage: Replaces the file's URL.
         config_dir: Folder of the user's own configuration.
 
     Raises:
-        RequestError: with what is wrong.
+        RequestError: with every fault.
     """
     path = find_study(name_or_file)
     given = {"trials": trials, "storage": storage}
@@ -154,7 +153,7 @@ def make_study(
     written = {bare(key): key for key in texts}
     for number, word in enumerate([*file.overrides, *words]):
         key, inside, sweep = _settings(word)
-        # The space would hide them.
+        # The space wins over them.
         faults += [
             Fault(f"{word} sets {k}, a key of the space; type {k}=... by itself.", "study.space")
             for k in written
@@ -172,7 +171,7 @@ def make_study(
         raise RequestError(*faults)
     space = tuple(parse_space(texts))
     if not space:
-        raise RequestError(f"No key of the space of {path} is left to search.", code="study.space")
+        raise RequestError(f"The space of {path} has no key left to search.", code="study.space")
     base = compose_config(kept, config_dir)
     name = f"{path.stem}-{base.data.name}-{base.model.name}" if name is None else name
     study = Study(name, file, tuple(kept), space, base, [], {}, config_dir)
@@ -194,7 +193,7 @@ def make_study(
     only = trial.protocol.only
     definition = {
         "experiment": determining(base),
-        # It leaves a repetition as it is, but not the mean over them.
+        # It does not affect a repetition, but the mean over them.
         "trial": determining(trial) | ({} if only is None else {"repetitions": only}),
         "space": {p.key: p.text for p in space},
         "objective": file.objectives,
@@ -208,9 +207,9 @@ def make_study(
 
 
 def _settings(word: str) -> tuple[str, set[str], bool]:
-    """Key that an override sets, keys inside it, and whether it has several values.
+    """Return the key that an override sets, keys inside it, and whether it has several values.
 
-    Keys are without signs. Composing says more about what is not an override: its key is empty.
+    Keys are without + and ~. The key of an invalid override is empty: composing reports it.
     """
     try:
         override = OverridesParser.create().parse_override(word)
@@ -223,12 +222,12 @@ def _settings(word: str) -> tuple[str, set[str], bool]:
 
 
 def _key_faults(study: Study) -> Iterator[Fault]:
-    """Refuse keys that trials cannot differ in, or that trials and the final run cannot."""
+    """Refuse keys in which trials, or trials and the final run, must not differ."""
     for parameter in study.space:
         key = bare(parameter.key)
         if key.partition(".")[0] in _SECTIONS and key not in GROUPS and not may_vary(key):
             yield Fault(
-                f"space.{parameter.key}: trials that differ in {key} cannot be compared, or write "
+                f"space.{parameter.key}: trials that differ in {key} are not comparable, or write "
                 f"elsewhere; the space may hold {VARIED}, and the groups {', '.join(GROUPS)}.",
                 "study.space_key",
             )
@@ -251,15 +250,15 @@ def _key_faults(study: Study) -> Iterator[Fault]:
         shortens = key.startswith(("optimizer.", "model.")) and may_vary(key)
         if key not in SHORTER and not shortens:
             yield Fault(
-                f"trial: {word} is not what makes a trial shorter; trial may hold "
-                f"{', '.join(SHORTER)}, and keys of optimizer and model. What holds for the final "
-                "run, too, belongs in overrides.",
+                f"trial: {word} does not make a trial shorter; trial may hold "
+                f"{', '.join(SHORTER)}, and keys of optimizer and model. Overrides that also "
+                "apply to the final run belong in overrides.",
                 "study.trial_key",
             )
 
 
 def _request_faults(study: Study) -> Iterator[Fault]:
-    """Say what is wrong with name, objectives and experiment."""
+    """Yield faults of name, objectives and experiment."""
     file, base = study.file, study.base
     name = study.name
     plain = name.isprintable() and "/" not in name and not name.startswith(".")
@@ -286,7 +285,7 @@ def _request_faults(study: Study) -> Iterator[Fault]:
         storage, question, options = given.partition("?")
         if question and "=" not in options.partition("/")[0]:
             yield Fault(
-                f"storage is {given!r}, where ? begins options of the URL; type it as "
+                f"storage is {given!r}, where ? starts the options of the URL; type it as "
                 f"{storage}%3F{options}, or another name of the file.",
                 "study.storage",
             )
@@ -296,7 +295,7 @@ def _request_faults(study: Study) -> Iterator[Fault]:
             continue
         why = ""
         if str(key).startswith("test"):
-            why = "what the test part has chosen is no longer tested by it; "
+            why = "a test part that selects a configuration can no longer test it; "
         yield Fault(
             f"objective is {key!r}; {why}allowed are {', '.join(allowed)}.", "study.objective"
         )
@@ -310,13 +309,13 @@ def _request_faults(study: Study) -> Iterator[Fault]:
         )
     if base.run_dir is not None or base.force:
         yield Fault(
-            "A study has run folders of its own: leave out run_dir and force.", "study.run_dir"
+            "A study has its own run folders: leave out run_dir and force.", "study.run_dir"
         )
     yield from _protocol_faults(base)
     protocol = base.protocol
     if protocol.workers > 1:
         yield Fault(
-            "The workers of a study train trials: type --workers N in place of protocol.workers.",
+            "The workers of a study train trials: type --workers N instead of protocol.workers.",
             "study.workers",
         )
     if protocol.grid is not None:
@@ -326,13 +325,13 @@ def _request_faults(study: Study) -> Iterator[Fault]:
         )
     if base.trainer.several:
         yield Fault(
-            "One process trains a trial: type trainer=default, and --workers N for N at a time.",
+            "A trial is trained by one process: type trainer=default, and --workers N for more.",
             "study.devices",
         )
 
 
 def _protocol_faults(config: Config) -> Iterator[Fault]:
-    """Refuse a protocol that evaluates the test part while it trains."""
+    """Refuse a protocol that evaluates the test part during training."""
     if config.protocol.name == "cross_validation_paper":
         yield Fault(
             "protocol=cross_validation_paper tests in every epoch, and a study must not see the "
@@ -342,7 +341,7 @@ def _protocol_faults(config: Config) -> Iterator[Fault]:
 
 
 def _space_faults(study: Study) -> Iterator[Fault]:
-    """Compose trials with all values to be checked, and let the sampler draw from the space."""
+    """Compose trials with all values to check, and let the sampler draw from the space."""
     faults: dict[Fault, None] = {}
     config: Config | None = None
     # Each value once, those of all keys side by side.

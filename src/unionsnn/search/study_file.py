@@ -176,13 +176,13 @@ def read_study(path: Path) -> StudySchema:
             fault = f"objective names {objectives[0]} twice; name it once."
             faults.append(Fault(fault, "study.objective"))
         elif len(objectives) == 2 and pruner.name != "none":
-            fault = "Two objectives cannot be pruned by; type pruner: {name: none}."
+            fault = "Pruning needs a single objective; type pruner: {name: none}."
             faults.append(Fault(fault, "study.pruner"))
         elif len(objectives) == 2 and sampler.name == "cmaes":
-            fault = "sampler cmaes has one objective; for two choose nsga2."
+            fault = "sampler cmaes needs one objective; for two choose nsga2."
             faults.append(Fault(fault, "study.sampler"))
         if sampler.name != "grid" and study.trials is None:
-            fault = f"trials is missing; sampler {sampler.name} needs their number."
+            fault = f"trials is missing; sampler {sampler.name} needs a number of trials."
             faults.append(Fault(fault, "study.trials"))
     if faults:
         raise RequestError(*(Fault(f"{path}: {fault}", fault.code) for fault in faults))

@@ -58,16 +58,16 @@ _PATIENCE = 3600.0
 
 
 class QueueEmptyError(Exception):
-    """Optuna made a trial of its own, because another worker took the last planned one."""
+    """Optuna created a new trial because another worker took the last planned one."""
 
 
 class EpochReports(Callback):
-    """Log the metrics of each epoch, and stop a training that is hopeless.
+    """Log the metrics of each epoch, and prune unpromising trainings.
 
     Args:
         run: Run of a tracker that logs them; None if it logs repetitions.
-        trial: Optuna's trial, whose pruner is asked; None if it is not to be pruned by epochs.
-        key: Validation metric that the pruner looks at.
+        trial: Optuna's trial, for pruning by epochs; None without it.
+        key: Validation metric for the pruner.
     """
 
     def __init__(self, run: GuardedRun | None, trial: optuna.Trial | None, key: str) -> None:
@@ -88,19 +88,19 @@ class EpochReports(Callback):
 
 
 class TrialRunner:
-    """Runs trials of a study one after another; what is called with each Optuna trial.
+    """Objective function of a study, called with each Optuna trial.
 
-    A trial that fails says why in its user attributes, and the study goes on. One that is
-    interrupted, or whose storage is away, is planned again with its parameters; its finished
-    repetitions are on disk and not trained anew.
+    A failed trial records the reason in its user attributes, and the study continues. A trial that
+    is interrupted, or whose storage is unavailable, is requeued with its parameters; its finished
+    repetitions are on disk and not trained again.
 
     Args:
         study: The study.
-        worker: Name of the worker, kept with the trial.
+        worker: Name of the worker, stored with the trial.
 
     Attributes:
         interruption: What has interrupted a trial.
-        missing: Why the study cannot go on: a record lacks what it is about.
+        missing: Why the study cannot continue: a record lacks its objective.
     """
 
     def __init__(self, study: Study, worker: str) -> None:
@@ -114,7 +114,7 @@ class TrialRunner:
         """Return the objective values.
 
         Raises:
-            TrialPruned: if the pruner has given it up.
+            TrialPruned: if the pruner stops it.
             Exception: whatever made it fail.
         """
         if "cell" not in trial.user_attrs:
@@ -136,7 +136,7 @@ class TrialRunner:
         except BaseException as error:
             self._again(trial)
             self.interruption = error
-            # The one kind that Optuna records before it passes it on.
+            # The only exception that Optuna records before re-raising it.
             raise KeyboardInterrupt from error
 
     def _again(self, trial: optuna.Trial) -> None:
@@ -206,7 +206,7 @@ class TrialRunner:
         splits = recorded_splits(folder, config.protocol, data, config.seed)
         untracked = config
         if config.logger.keeps_runs:
-            # The trial's run of the tracker takes the place of those of its repetitions.
+            # The trial has one tracker run, which replaces those of its repetitions.
             untracked = config.replace({"logger": Csv()})
         for index in config.protocol.wanted:
             record = finished.get(index)
@@ -232,7 +232,7 @@ class TrialRunner:
 
 
 def objective(record: Repetition, key: str) -> float:
-    """What a repetition says of an objective: a metric, or the number of parameters.
+    """Return a repetition's value of an objective: a metric, or the number of parameters.
 
     Raises:
         MissingObjectiveError: if the record lacks it.
@@ -243,7 +243,7 @@ def objective(record: Repetition, key: str) -> float:
     metrics = record.metrics
     if key not in metrics:
         raise MissingObjectiveError(
-            f"The record of repetition {record.index} has no {key}, which the study is about; "
+            f"The record of repetition {record.index} has no {key}, the study's objective; "
             f"it has {', '.join(sorted(metrics))}."
         )
     value = float(metrics[key])
@@ -253,7 +253,7 @@ def objective(record: Repetition, key: str) -> float:
 
 
 def reason(error: Exception) -> str:
-    """Say in one line why a trial failed."""
+    """Return in one line why a trial failed."""
     kinds = {
         "out of memory": (MemoryError, MemoryRanOutError, torch.OutOfMemoryError),
         "not finite": (NonFiniteLossError,),
