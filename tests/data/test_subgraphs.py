@@ -145,6 +145,6 @@ def test_they_are_cached_and_refused_where_they_do_not_fit(
         np.testing.assert_array_equal(store.get("subgraph", 2, *arrays(data)), first)
     monkeypatch.setattr(encoding_cache, "free_bytes", lambda: 1000)
     with pytest.raises(
-        DataError, match=r"subgraph of these graphs.*model\.encodings\.subgraph than"
+        DataError, match=r"subgraph of these graphs.*model\.encodings\.subgraph below 3"
     ):
         store.get("subgraph", 3, *arrays(data))

@@ -280,7 +280,7 @@ def test_columns_follow_the_gate_and_are_all_of_them_without_one(
 
 
 def test_precompute_refuses_as_train_does(command: Command) -> None:
-    refused(command("precompute", "dta=mutag"), "request", "Did you mean 'data'?")
+    refused(command("precompute", "dta=mutag"), "config.unknown_key", "Did you mean 'data'?")
     refused(
         command("precompute", "data=mutag", "data.offline=true"),
         "data.unavailable",
@@ -322,7 +322,7 @@ def test_the_case_study_refuses(tmp_path: Path, command: Command) -> None:
         command("case-study", "--plot", tmp_path / "e.gif"), "output.extension", "e.gif", status=1
     )
     refused(command("case-study", "--graphs", 0), "", "--graphs")
-    refused(command("case-study", "data=mutga"), "request", "Did you mean 'mutag'?")
+    refused(command("case-study", "data=mutga"), "config.unknown_option", "Did you mean 'mutag'?")
 
 
 # -- cache ---------------------------------------------------------------------------------

@@ -286,14 +286,14 @@ def test_statistics_of_what_is_not_finite_are_refused(batch: Data, value: float)
         ({"normalize_over": "reciever"}, "Did you mean 'receiver'"),
         (
             {"features": ("excess",), "radius": 2},
-            r"'excess' is defined at radius 1 only, radius is \[2\]; use 'cyclomatic'",
+            r"'excess' is defined at radius 1 only, but radius is \[2\]; use 'cyclomatic'",
         ),
         (
             {"features": ("excess",), "radius": [3, 2]},
-            r"'excess' is defined at radius 1 only, radius is \[2, 3\]",
+            r"'excess' is defined at radius 1 only, but radius is \[2, 3\]",
         ),
-        ({"radius": []}, r"radius is \[\]; it must be one or several numbers from 1"),
-        ({"radius": 0}, "radius is 0; it must be one or several numbers from 1"),
+        ({"radius": []}, r"radius is \[\]; it must be one or several integers of at least 1"),
+        ({"radius": 0}, "radius is 0; it must be one or several integers of at least 1"),
     ],
 )
 def test_a_choice_that_is_not_allowed_is_refused(

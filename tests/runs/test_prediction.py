@@ -196,7 +196,7 @@ def test_what_cannot_be_predicted_is_refused(tiny: Maker, tmp_path: Path) -> Non
     assert "value 3; allowed are 0..2" in message(run, node_labels=[[3, 0], [0, 0]])
     assert "there are 1 columns; needed are 2" in message(run, node_labels=[0, 1])
     run, _ = trained(tiny(*own, "data.features=attributes", run_dir="attributes"))
-    assert "2 columns of node features; the network was trained on 3" in message(
+    assert "2 columns of node features, but the network was trained on 3" in message(
         run, node_attributes=[[0.5, 1], [1, 1]]
     )
     run, _ = trained(tiny(*own, "data.features=degree", run_dir="degree"))

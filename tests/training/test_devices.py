@@ -108,5 +108,5 @@ def test_what_is_not_deterministic_is_named_and_the_user_s_choice_comes_back(
 
 def test_keys_that_change_nothing_leave_the_name_of_a_run_alone(tiny: Maker) -> None:
     plain = tiny().trainer
-    assert not {"num_nodes", "sync_batchnorm", "deterministic"} & plain.keys()
+    assert not {"num_nodes", "sync_batchnorm", "deterministic"} & plain.to_dict().keys()
     assert config_hash(tiny("trainer=ddp")) == config_hash(tiny())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import shlex
 from collections.abc import Sequence
 from importlib.resources import files
@@ -74,7 +73,10 @@ def compose_config(overrides: Sequence[str], config_dir: str | Path | None = Non
     if grid is None:
         return checked
     plain["protocol"]["grid"] = grid
-    check = functools.partial(_checked, given=given | grid.keys())
+
+    def check(cell: dict[str, Any]) -> Config:
+        return _checked(cell, given | grid.keys())
+
     if wrong := grid_faults(plain, checked, _type_fault, check):
         raise RequestError(*wrong, code="config.grid")
     return checked.replace({"protocol.grid": grid})

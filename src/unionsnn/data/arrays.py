@@ -237,7 +237,7 @@ class GraphArrays:
         except FileNotFoundError:
             raise
         except (*NPZ_ERRORS, TypeError, AttributeError) as error:
-            raise DamagedFileError(f"{path} cannot be read ({error}); build it again") from error
+            raise DamagedFileError(f"{path} cannot be read ({error})") from error
         if not intact:
-            raise DamagedFileError(f"{path} fails its checksum; build it again")
+            raise DamagedFileError(f"{path} fails its checksum")
         return graphs
