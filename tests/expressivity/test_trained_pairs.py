@@ -29,7 +29,7 @@ from unionsnn.expressivity.trained_pairs import (
 )
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.reports.views.trained_expressivity import estimate, label, trained_table
-from unionsnn.runs.records import RunFolder
+from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training import memory
 
 SMALL = PairProtocolConfig(copies=12, channels=4)

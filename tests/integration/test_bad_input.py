@@ -21,7 +21,7 @@ from unionsnn.base.errors import DataError, RunFolderError
 from unionsnn.cli.app import command_line
 from unionsnn.coefficients import cache
 from unionsnn.config.compose import compose_config
-from unionsnn.runs.records import RunFolder
+from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training.build import build_data
 
 SMALL = [

@@ -26,7 +26,7 @@ from unionsnn.data.catalog import CatalogEntry
 from unionsnn.data.splits import Split
 from unionsnn.runs import experiment
 from unionsnn.runs.experiment import run_experiment
-from unionsnn.runs.records import RunFolder
+from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training import callbacks
 from unionsnn.training.evaluation import require_metric
 

@@ -20,7 +20,7 @@ from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.reports.views.results import print_results
 from unionsnn.runs.dry_run import describe
 from unionsnn.runs.experiment import run_experiment
-from unionsnn.runs.records import RunFolder
+from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training.build import build_data
 
 Maker = Callable[..., dict[str, Any]]

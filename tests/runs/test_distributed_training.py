@@ -24,7 +24,7 @@ from unionsnn.config.compose import compose_config
 from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
 from unionsnn.runs.experiment import run_experiment
-from unionsnn.runs.records import RunFolder
+from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training.build import build_data, build_task, fit_gates
 from unionsnn.training.checkpoints import load_checkpoint
 from unionsnn.training.devices import check_accelerator, uses_all_parameters

@@ -16,7 +16,7 @@ from unionsnn.config.identity import config_hash
 from unionsnn.data.catalog import CatalogEntry
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.precompute import precompute
-from unionsnn.runs.records import RunFolder
+from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training.build import build_data, build_task
 
 Maker = Callable[..., dict[str, Any]]

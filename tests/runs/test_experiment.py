@@ -21,7 +21,7 @@ from unionsnn.reports.views.results import provenance
 from unionsnn.runs import experiment
 from unionsnn.runs.dry_run import describe
 from unionsnn.runs.experiment import run_experiment
-from unionsnn.runs.records import RunFolder
+from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training import repetition
 from unionsnn.training.build import build_model, count_parameters
 from unionsnn.training.callbacks import PlainProgress
@@ -278,7 +278,7 @@ def test_a_folder_in_use_names_its_holder(tiny: Maker) -> None:
         "import sys, time\n"
         "from pathlib import Path\n"
         "from unionsnn.config.compose import compose_config\n"
-        "from unionsnn.runs.records import RunFolder\n"
+        "from unionsnn.runs.run_folder import RunFolder\n"
         "with RunFolder(Path(sys.argv[1]), compose_config([])).locked():\n"
         "    print('held', flush=True)\n"
         "    time.sleep(60)\n"

@@ -18,7 +18,7 @@ from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.gates import gates
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.export import TOLERANCE, difference, example, export_checkpoint, traced
-from unionsnn.runs.records import RunFolder
+from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training.build import build_model
 
 Maker = Callable[..., dict[str, Any]]

@@ -23,7 +23,7 @@ from unionsnn.runs import experiment
 from unionsnn.runs.comparison import Candidate, run_comparison
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.failures import Failure, SameAgain, attempt, failed_now
-from unionsnn.runs.records import RunFolder
+from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training.records import Repetition
 from unionsnn.training.repetition import Training
 

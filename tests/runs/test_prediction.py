@@ -17,7 +17,7 @@ from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.splits import load_splits
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.prediction import predict, probabilities
-from unionsnn.runs.records import RunFolder
+from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training import memory
 from unionsnn.training.build import build_data
 

@@ -19,7 +19,7 @@ import pytest
 
 from unionsnn.config.schema import Config
 from unionsnn.runs.experiment import run_experiment
-from unionsnn.runs.records import RunFolder
+from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training import callbacks, repetition
 from unionsnn.training.callbacks import ResumePoint
 

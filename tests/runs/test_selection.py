@@ -20,7 +20,7 @@ from unionsnn.reports.views.results import selected_lines, summary_line
 from unionsnn.runs import selection
 from unionsnn.runs.dry_run import describe
 from unionsnn.runs.experiment import run_experiment
-from unionsnn.runs.records import RunFolder
+from unionsnn.runs.run_folder import RunFolder
 from unionsnn.runs.selection import best, pareto_front
 from unionsnn.training.records import Repetition
 from unionsnn.training.repetition import Training

@@ -16,7 +16,7 @@ from unionsnn.config.compose import compose_config, config_folder
 from unionsnn.config.identity import config_hash
 from unionsnn.reports.views.study import final_lines
 from unionsnn.runs.experiment import run_experiment
-from unionsnn.runs.records import RunFolder
+from unionsnn.runs.run_folder import RunFolder
 from unionsnn.search import workers
 from unionsnn.search.driver import choose_by_fold, run_study, write_best
 from unionsnn.search.queue import Trial

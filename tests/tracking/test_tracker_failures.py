@@ -17,7 +17,7 @@ import pytest
 
 from unionsnn.base.errors import NonFiniteLossError, RequestError
 from unionsnn.runs.experiment import run_experiment
-from unionsnn.runs.records import RunFolder
+from unionsnn.runs.run_folder import RunFolder
 from unionsnn.tracking import tracker
 from unionsnn.tracking.tracker import TrackedRun
 from unionsnn.tracking.wandb import Wandb

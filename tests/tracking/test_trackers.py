@@ -19,7 +19,7 @@ from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import compose_config
 from unionsnn.config.identity import config_hash
 from unionsnn.runs.experiment import run_experiment
-from unionsnn.runs.records import RunFolder
+from unionsnn.runs.run_folder import RunFolder
 from unionsnn.tracking.tracker import trackers
 from unionsnn.training import tracking
 from wandb_files import table_of, wandb_runs

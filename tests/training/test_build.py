@@ -10,7 +10,7 @@ import pytest
 
 from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import compose_config
-from unionsnn.runs.records import RunFolder
+from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training.build import build_data, build_model
 
 Maker = Callable[..., dict[str, Any]]

@@ -14,7 +14,7 @@ from unionsnn.base.errors import NotDeterministicError, RequestError
 from unionsnn.config.identity import config_hash
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.runs.experiment import run_experiment
-from unionsnn.runs.records import RunFolder
+from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training.checkpoints import load_checkpoint
 from unionsnn.training.devices import check_accelerator, deterministic
 from unionsnn.training.tasks import Task

@@ -20,7 +20,7 @@ from unionsnn.config.identity import config_hash
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.reports.views.results import print_results
 from unionsnn.runs.experiment import run_experiment
-from unionsnn.runs.records import RunFolder
+from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training.build import build_data, build_task, fit_gates
 from unionsnn.training.checkpoints import load_checkpoint
 from unionsnn.training.evaluation import EVALUATIONS

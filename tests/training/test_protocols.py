@@ -17,7 +17,7 @@ from unionsnn.data.batching import BatchLoader
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.splits import load_splits, read_index_files
 from unionsnn.runs.experiment import run_experiment
-from unionsnn.runs.records import RunFolder
+from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training import repetition
 from unionsnn.training.build import build_data
 from unionsnn.training.protocols import draw_splits, summarize

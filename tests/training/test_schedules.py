@@ -16,7 +16,7 @@ from unionsnn.config.compose import compose_config
 from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
 from unionsnn.runs.experiment import run_experiment
-from unionsnn.runs.records import RunFolder
+from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training import callbacks, repetition
 from unionsnn.training.callbacks import ResumePoint
 from unionsnn.training.schedules import CosineSchedule, schedule_callbacks

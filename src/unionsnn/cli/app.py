@@ -155,7 +155,7 @@ def train(
     from unionsnn.runs.dry_run import describe
     from unionsnn.runs.experiment import run_experiment
     from unionsnn.runs.failures import failed_now
-    from unionsnn.runs.records import RunFolder
+    from unionsnn.runs.run_folder import RunFolder
 
     torchrun = torchrun_process()
     if dry_run and torchrun and torchrun.rank > 0:

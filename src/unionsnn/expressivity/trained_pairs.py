@@ -30,7 +30,7 @@ from unionsnn.config.pairs import (
 )
 from unionsnn.expressivity.graph_sets import Family, Graph
 from unionsnn.expressivity.pair_test import chance_bound, compare_pair, t2_threshold
-from unionsnn.runs.records import RunFolder
+from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training.build import build_model, check_model, count_parameters, locate
 
 Progress = Callable[[str, int, int], None]

@@ -18,7 +18,7 @@ from unionsnn.config.grid import flatten
 from unionsnn.config.identity import config_hash, differing_keys
 from unionsnn.config.schema import Config
 from unionsnn.reports.paper import PaperValue, paper_names, paper_table, paper_tables
-from unionsnn.runs.records import RunFolder
+from unionsnn.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from unionsnn.data.datamodules import Progress

@@ -22,7 +22,7 @@ from unionsnn.config.identity import config_hash, differing_keys
 from unionsnn.config.schema import Config, metric_mode
 from unionsnn.data.splits import split_hash
 from unionsnn.runs.failures import failed_now, failure_lines
-from unionsnn.runs.records import RunFolder
+from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training.statistics import compare_folds, compare_seeds, ratio_test_to_train
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
 from unionsnn.data.datamodules import GraphDataModule, Progress
 from unionsnn.data.splits import Split
-from unionsnn.runs.records import RunFolder
+from unionsnn.runs.run_folder import RunFolder
 from unionsnn.runs.selection import CellData
 from unionsnn.training.build import (
     build_data,

@@ -25,8 +25,8 @@ from unionsnn.runs.distributed import (
     together,
 )
 from unionsnn.runs.failures import Failure, Outcome, SameAgain, attempt
-from unionsnn.runs.records import RunFolder
 from unionsnn.runs.results import merge, warn_of_other_versions
+from unionsnn.runs.run_folder import RunFolder
 from unionsnn.runs.selection import select_in_fold
 from unionsnn.runs.workers import train_in_workers
 from unionsnn.training.build import build_data, check_model

@@ -11,7 +11,7 @@ from unionsnn.base.environment import environment
 from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
 from unionsnn.data.splits import load_splits, split_hash
-from unionsnn.runs.records import OPTIONAL, PER_REPETITION, SHARED, RunFolder
+from unionsnn.runs.run_folder import OPTIONAL, PER_REPETITION, SHARED, RunFolder
 from unionsnn.training.protocols import summarize
 from unionsnn.training.records import Repetition
 

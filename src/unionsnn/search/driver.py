@@ -18,7 +18,7 @@ from unionsnn.config.identity import config_hash, determining, differing_keys
 from unionsnn.data.datamodules import Progress
 from unionsnn.runs.dry_run import describe
 from unionsnn.runs.experiment import run_experiment
-from unionsnn.runs.records import RunFolder
+from unionsnn.runs.run_folder import RunFolder
 from unionsnn.runs.selection import best, pareto_front
 from unionsnn.search.queue import Trial, open_study, read_trials
 from unionsnn.search.samplers import quiet_optuna

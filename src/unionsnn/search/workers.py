@@ -34,7 +34,7 @@ from unionsnn.base.processes import ProcessPool
 from unionsnn.config.schema import Config
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.runs.experiment import recorded_splits, refuse_other_data
-from unionsnn.runs.records import RunFolder
+from unionsnn.runs.run_folder import RunFolder
 from unionsnn.search.queue import Trial, attach, read_trials
 from unionsnn.search.samplers import quiet_optuna
 from unionsnn.search.space import Value

@@ -19,7 +19,7 @@ from unionsnn.reports.paper import paper_table
 from unionsnn.reports.reproduction import Cell, Outcome
 from unionsnn.reports.table import Report, Table, numbers, words
 from unionsnn.runs.failures import failure_lines
-from unionsnn.runs.records import RunFolder
+from unionsnn.runs.run_folder import RunFolder
 
 Row = dict[str, Any]
 

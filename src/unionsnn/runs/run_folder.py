@@ -1,4 +1,4 @@
-"""The run folder: one JSON file per repetition, failures, and the lock."""
+"""The folder of one experiment: held against others, claimed, its repetitions and failures."""
 
 from __future__ import annotations
 
