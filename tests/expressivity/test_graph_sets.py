@@ -104,7 +104,7 @@ def test_a_wrong_number_of_pairs_is_refused_and_set_aside(
 ) -> None:
     path = tmp_path / "basic.npy"
     np.save(path, np.array(["A_", "A?", "A_"]))
-    with pytest.raises(DataError, match="expected 120"):
+    with pytest.raises(DataError, match="instead of 120"):
         graph_sets.brec(lambda *_: path)
 
 
