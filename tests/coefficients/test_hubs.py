@@ -245,3 +245,67 @@ def test_hubs_wait_for_memory():
         list(pool.map(use, itertools.chain([60, 50, 500], [30] * 200)))
     assert max(most) <= 500
     assert all(total <= 100 for total in most if total < 500)
+
+
+def caterpillar(legs):
+    spine = [(i, i + 1) for i in range(len(legs) - 1)]
+    feet = [i for i, count in enumerate(legs) for _ in range(count)]
+    return spine + [(i, len(legs) + k) for k, i in enumerate(feet)]
+
+
+TWINS = {
+    "star": caterpillar([9]),
+    "double star": caterpillar([7, 4]),
+    "caterpillar": caterpillar([5, 1, 6, 3]),
+    "complete bipartite": [(end, leaf) for end in (0, 1) for leaf in range(2, 10)],
+    "clique with leaves": [*itertools.combinations(range(5), 2), *((0, k) for k in range(5, 11))],
+    "two edges between leaves": [*caterpillar([9]), (1, 2), (2, 3)],
+}
+
+
+@pytest.mark.parametrize("pairs", TWINS.values(), ids=TWINS)
+@pytest.mark.parametrize("seed", range(3))
+def test_edges_of_twins_cost_one_computation_and_have_the_slow_value(pairs, seed, monkeypatch):
+    n = 1 + max(map(max, pairs))
+    adjacency = np.zeros((n, n), bool)
+    v, u = np.random.default_rng(seed).permutation(n)[np.array(pairs).T]
+    adjacency[v, u] = adjacency[u, v] = True
+    graph = graph_of(adjacency)
+    monkeypatch.setattr(engine, "_MANY_NEIGHBORS", 0)
+    assert len(set(engine.twin_edges(graph))) < graph.num_undirected_edges
+    right = [direct(adjacency, v, u) for v, u in graph.edges.T]
+    np.testing.assert_allclose(compute(graph, ("a",))[:, 0], right, rtol=1e-12)
+    for choice in [
+        ("union", "path", "entry_sum", (1, 2)),
+        ("overlap", "laplacian", "largest_eigenvalue", (1,)),
+        ("union_minus", "edge_betweenness", None, (2,)),
+        ("union", "curvature_graph", None, (1,)),
+        ("union", "cycle_count", None, (1,)),
+    ]:
+        edge_pass = passes.AnyRadius(graph, *choice, ("a", "nodes", "edges"))
+        merged = engine.compute_values(edge_pass)
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, "_MANY_NEIGHBORS", 10**6)
+            np.testing.assert_allclose(merged, engine.compute_values(edge_pass), rtol=1e-12)
+
+
+def test_below_the_bound_each_edge_is_computed_by_itself(hub_graph):
+    small = graph_of(planted(np.random.default_rng(0), 40, 3, shape="twins"))
+    for graph in (small, hub_graph):
+        assert (engine.twin_edges(graph) == np.arange(graph.num_undirected_edges)).all()
+
+
+def test_a_star_of_a_hundred_thousand_leaves_is_one_computation():
+    leaves = 100_000
+    star = np.stack([np.zeros(leaves, int), np.arange(1, leaves + 1)])
+    kept = []
+    graph = SimpleGraph.from_edge_index(star, leaves + 1, symmetrize=True)
+    values = compute(
+        graph, ("a", "nodes"), partial=lambda begin, end, rows: kept.append((begin, end, rows))
+    )
+    # Q = [[0, √p], [√p, 2 (p - 1)]] has one positive eigenvalue.
+    right = 2 * (leaves - 1 + np.sqrt((leaves - 1) ** 2 + leaves))
+    np.testing.assert_allclose(values[:, 0], right, rtol=1e-14)
+    assert (values[:, 1] == leaves + 1).all()
+    assert [(begin, end) for begin, end, _ in kept] == [(0, 1)]
+    assert (compute(graph, ("a", "nodes"), known=kept) == values).all()

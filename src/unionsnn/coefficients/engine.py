@@ -1,8 +1,9 @@
 """One run over the edges of a graph: chunks on threads, progress, finished edges, interrupts.
 
 The value of an edge is a function of the graph alone: neither its chunk nor earlier computations
-change a bit of it. First the chunks are computed, except for edges that are cheaper together (at a
-hub: see `kernels.hubs`); these follow, group by group.
+change a bit of it. Of the edges at a hub that are the same up to twins only the first is computed.
+First come the chunks, except for edges that are cheaper together (at a hub: see `kernels.hubs`);
+these follow, group by group.
 """
 
 import os
@@ -23,6 +24,7 @@ from unionsnn.coefficients.graph import SimpleGraph
 from unionsnn.coefficients.kernels.jit import kernel
 from unionsnn.coefficients.kernels.routes import DIRECT, KNOWN
 from unionsnn.coefficients.kernels.spectra import OWN_SOLVER_LIMIT
+from unionsnn.coefficients.kernels.substructures import first_twins
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -39,6 +41,10 @@ _TINY_WORK = 2.0e7
 _CHUNKS_PER_THREAD = 16
 _MIN_CHUNK_COST = 3.0e6
 _MAX_CHUNK_COST = 5.0e7
+
+# Degrees of an edge's ends, added, from which listing its nodes for each twin would take quadratic
+# time. Below it an edge is computed by itself, since another one's value may differ by rounding.
+_MANY_NEIGHBORS = 1024
 
 _GROUP_MEMORY = 1 << 30
 _POLL_SECONDS = 0.1
@@ -178,13 +184,39 @@ def compute_values(
     for begin, end, rows in known:
         values[begin:end] = rows
         routes[begin:end] = KNOWN
+    first = twin_edges(graph)
+    twins = np.flatnonzero((first < np.arange(num_edges)) & (routes != KNOWN))
+    routes[twins] = KNOWN
     with _single_threaded_blas(edge_pass.max_order):
         _Run(edge_pass, values, routes, progress, partial).compute(threads, block_size)
+    values[twins] = values[first[twins]]
     finite = np.isfinite(values).all(axis=1)
     if not finite.all():
         v, u = graph.edges[:, int(np.argmin(finite))]
         raise RuntimeError(f"The coefficient of edge {v} - {u} is not finite: {edge_pass.failure}.")
     return values
+
+
+def twin_edges(graph: SimpleGraph) -> IntArray:
+    """Return, for each edge at a hub, the first edge between twins of its ends, else the edge.
+
+    Nodes with the same neighbours, open or closed, can be exchanged in the whole graph: such edges
+    have isomorphic substructures, so all leaves of a star cost one computation.
+
+    Shapes:
+        -> [M].
+    """
+    first_edge = np.arange(graph.num_undirected_edges)
+    degrees = np.diff(graph.indptr)
+    at_hubs = np.flatnonzero(degrees[graph.edges].sum(axis=0) >= _MANY_NEIGHBORS)
+    if len(at_hubs) > 0:
+        first, _ = first_twins(graph.indptr, graph.indices)
+        ends = np.sort(first[graph.edges[:, at_hubs]], axis=0)
+        _, firsts, inverse = np.unique(
+            ends[0] * graph.num_nodes + ends[1], return_index=True, return_inverse=True
+        )
+        first_edge[at_hubs] = at_hubs[firsts[inverse]]
+    return first_edge
 
 
 def _single_threaded_blas(max_order: int) -> AbstractContextManager[Any]:
