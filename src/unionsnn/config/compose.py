@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 from importlib.resources import files
@@ -9,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
+from hydra._internal.core_plugins.file_config_source import FileConfigSource
+from hydra._internal.sources_registry import SourcesRegistry
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, Quote, QuotedString
 from hydra.errors import HydraException
+from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -23,12 +27,36 @@ from unionsnn.base.words import nearest
 from unionsnn.config.grid import flatten, grid_faults
 from unionsnn.config.schema import Config
 from unionsnn.config.targets import argument_faults
+from unionsnn.config.yaml_files import read_yaml
 
 
 def config_folder() -> Path:
     """Folder of the shipped configuration, in the package or in a source checkout."""
     packaged = Path(str(files("unionsnn"))) / "conf"
     return packaged if packaged.is_dir() else Path(__file__).parents[3] / "conf"
+
+
+class UserFolder(FileConfigSource):
+    """The user's configuration folder, whose files are checked before Hydra reads them."""
+
+    @staticmethod
+    def scheme() -> str:
+        """Return the scheme in Hydra's search path."""
+        return "checked"
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        """Read a file; RequestError if it is not a mapping in plain YAML."""
+        path = Path(self.path) / self._normalize_file_name(config_path)
+        content = read_yaml(path)
+        if not isinstance(content, dict | None):
+            raise RequestError(
+                f"{path} holds {type(content).__name__}; a configuration maps keys to values.",
+                code="yaml.kind",
+            )
+        return super().load_config(config_path)
+
+
+SourcesRegistry.instance().register(UserFolder)
 
 
 def compose_config(overrides: Sequence[str], config_dir: str | Path | None = None) -> Config:
@@ -41,10 +69,6 @@ def compose_config(overrides: Sequence[str], config_dir: str | Path | None = Non
     Raises:
         RequestError: with every fault.
     """
-    if config_dir is not None and not Path(config_dir).is_dir():
-        raise RequestError(
-            f"--config-dir is {str(config_dir)!r}; there is no such folder.", code="config.folder"
-        )
     search = _search_path(config_dir)
     with initialize_config_dir(str(config_folder()), version_base="1.3"):
         loader = GlobalHydra.instance().config_loader()
@@ -83,16 +107,32 @@ def compose_config(overrides: Sequence[str], config_dir: str | Path | None = Non
 
 
 def _search_path(config_dir: str | Path | None) -> list[str]:
-    """Return the override that adds the user's folder, whatever characters its path has."""
+    """Return the override that adds the user's folder, whatever characters its path has.
+
+    Raises:
+        RequestError: if there is no such folder, or Hydra would read a shipped file for one of its.
+    """
     if config_dir is None:
         return []
-    path = str(Path(config_dir).resolve())
-    if "${" in path:
+    if not Path(config_dir).is_dir():
         raise RequestError(
-            f"--config-dir is {path!r}; Hydra reads ${{ as a reference: rename the folder.",
+            f"--config-dir is {str(config_dir)!r}; there is no such folder.", code="config.folder"
+        )
+    path = Path(config_dir).resolve()
+    if "${" in str(path):
+        raise RequestError(
+            f"--config-dir is {str(path)!r}; Hydra reads ${{ as a reference: rename the folder.",
             code="config.folder",
         )
-    quoted = QuotedString(f"file://{path}", Quote.double).with_quotes()
+    for shipped in sorted(config_folder().rglob("*.yaml")):
+        own = path / shipped.relative_to(config_folder())
+        if own.is_file() and own.read_bytes() != shipped.read_bytes():
+            raise RequestError(
+                f"{own} has the name of a shipped file, which would be read in its place; give it "
+                f"another name, such as {own.parent.name}/my_{own.name}.",
+                code="config.shadowed",
+            )
+    quoted = QuotedString(f"{UserFolder.scheme()}://{path}", Quote.double).with_quotes()
     return [f"hydra.searchpath=[{quoted}]"]
 
 
@@ -125,10 +165,27 @@ def _parse(overrides: Sequence[str]) -> list[Override]:
     parser = OverridesParser.create()
     parsed, faults = [], []
     for words in overrides:
+        if len(words) > _LONGEST:
+            # Hydra's parser needs minutes for what no one types.
+            faults.append(
+                Fault(
+                    f"{words[:60]}... has {len(words):,} characters; an override has at most "
+                    f"{_LONGEST:,}. Put long values into a file of --config-dir.",
+                    "config.syntax",
+                )
+            )
+            continue
         try:
             override = parser.parse_override(words)
         except HydraException:
             faults.append(_syntax_fault(words, parser))
+            continue
+        except RecursionError:
+            faults.append(Fault(f"{words[:60]}... is nested too deeply.", "config.syntax"))
+            continue
+        except ValueError as error:
+            # Python reads no whole number of more than 4,300 digits.
+            faults.append(Fault(f"{words[:60]}... cannot be read: {error}.", "config.syntax"))
             continue
         parsed.append(override)
         if not override.key_or_group:
@@ -141,6 +198,7 @@ def _parse(overrides: Sequence[str]) -> list[Override]:
     return parsed
 
 
+_LONGEST = 10_000
 _SYNTAX = "Overrides have the form key=value, such as model=gin or optimizer.lr=0.01."
 
 
@@ -189,11 +247,14 @@ def _group_fault(
             "config.missing",
         )
     value = override.value()
-    if value is None or value in options or override.is_delete():
+    named = isinstance(value, str | int | float) and not isinstance(value, bool)
+    if override.is_delete() or (named and str(value) in options):
+        return None
+    if value is None and group == "experiment":
         return None
     return Fault(
-        f"{group}={value} is unknown; allowed are {', '.join(sorted(options))}."
-        f"{nearest(str(value), options)}",
+        f"{group}={override.get_value_element_as_str()} is unknown; allowed are "
+        f"{', '.join(sorted(options))}.{nearest(str(value), options)}",
         "config.unknown_option",
     )
 
@@ -231,7 +292,15 @@ def _type_fault(key: str, value: Any, default: Any) -> Fault | None:
 def _compose(overrides: Sequence[str]) -> DictConfig:
     try:
         return compose("train", overrides=list(overrides))
-    except (HydraException, OmegaConfBaseException) as error:
+    except RequestError:
+        raise
+    except RecursionError:
+        raise RequestError(
+            "The configuration is nested too deeply, or a file's defaults name the file itself.",
+            code="config.compose",
+        ) from None
+    except (HydraException, OmegaConfBaseException, ValueError, TypeError) as error:
+        # The last two are what Hydra raises for a list of defaults of another shape.
         cause = error.__cause__ or error
         raise RequestError(" ".join(str(cause).split()), code="config.compose") from None
 
@@ -240,6 +309,22 @@ def _checked(plain: dict[str, Any], given: set[str]) -> Config:
     """Return a request without grid, checked and resolved."""
     checked = Config.from_dict(plain)
     if faults := argument_faults(checked.data.target, checked.data.model_extra or {}):
+        raise RequestError(*faults)
+    faults = [
+        Fault(
+            f"{key} is {value:,}, but this machine has {os.cpu_count()} processors; at most "
+            f"{most:,} are started.",
+            "config.machine",
+        )
+        for most in [max(64, 4 * (os.cpu_count() or 1))]
+        for key, value in (
+            ("trainer.threads", checked.trainer.threads),
+            ("trainer.devices", checked.trainer.devices),
+            ("protocol.workers", checked.protocol.workers),
+        )
+        if value > most
+    ]
+    if faults:
         raise RequestError(*faults)
     budget = checked.model.parameter_budget
     if "model.hidden_channels" in given and budget is not None:

@@ -191,7 +191,7 @@ class ModelConfig(_OpenSection):
 
     name: Name
     hidden_channels: PositiveInt
-    num_layers: PositiveInt
+    num_layers: Annotated[int, Field(ge=1, le=10_000)]
     dropout: Probability
     parameter_budget: PositiveInt | None = None
     # A model that leaves one of these out does not take it.
@@ -226,8 +226,8 @@ class ProtocolConfig(Section):
     report: str
     curve: str | None = None
     patience: PositiveInt
-    folds: Annotated[int, Field(ge=3)] | None = None
-    seeds: PositiveInt | None = None
+    folds: Annotated[int, Field(ge=3, le=100_000)] | None = None
+    seeds: Annotated[int, Field(ge=1, le=100_000)] | None = None
     split_folder: str | None = None
     train_size: PositiveInt | None = None
     only: list[Annotated[int, Field(ge=0)]] | None

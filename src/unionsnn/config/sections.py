@@ -12,7 +12,8 @@ from pydantic_core import ErrorDetails
 from unionsnn.base.errors import Fault, RequestError
 from unionsnn.base.words import nearest
 
-PositiveInt = Annotated[int, Field(ge=1)]
+# Compiled code and torch count in fewer bits than Python does.
+PositiveInt = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 SCHEDULE_DEFAULTS: Mapping[str, Mapping[str, float]] = {
     "plateau": {"factor": 0.5, "patience": 10},
@@ -87,7 +88,8 @@ def sentences(error: ErrorDetails, *section: str) -> list[str]:
     if kind == "extra_forbidden":
         return [Fault(f"The key {key!r} does not exist.", "config.unknown_key")]
     message = error["msg"].replace("Input should be", "it must be")
-    return [Fault(f"{key} is {given!r}; {message[0].lower()}{message[1:]}.", "config.value")]
+    shown = repr(given) if len(repr(given)) <= 200 else f"{repr(given)[:200]}..."
+    return [Fault(f"{key} is {shown}; {message[0].lower()}{message[1:]}.", "config.value")]
 
 
 class EncodingsConfig(Section):

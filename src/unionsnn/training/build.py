@@ -11,7 +11,8 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 
-from unionsnn.base.errors import RequestError
+from unionsnn.base.errors import RequestError, TooLargeError, UnionsnnError
+from unionsnn.base.memory import format_gigabytes, free_bytes
 from unionsnn.coefficients import CoefficientSpec
 from unionsnn.config.pairs import PairConfig
 from unionsnn.config.schema import CoefficientChoices, Config
@@ -31,6 +32,11 @@ AnyConfig = Config | PairConfig
 _MODULE_KEYS = {"name", "features", "batch_size", "max_pairs", "mirror", "offline"}
 # Keys that identify a section rather than being arguments of its class.
 _MODEL_NOTES = {"target", "name", "parameter_budget", "coefficient"}
+
+# A weight, its gradient and the two moments of Adam; and what Python keeps of a module.
+_STATES, _MODULE_BYTES = 4, 4_000
+# Deeper networks are measured by their first layers.
+_FEW_LAYERS = 20
 
 
 def locate(target: str, base: type | tuple[type, ...], key: str) -> Any:
@@ -167,14 +173,47 @@ def build_model(
     return model
 
 
-def check_model(config: AnyConfig) -> None:
-    """Make the network without weights for arbitrary data, to refuse wrong arguments early.
+def check_model(
+    config: AnyConfig, num_features: int | Sequence[int] = 1, num_outputs: int = 1
+) -> None:
+    """Make the network without weights, to refuse wrong arguments and too many weights early.
+
+    Args:
+        config: The configuration.
+        num_features: As in `build_model`; arbitrary while the data are unknown.
+        num_outputs: As in `build_model`.
 
     Raises:
         RequestError: if the class refuses its arguments.
+        TooLargeError: if the weights do not fit into memory.
     """
-    with torch.device("meta"):
-        build_model(config.replace({"model.parameter_budget": None}), 1, 1)
+    config, layers = config.replace({"model.parameter_budget": None}), config.model.num_layers
+    measured = [layers] if layers <= _FEW_LAYERS else [_FEW_LAYERS - 1, _FEW_LAYERS]
+    found = []
+    for number in measured:
+        with torch.device("meta"):
+            try:
+                model = build_model(
+                    config.replace({"model.num_layers": number}), num_features, num_outputs
+                )
+            except RuntimeError as error:
+                if isinstance(error, UnionsnnError) or "overflow" not in str(error).lower():
+                    raise
+                raise TooLargeError(
+                    f"model {config.model.name} has more weights than can be counted: type a "
+                    f"smaller model.hidden_channels, which is {config.model.hidden_channels:,}."
+                ) from None
+        weights = sum(each.numel() * each.element_size() for each in model.parameters())
+        found.append(_STATES * weights + _MODULE_BYTES * len([*model.modules()]))
+    # Each further layer adds as much as the last one measured.
+    needed = found[-1] + (layers - measured[-1]) * (found[-1] - found[0])
+    if needed > (free := free_bytes()):
+        raise TooLargeError(
+            f"model {config.model.name} with {layers:,} layers of {config.model.hidden_channels:,} "
+            f"channels needs about {format_gigabytes(needed)} of memory for its weights and their "
+            f"optimiser, but {format_gigabytes(free)} are free: type a smaller model.num_layers, "
+            "model.hidden_channels or model.encodings."
+        )
 
 
 def widest(make: Callable[[int], nn.Module], budget: int, *, step: int = 1) -> int:
