@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from commands import Command, Ended
+from unionsnn.base.processes import STOP_SIGNALS
 from unionsnn.cli.app import main
 
 
@@ -26,13 +27,14 @@ def command(
     def call(*arguments: str, answer: str = "") -> Ended:
         monkeypatch.setattr(sys, "argv", ["unionsnn", *arguments])
         monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
-        handler = signal.getsignal(signal.SIGTERM)
+        handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, *STOP_SIGNALS)}
         with warnings.catch_warnings():
             # As on the command line, where a warning is printed and the work goes on.
             warnings.simplefilter("ignore")
             with pytest.raises(SystemExit) as ended:
                 main()
-        signal.signal(signal.SIGTERM, handler)
+        for each, handler in handlers.items():
+            signal.signal(each, handler)
         return Ended(ended.value.code, *capsys.readouterr())
 
     return call

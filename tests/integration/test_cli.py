@@ -38,15 +38,23 @@ def test_train_prints_a_table_writes_a_record_and_reads_it_the_second_time(
     tmp_path: Path, command: Command
 ) -> None:
     # In a process of its own, as the first command of a new installation is.
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
     first = subprocess.run(
         [sys.executable, "-c", "from unionsnn.cli import main; main()", "train", *ONE_EPOCH],
         cwd=tmp_path,
-        env={**os.environ, "UNIONSNN_DATA": str(tmp_path / "data"), "COLUMNS": "80"},
+        env={
+            **os.environ,
+            "UNIONSNN_DATA": str(tmp_path / "data"),
+            "COLUMNS": "80",
+            "TMPDIR": str(temporary),
+        },
         capture_output=True,
         text=True,
         timeout=300,
     )
     assert first.returncode == 0, first.stderr
+    assert list(temporary.iterdir()) == []
     assert "unionsnn on 4cycles_small" in first.stdout
     assert "protocol: holdout (best val_loss of the repetition, test touched once)" in first.stdout
     (path,) = (tmp_path / "runs").rglob("results.json")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import errno
 import functools
+import io
 import json
 import multiprocessing
 import os
@@ -12,15 +13,18 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pytest
+import torch
 
+from unionsnn.base.errors import RunFolderError
+from unionsnn.base.files import atomic_write
 from unionsnn.config.schema import Config
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.run_folder import RunFolder
-from unionsnn.training import callbacks, repetition
+from unionsnn.training import callbacks, checkpoints, repetition
 from unionsnn.training.callbacks import ResumePoint
 
 Maker = Callable[..., dict[str, Any]]
@@ -86,10 +90,12 @@ class StopHereError(Exception):
     """Raised in mid-training."""
 
 
+@pytest.mark.parametrize("precision", ["32-true", "64-true", "bf16-mixed"])
 def test_a_long_repetition_goes_on_from_its_last_checkpoint_bit_for_bit(
-    tiny: Maker, monkeypatch: pytest.MonkeyPatch
+    tiny: Maker, monkeypatch: pytest.MonkeyPatch, precision: str
 ) -> None:
     settings = ["trainer.max_epochs=6", "model.dropout=0.5", "protocol.patience=3"]
+    settings.append(f"trainer.precision={precision}")
     expected = run_experiment(tiny(*settings, run_dir="whole"))
     config = tiny(*settings, run_dir="stopped")
     every_epoch(monkeypatch)
@@ -127,6 +133,116 @@ def test_a_long_repetition_goes_on_from_its_last_checkpoint_bit_for_bit(
     assert list(unfinished.iterdir()) == []
 
 
+STOPPED = ["trainer.max_epochs=9", "protocol.patience=1", "optimizer.lr=0.1", "model.dropout=0.5"]
+ENDED = ["trainer.max_epochs=3"]
+
+
+@pytest.mark.parametrize("place", ["evaluate", "save"])
+@pytest.mark.parametrize("settings", [STOPPED, ENDED], ids=["stopped early", "all epochs"])
+def test_nothing_is_trained_again_between_the_last_epoch_and_the_record(
+    tiny: Maker, monkeypatch: pytest.MonkeyPatch, settings: list[str], place: str
+) -> None:
+    expected = run_experiment(tiny(*settings, run_dir="whole"))
+    epochs = expected["repetitions"][0]["epochs"]
+    assert epochs == 3 if settings is ENDED else epochs < 9
+    config = tiny(*settings, run_dir="killed")
+    every_epoch(monkeypatch)
+
+    def stop(*args: Any, **options: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        if place == "evaluate":
+            patch.setattr(repetition, "evaluate", stop)
+        else:
+            patch.setattr(RunFolder, "save_repetition", stop)
+        with pytest.raises(RunFolderError, match="No space left"):
+            run_experiment(config)
+    unfinished = RunFolder.of(config).path / "unfinished"
+    point = unfinished / "00.ckpt"
+    content = torch.load(point, weights_only=True)
+    content["callbacks"]["ResumePoint"]["seconds"] += 1000
+    torch.save(content, point)
+    # As a killed process leaves it in the middle of a file.
+    (unfinished / ".00.ckpt.1f.part").write_bytes(b"half")
+
+    def refuse(*args: object) -> None:
+        raise AssertionError("an epoch is trained again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(callbacks.Curves, "on_train_epoch_end", refuse)
+        record = run_experiment(config)
+    assert comparable(record) == comparable(expected)
+    assert record["repetitions"][0]["seconds"] > 1000
+    assert list(unfinished.iterdir()) == []
+
+
+def test_a_training_that_stops_early_stops_there_after_a_kill_in_any_epoch(
+    tiny: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ["trainer.max_epochs=30", "protocol.patience=2", "optimizer.lr=0.02"]
+    expected = run_experiment(tiny(*settings, run_dir="whole"))
+    epochs = expected["repetitions"][0]["epochs"]
+    assert 4 <= epochs < 30
+    every_epoch(monkeypatch)
+    original = ResumePoint.on_train_epoch_end
+    for last in range(epochs):
+        config = tiny(*settings, run_dir=f"killed{last}")
+
+        def stop(self: Any, trainer: Any, module: Any, last: int = last) -> None:
+            original(self, trainer, module)
+            if trainer.current_epoch == last:
+                raise StopHereError
+
+        with monkeypatch.context() as patch:
+            patch.setattr(ResumePoint, "on_train_epoch_end", stop)
+            with pytest.raises(StopHereError):
+                run_experiment(config)
+        assert comparable(run_experiment(config)) == comparable(expected)
+
+
+def test_a_resumed_end_leaves_the_generator_as_an_uninterrupted_one(
+    tiny: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every_epoch(monkeypatch)
+    states: list[torch.Tensor] = []
+    original = repetition.evaluate
+
+    def note(*args: Any, **options: Any) -> dict[str, float]:
+        states.append(torch.get_rng_state())
+        if len(states) == 1:
+            raise StopHereError
+        return original(*args, **options)
+
+    monkeypatch.setattr(repetition, "evaluate", note)
+    with pytest.raises(StopHereError):
+        run_experiment(tiny(*ENDED))
+    run_experiment(tiny(*ENDED))
+    assert torch.equal(*states)
+
+
+def test_a_point_of_a_recorded_repetition_is_deleted(tiny: Maker) -> None:
+    config = tiny()
+    run_experiment(config)
+    points = RunFolder.of(config).path / "unfinished"
+    points.mkdir(exist_ok=True)
+    names = ["00.ckpt", "00-003.ckpt", "01.ckpt"]
+    for name in names:
+        (points / name).touch()
+    run_experiment(config)
+    assert [path.name for path in points.iterdir()] == ["01.ckpt"]
+
+
+def test_a_full_disk_is_named_as_such(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Full(io.BytesIO):
+        def write(self, data: object) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(checkpoints, "atomic_write", lambda path, write: write(Full()))
+    with pytest.raises(OSError, match="No space left"):
+        checkpoints.save_tensors(tmp_path / "a.ckpt", {"weight": torch.zeros(9)})
+
+
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "other"])
 def test_a_damaged_checkpoint_is_set_aside_and_its_repetition_starts_anew(
     tiny: Maker, monkeypatch: pytest.MonkeyPatch, damage: str
@@ -159,13 +275,15 @@ def test_a_resume_point_that_cannot_be_written_does_not_stop_the_training(
 ) -> None:
     every_epoch(monkeypatch)
 
-    def full(self: Any, path: Path) -> None:
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(b"half")
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    def full(path: Path, write: Callable[[BinaryIO], object]) -> None:
+        def half(file: BinaryIO) -> None:
+            write(file)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("pytorch_lightning.Trainer.save_checkpoint", full)
-    config = tiny("trainer.max_epochs=3")
+        atomic_write(path, half)
+
+    monkeypatch.setattr(checkpoints, "atomic_write", full)
+    config = tiny("trainer.max_epochs=3", "trainer.keep_checkpoints=false")
     with pytest.warns(UserWarning, match="No space left") as caught:
         record = run_experiment(config)
     assert len(caught) == 1

@@ -12,9 +12,23 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
+
+from unionsnn.base.errors import RequestError
+
+STOP_SIGNALS = tuple(
+    getattr(signal, name)
+    for name in ("SIGTERM", "SIGUSR1", "SIGUSR2")
+    # Windows has only the first.
+    if hasattr(signal, name)
+)
+"""Signals that end a command so that it can be resumed; batch systems send any of them."""
+
+_UNGUARDED = 78
+"""Exit status of a worker process that runs the user's script again instead of its work."""
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -64,8 +78,8 @@ class ProcessPool(Generic[Task, Result]):
     """A pool of spawned processes, each of which works on one task at a time.
 
     If a process dies, only its own task is lost. All processes stop when the context is left, and
-    when the parent ends for any reason. They ignore Ctrl-C, which reaches all processes of a
-    terminal, and leave it to the parent.
+    when the parent ends for any reason. They ignore Ctrl-C and the signals of batch systems, which
+    reach all processes of a terminal or job, and leave them to the parent.
 
     Args:
         work: Function applied to each task. It is sent to each process once, and may keep state
@@ -107,11 +121,13 @@ class ProcessPool(Generic[Task, Result]):
 
     def start(self, task: Task) -> None:
         """Give a task to an idle process, or to a new one."""
-        connection, process = self._idle.pop() if self._idle else self._spawn()
-        # If the process is already dead, `ended` reports it.
-        with contextlib.suppress(OSError):
-            connection.send(task)
-        self._busy[connection] = process, task
+        refuse_second_run()
+        with held_back_signals():
+            connection, process = self._idle.pop() if self._idle else self._spawn()
+            # If the process is already dead, `ended` reports it.
+            with contextlib.suppress(OSError):
+                connection.send(task)
+            self._busy[connection] = process, task
 
     def ended(self, timeout: float | None = None) -> list[tuple[Task, Result | Exception | Died]]:
         """Wait until some tasks have ended.
@@ -121,6 +137,9 @@ class ProcessPool(Generic[Task, Result]):
 
         Returns:
             Each ended task with its result or the exception it raised; empty after a timeout.
+
+        Raises:
+            RequestError: if a process runs the user's script again instead.
         """
         outcomes = []
         for connection in wait(list(self._busy), timeout):
@@ -132,6 +151,13 @@ class ProcessPool(Generic[Task, Result]):
                 self._idle.append((connection, process))
             except (EOFError, OSError):
                 process.join()
+                if process.exitcode == _UNGUARDED:
+                    raise RequestError(
+                        "Each process of several starts by importing your script, which would run "
+                        "all of it again: put the calls of your script below the line "
+                        'if __name__ == "__main__":',
+                        code="process.guard",
+                    ) from None
                 outcome = Died(process.exitcode or 0)
             outcomes.append((task, outcome))
         return outcomes
@@ -171,9 +197,57 @@ class ProcessPool(Generic[Task, Result]):
         return here, process
 
 
+def refuse_second_run() -> None:
+    """End this process if it is a worker that imports the user's script, and has come here by it.
+
+    The pool then names the guard that the script lacks.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise SystemExit(_UNGUARDED)
+
+
+@contextlib.contextmanager
+def held_back_signals() -> Iterator[None]:
+    """Hold back Ctrl-C and the signals of batch systems until the end of the block.
+
+    A process that is started inside does not see them either until it asks for them: a half-started
+    one would end with a traceback.
+    """
+    held = (signal.SIGINT, *STOP_SIGNALS)
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    # Starting it would let the signals through.
+    resource_tracker.ensure_running()
+    came: list[int] = []
+
+    def note(number: int, _frame: Any) -> None:
+        came.append(number)
+
+    # Also handlers, since a signal may be delivered to any thread.
+    handlers = {each: signal.signal(each, note) for each in held}
+    mask = None
+    if hasattr(signal, "pthread_sigmask"):
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    try:
+        yield
+    finally:
+        if mask is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for each, handler in handlers.items():
+            # None: not set by Python, which cannot restore it.
+            signal.signal(each, handler or signal.SIG_DFL)
+        if came:
+            signal.raise_signal(came[0])
+
+
 def _serve(connection: Connection, work: Callable[[Task], Result], parent: int) -> None:
     """Work on tasks until the pool closes the connection."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for each in (signal.SIGINT, *STOP_SIGNALS):
+        if each != signal.SIGTERM:
+            signal.signal(each, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, *STOP_SIGNALS})
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     while True:
         try:

@@ -12,7 +12,7 @@ import click
 
 from unionsnn.base.errors import MemoryRanOutError, RequestError, UnionsnnError
 from unionsnn.base.files import UNUSABLE_FOLDER_ERRNOS
-from unionsnn.base.processes import torchrun_process
+from unionsnn.base.processes import STOP_SIGNALS, torchrun_process
 from unionsnn.base.version import __version__
 from unionsnn.cli.coefficients import cache, case_study, coefficients, precompute
 from unionsnn.cli.common import (
@@ -38,8 +38,12 @@ KEPT = "Finished work is kept; rerun the command without force=true to resume."
 
 
 def main() -> NoReturn:
-    """Run the command line; exits 0 done, 1 failed, 2 invalid request, 130 Ctrl-C, 143 SIGTERM."""
-    signal.signal(signal.SIGTERM, _terminate)
+    """Run the command line; exits 0 done, 1 failed, 2 invalid request, 130 Ctrl-C, 143 SIGTERM.
+
+    SIGUSR1 and SIGUSR2, which batch systems send before a time limit, count as SIGTERM.
+    """
+    for each in STOP_SIGNALS:
+        signal.signal(each, _terminate)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A terminal without "±" must not lose a result that took hours.
@@ -53,6 +57,8 @@ def main() -> NoReturn:
             _say_what_to_type(error)
         sys.exit(RequestError.exit_status)
     except (KeyboardInterrupt, click.Abort):
+        # A second Ctrl-C while Python ends would print a traceback.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         click.echo(f"Interrupted. {KEPT}", err=True)
         sys.exit(INTERRUPTED)
 

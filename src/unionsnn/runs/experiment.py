@@ -14,6 +14,7 @@ import torch
 
 from unionsnn.base.errors import RepetitionFailedError, RequestError
 from unionsnn.base.files import write_json
+from unionsnn.base.processes import refuse_second_run
 from unionsnn.config.schema import Config, ProtocolConfig
 from unionsnn.data.datamodules import GraphDataModule, Progress
 from unionsnn.data.process_group import agreed, rank
@@ -56,6 +57,7 @@ def run_experiment(config: Config, progress: Progress | None = None) -> dict[str
         Exception: the first repetition's error, if none is finished. Otherwise failures are part of
             the record, under ``failed``.
     """
+    refuse_second_run()
     check_accelerator(config)
     config.logger.check()
     check_model(config)

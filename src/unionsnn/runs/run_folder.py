@@ -97,6 +97,7 @@ class RunFolder(Generic[_Config]):
                 write_json(holder, {"pid": os.getpid(), "since": now})
                 self._claim()
                 self._set_damaged_aside()
+                self._delete_leftovers()
                 yield self
             except Timeout:
                 raise FolderInUseError(
@@ -185,6 +186,16 @@ class RunFolder(Generic[_Config]):
                 f"Damaged, renamed to *.damaged, and trained again: {names}", stacklevel=4
             )
 
+    def _delete_leftovers(self) -> None:
+        """Delete what a killed process left: half-written files, points of what is recorded."""
+        for depth in (".*.part", "*/.*.part", "*/*/.*.part"):
+            for path in self.path.glob(depth):
+                path.unlink(missing_ok=True)
+        for point in self.path.glob("unfinished/*.ckpt"):
+            index = point.stem.partition("-")[0]
+            if (self.path / "repetitions" / f"{index}.json").exists():
+                point.unlink(missing_ok=True)
+
     def repetition_path(self, index: int) -> Path:
         """Return the path of a repetition's record."""
         return self.path / "repetitions" / f"{index:02d}.json"
@@ -197,6 +208,9 @@ class RunFolder(Generic[_Config]):
         """Write a finished repetition once, and delete its intermediate files."""
         write_json(self.repetition_path(index), record.to_json())
         self._failure_path(index).unlink(missing_ok=True)
+        for name in (f"{index:02d}.ckpt", f"{index:02d}-*.ckpt"):
+            for point in self.path.glob(f"unfinished/{name}"):
+                point.unlink(missing_ok=True)
         shutil.rmtree(self.path / "cells" / f"{index:02d}", ignore_errors=True)
 
     def _failure_path(self, index: int) -> Path:

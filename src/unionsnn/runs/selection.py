@@ -159,8 +159,10 @@ def train_cell(
     except NonFiniteLossError as error:
         failed = FailedCell(str(error))
         write_json(path, asdict(failed))
+        training.unfinished.unlink(missing_ok=True)
         return failed
     write_json(path, record.to_json())
+    training.unfinished.unlink(missing_ok=True)
     return record
 
 

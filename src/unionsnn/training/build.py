@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import functools
+import os
+import sys
+import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -170,7 +175,27 @@ def build_model(
         spec = coefficient_spec(config)
         for gate in gates(model):
             gate.set_columns(spec.columns if spec else ())
+    remove_generated_files()
     return model
+
+
+def remove_generated_files() -> None:
+    """Delete what PyG and torch leave in the temporary directory, and do not read again.
+
+    PyG writes a module for each of its layers' classes and imports it; torch makes a folder for
+    compiled networks when it is imported, which stays unless it is empty.
+    """
+    temporary = Path(tempfile.gettempdir())
+    # A copy: other threads may import something.
+    for name, module in list(sys.modules.items()):
+        if name.endswith(("_propagate", "_edge_updater")):
+            path = Path(getattr(module, "__file__", None) or "")
+            if path.parent == temporary:
+                path.unlink(missing_ok=True)
+    compiled = Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", ""))
+    if compiled.parent == temporary and compiled.name.startswith("torchinductor_"):
+        with suppress(OSError):
+            compiled.rmdir()
 
 
 def check_model(

@@ -15,7 +15,13 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 from numpy.typing import NDArray
-from pytorch_lightning.callbacks import Callback, ProgressBar, RichProgressBar, TQDMProgressBar
+from pytorch_lightning.callbacks import (
+    Callback,
+    Checkpoint,
+    ProgressBar,
+    RichProgressBar,
+    TQDMProgressBar,
+)
 
 from unionsnn.base.errors import NonFiniteLossError
 from unionsnn.base.files import atomic_write
@@ -116,17 +122,22 @@ class BestWeights(Callback):
         self._state = state_dict["state"]
 
 
-class ResumePoint(Callback):
+class ResumePoint(Checkpoint):
     """Save the training every few seconds, so that it resumes after being stopped or killed.
 
-    The state of both random generators is included: the following epochs equal those of an
-    uninterrupted run. Must be the last callback, so that it saves the epoch's state of the others.
+    The state of both random generators is included, and whether training has stopped early: what
+    follows equals an uninterrupted run. As a `Checkpoint`, it comes after all other callbacks, also
+    after early stopping, and so saves their state of the same epoch. The file stays until the
+    repetition is recorded.
 
     Args:
         path: File of the checkpoint.
         generator: Draws the order of the training graphs.
         interval: Minimum number of seconds between checkpoints.
         costs: Minimum time until the next checkpoint, in multiples of the time of the last one.
+
+    Attributes:
+        seconds: Seconds of training, including those before the checkpoint.
     """
 
     def __init__(
@@ -138,11 +149,26 @@ class ResumePoint(Callback):
         self.costs = costs
         self._next = time.monotonic() + interval
         self._global_state: torch.Tensor | None = None
+        self._started = time.perf_counter()
+        self._seconds_before = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since this callback was made, and those before the checkpoint."""
+        return self._seconds_before + time.perf_counter() - self._started
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Restore the global generator after set-up has drawn from it."""
+        self._restore_generator()
+
+    def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Restore the global generator if no epoch was left to train."""
+        self._restore_generator()
+
+    def _restore_generator(self) -> None:
         if self._global_state is not None:
             torch.set_rng_state(self._global_state)
+            self._global_state = None
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Save if it is time; training continues if that is not possible."""
@@ -150,14 +176,9 @@ class ResumePoint(Callback):
         # Processes that train together save together, timed by the first one.
         if not agreed(begin >= self._next):
             return
-        part = self.path.with_suffix(".part")
         try:
-            self._save(trainer, part)
-        except (OSError, RuntimeError) as error:
-            # torch has no error type of its own for a full disk; any other one is a failure of the
-            # training, such as a process that died while the states of all were collected.
-            if not isinstance(error, OSError) and "PytorchStreamWriter" not in str(error):
-                raise
+            self._save(trainer)
+        except OSError as error:
             self._next = math.inf
             warnings.warn(
                 f"{self.path} cannot be written ({error}); if this repetition is stopped, it will "
@@ -166,26 +187,37 @@ class ResumePoint(Callback):
                 stacklevel=1,
             )
             return
-        finally:
-            if trainer.is_global_zero:
-                part.unlink(missing_ok=True)
         end = time.monotonic()
         self._next = end + max(self.interval, self.costs * (end - begin))
 
-    def _save(self, trainer: pl.Trainer, part: Path) -> None:
+    def _save(self, trainer: pl.Trainer) -> None:
         try:
-            trainer.save_checkpoint(part)
+            trainer.save_checkpoint(self.path)
         except OSError:
             # Only the first process writes; the others wait for it.
             trainer.strategy.barrier()
             raise
-        if trainer.is_global_zero:
-            part.replace(self.path)
+
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Add whether training stops after this epoch, which Lightning does not keep."""
+        checkpoint["stopped"] = trainer.should_stop
+
+    def on_load_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Stop where the training had stopped."""
+        trainer.should_stop = checkpoint.get("stopped", False)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
         drawn = torch.get_rng_state()
-        state: dict[str, Any] = {"global": drawn, "order": self.generator.get_state()}
+        state: dict[str, Any] = {
+            "global": drawn,
+            "order": self.generator.get_state(),
+            "seconds": self.seconds,
+        }
         return state if world_size() == 1 else {**state, "processes": gathered(drawn)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -193,6 +225,7 @@ class ResumePoint(Callback):
         states = state_dict.get("processes", [state_dict["global"]])
         self._global_state = states[rank()] if rank() < len(states) else None
         self.generator.set_state(state_dict["order"])
+        self._seconds_before = state_dict.get("seconds", 0.0)
 
 
 class TestPredictions(Callback):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
+from lightning_fabric.plugins import TorchCheckpointIO
 from torch import Tensor, nn
 
 from unionsnn.base.errors import DataError, RequestError
@@ -58,7 +61,29 @@ def save_checkpoint(path: Path, task: Task, config: Config, data: GraphDataModul
         "class_names": list(data.arrays.class_names),
         "normalize_features": data.normalize_features,
     }
-    atomic_write(path, lambda file: torch.save(content, file))
+    save_tensors(path, content)
+
+
+def save_tensors(path: Path, content: Any) -> None:
+    """Write what `torch.load` reads, atomically.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    # Into memory first: to a file, torch reports a full disk as an internal error of its own.
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
+    atomic_write(path, lambda file: file.write(buffer.getbuffer()))
+
+
+class AtomicCheckpoints(TorchCheckpointIO):
+    """Writes Lightning's checkpoints like all other files; its own leave a copy when killed."""
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
+    ) -> None:
+        """Write a checkpoint."""
+        save_tensors(Path(path), checkpoint)
 
 
 def read_checkpoint(path: str | Path) -> Checkpoint:

@@ -88,36 +88,43 @@ class EqualBuffers(Callback):
             torch.distributed.broadcast(buffer, src=0)
 
 
-class _Started(LightningEnvironment):
-    """Tells Lightning that the processes exist already, and the rank of this one."""
+class ExistingProcesses(LightningEnvironment):
+    """Tells Lightning that all processes exist already, and the rank of this one.
+
+    Args:
+        per_node: Number of processes on each machine.
+    """
 
     def __init__(self, per_node: int) -> None:
         super().__init__()
         self._place = divmod(rank(), per_node)
+        # Lightning has read it from variables of any launcher when it was imported.
+        self.set_global_rank(rank())
 
     @property
     def creates_processes_externally(self) -> bool:
+        """True: Lightning starts no process."""
         return True
 
     def node_rank(self) -> int:
+        """Return the number of the machine."""
         return self._place[0]
 
     def local_rank(self) -> int:
+        """Return the rank on the machine."""
         return self._place[1]
 
     def teardown(self) -> None:
         """Keep the environment variables of the process."""
 
 
-def ddp_strategy(config: Config, *, all_used: bool) -> DDPStrategy:
+def ddp_strategy(*, all_used: bool) -> DDPStrategy:
     """Return Lightning's strategy for one of several existing processes.
 
     Args:
-        config: The configuration.
         all_used: Whether every parameter takes part in every step.
     """
-    environment = _Started(config.trainer.devices)
-    return DDPStrategy(cluster_environment=environment, find_unused_parameters=not all_used)
+    return DDPStrategy(find_unused_parameters=not all_used)
 
 
 def uses_all_parameters(task: Task, data: GraphDataModule) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-import time
+import os
+import signal
+import threading
 import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -15,7 +17,7 @@ from typing import Any, cast
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import Callback, EarlyStopping
+from pytorch_lightning.callbacks import Callback, Checkpoint, EarlyStopping
 from pytorch_lightning.strategies import Strategy
 
 from unionsnn.base.environment import environment
@@ -34,9 +36,10 @@ from unionsnn.training.callbacks import (
     TestPredictions,
     progress_callbacks,
 )
-from unionsnn.training.checkpoints import save_checkpoint
+from unionsnn.training.checkpoints import AtomicCheckpoints, save_checkpoint
 from unionsnn.training.devices import (
     EqualBuffers,
+    ExistingProcesses,
     ddp_strategy,
     deterministic,
     uses_all_parameters,
@@ -98,6 +101,9 @@ def train_repetition(
 ) -> Repetition:
     """Train, select and test once; return the repetition's record.
 
+    The resume point stays: whoever saves the record deletes it, so that a training whose record
+    cannot be saved is not repeated.
+
     Repetition i draws from SeedSequence([seed, i]), whatever ran before it and in which process.
     Of processes that train together, the first one writes and tests; the others `assist`.
 
@@ -115,11 +121,11 @@ def train_repetition(
         UndefinedMetricError: if the metric is undefined on a part of the split.
     """
     config, split, protocol = training.config, training.split, training.config.protocol
-    started = time.perf_counter()
     csv = training.folder / "logs" / training.name / "metrics.csv"
     curves = Curves(csv if config.logger.keeps_csv else None)
     with surroundings(config), ExitStack() as stack:
         model_seed, order = prepare(training, data)
+        point = ResumePoint(training.unfinished, order)
         set_aside_if_damaged(training.unfinished)
         resumes = agreed(training.unfinished.exists())
         # Whatever ends it early, also Ctrl-C, marks the tracker's run as failed.
@@ -138,7 +144,7 @@ def train_repetition(
         callbacks += predictions if alone else [EqualBuffers()]
         if protocol.keeps_test_curve:
             callbacks.append(EpochPredictions(training.predictions, config.trainer.max_epochs))
-        callbacks.append(ResumePoint(training.unfinished, order))
+        callbacks.append(point)
         trainer = fit(training, task, data, callbacks, resumes=resumes)
         with memory_errors(task.model, data):
             metrics, others = dict(curves.history[-1]), []
@@ -150,7 +156,6 @@ def train_repetition(
         tracking.complete(metrics, best.best_epoch if best else None)
         if training.cell is not None or config.trainer.keep_checkpoints:
             save_checkpoint(training.checkpoint, task.cpu(), config, data)
-    training.unfinished.unlink(missing_ok=True)
     return Repetition(
         index=training.index,
         seed=[config.seed, training.index],
@@ -169,7 +174,7 @@ def train_repetition(
         parameters=count_parameters(task.model),
         hidden_channels=cast(int, task.model.hidden_channels),
         device=device_name(trainer),
-        seconds=round(time.perf_counter() - started, 3),
+        seconds=round(point.seconds, 3),
         **environment(),
     )
 
@@ -233,13 +238,12 @@ def fit(
 
     Raises:
         RequestError: if the largest batch does not fit into memory.
-        KeyboardInterrupt: on Ctrl-C.
         MemoryRanOutError: if memory runs out.
     """
     config = training.config
     strategy: str | Strategy = "auto"
     if world_size() > 1:
-        strategy = ddp_strategy(config, all_used=uses_all_parameters(task, data))
+        strategy = ddp_strategy(all_used=uses_all_parameters(task, data))
     trainer = make_trainer(config, training.index, callbacks, strategy)
     data.device = trainer.strategy.root_device
     require_memory(task.model, data, data.device)
@@ -247,15 +251,10 @@ def fit(
     if config.protocol.keeps_test_curve:
         validation = [validation, data.test_dataloader()]
     checkpoint = training.unfinished if resumes else None
-    try:
-        with memory_errors(task.model, data):
-            trainer.fit(task, data.train_dataloader(), validation, ckpt_path=checkpoint)
-    except SystemExit as error:
-        # Lightning turns Ctrl-C into exit(1), but the command has separate statuses for Ctrl-C and
-        # SIGTERM.
-        if isinstance(error.__context__, KeyboardInterrupt):
-            raise KeyboardInterrupt from error
-        raise
+    # Lightning does so only after it has restored the weights, which would round them.
+    trainer.strategy.precision_plugin.convert_module(task)
+    with memory_errors(task.model, data):
+        trainer.fit(task, data.train_dataloader(), validation, ckpt_path=checkpoint)
     return trainer
 
 
@@ -263,7 +262,12 @@ def fit(
 def surroundings(config: Config) -> Iterator[None]:
     """Restore the global generator, Lightning's loggers and determinism on exit."""
     wanted = config.trainer.deterministic
-    with torch.random.fork_rng(devices=[]), quiet_lightning(), deterministic(wanted):
+    with (
+        torch.random.fork_rng(devices=[]),
+        quiet_lightning(),
+        interruptible_lightning(),
+        deterministic(wanted),
+    ):
         yield
 
 
@@ -337,6 +341,11 @@ def make_trainer(
     label = f"{config.data.name} {config.model.name} repetition {index}"
     progress = progress_callbacks(section.progress, label)
     return pl.Trainer(
+        # Otherwise Lightning takes its rank from variables of Slurm, MPI or LSF, answers Slurm's
+        # signals with a checkpoint of its own, and starts every later training from it.
+        plugins=[ExistingProcesses(section.devices if together else 1), AtomicCheckpoints()],
+        # Where no such checkpoint can be.
+        default_root_dir=os.devnull,
         accelerator=section.accelerator,
         devices=section.devices if together else 1,
         num_nodes=section.num_nodes if together else 1,
@@ -349,7 +358,7 @@ def make_trainer(
         callbacks=[*callbacks, *progress],
         enable_progress_bar=bool(progress),
         logger=False,
-        enable_checkpointing=False,
+        enable_checkpointing=any(isinstance(each, Checkpoint) for each in callbacks),
         enable_model_summary=False,
         num_sanity_val_steps=0,
         log_every_n_steps=1,
@@ -365,7 +374,8 @@ def set_aside_if_damaged(path: Path) -> None:
             # torch does not verify the checksums.
             fault = archive.testzip()
         if fault is None:
-            torch.load(path, weights_only=True, map_location="cpu")["callbacks"]
+            content = torch.load(path, weights_only=True, map_location="cpu")
+            content["callbacks"]["ResumePoint"]
             return
     except Exception as error:  # Damage can surface anywhere between zip and pickle.
         fault = f"{type(error).__name__}: {error}"
@@ -384,6 +394,26 @@ def device_name(trainer: pl.Trainer) -> str:
     else:
         name = f"{device.type} ({torch.get_num_threads()} thread(s))"
     return name if world_size() == 1 else f"{world_size()} x {name}"
+
+
+@contextmanager
+def interruptible_lightning() -> Iterator[None]:
+    """Let Ctrl-C raise KeyboardInterrupt, which Lightning turns into a silent exit with status 1.
+
+    Raises:
+        KeyboardInterrupt: on Ctrl-C.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    except SystemExit as error:
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        raise
+    finally:
+        # Lightning ignores it from then on.
+        if threading.current_thread() is threading.main_thread() and handler is not None:
+            signal.signal(signal.SIGINT, handler)
 
 
 @contextmanager

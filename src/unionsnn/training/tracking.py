@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
-from pytorch_lightning.utilities import rank_zero_only
 
 from unionsnn.base.environment import environment
 from unionsnn.config.identity import config_hash
@@ -100,8 +99,7 @@ class GuardedRun:
         self._run: TrackedRun | None = None
         # A forked process must not write to its parent's run.
         self._process = os.getpid()
-        first = getattr(rank_zero_only, "rank", 0) == 0
-        if self.tracker.keeps_runs and first and not self.failure.exists():
+        if self.tracker.keeps_runs and not self.failure.exists():
             self._guard(self._start)
 
     def __enter__(self) -> Self:
