@@ -256,3 +256,19 @@ def test_the_coefficient_of_the_layers_is_not_the_gates() -> None:
     assert config_hash(plain) != config_hash(other)
     with pytest.raises(RequestError, match=r"model\.coefficient\.radius"):
         compose_config(["model=graphsnn", "model.coefficient.radius=[1,2]"])
+
+
+def test_a_new_key_of_a_data_format_is_in_the_hash_only_if_it_is_given() -> None:
+    plain = compose_config(["data=mutag"])
+    assert "symmetrize" not in plain.to_dict()["data"]
+    assert compose_config(["data=mutag", "data.symmetrize=true"]).data.symmetrize is True
+    assert config_hash(compose_config(["data=mutag", "data.symmetrize=null"])) == config_hash(plain)
+    given = ["data=folder", "data.path=x"]
+    dropped = compose_config([*given, "data.unlabelled=drop"])
+    assert config_hash(dropped) != config_hash(compose_config(given))
+    assert (
+        compose_config([*given, "data.unlabelled=null"]).to_dict()
+        == compose_config(given).to_dict()
+    )
+    with pytest.raises(RequestError, match="unlabelled is 'keep'; it must be 'drop' or 'class'"):
+        compose_config([*given, "data.unlabelled=keep"])

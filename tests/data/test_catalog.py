@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import dataclasses
+import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +10,8 @@ import pytest
 from unionsnn.base.errors import DataError, RequestError
 from unionsnn.config.compose import compose_config
 from unionsnn.data.arrays import GraphArrays
-from unionsnn.data.catalog import CATALOG, find
+from unionsnn.data.catalog import CATALOG, find, size_limit
+from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.sources import amazon, planetoid, tu, zinc
 from unionsnn.data.sources.cycles import Cycles
 from unionsnn.data.sources.ogb import OGB
@@ -112,6 +115,7 @@ def test_addresses_are_those_of_the_reference_loaders() -> None:
 def test_a_set_is_known_by_its_arguments() -> None:
     assert tu.TU(tu_name="MUTAG").known is CATALOG["mutag"]
     assert tu.TU(tu_name="BZR").known is None
+    assert tu.TU(tu_name="MUTAG", task="graph_regression").known is None
     assert OGB(folder="hiv").known is CATALOG["molhiv"]
     assert zinc.Zinc(size="full").known is CATALOG["zinc_full"]
     sizes = {"num_train": 9000, "num_validation": 1000, "num_test": 10000}
@@ -121,8 +125,54 @@ def test_a_set_is_known_by_its_arguments() -> None:
 
 
 def test_right_counts_pass() -> None:
-    CATALOG["mutag"].check(arrays(188, 3371, 3721, 2))
+    CATALOG["zinc10k"].check(dataclasses.replace(arrays(12000, 277864, 298985, 2), y=np.ones(1)))
     CATALOG["nci109"].check(arrays(4127, 5, 7, 2))
+
+
+def test_right_counts_with_another_content_are_refused() -> None:
+    with pytest.raises(DataError, match="an edge, a label, a feature or a part is") as caught:
+        CATALOG["mutag"].check(arrays(188, 3371, 3721, 2))
+    assert caught.value.codes == ["data.content"]
+
+
+@pytest.mark.parametrize("name", CATALOG)
+def test_the_content_of_every_published_set_at_hand_is_pinned(name: str) -> None:
+    entry = CATALOG[name]
+    unknown = {"zinc10k", "zinc_full", "frankenstein", "nci109", "4cycles", "6cycles"}
+    assert (entry.content is None) == (name in unknown)
+    assert (entry.size is None) == (name in unknown)
+    for path in (path for files in entry.files for path in files):
+        limit = size_limit(path)
+        assert (limit is None) == (name in unknown)
+        assert limit is None or limit < 100e6
+
+
+def test_swapped_labels_in_mutag_are_refused(mirror: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(mirror / "TUDataset" / "MUTAG.zip") as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    (name,) = (name for name in members if name.endswith("graph_labels.txt"))
+    lines = members[name].split(b"\n")
+    first, other = lines.index(b"1"), lines.index(b"-1")
+    lines[first], lines[other] = lines[other], lines[first]
+    altered = tmp_path / "mirror" / "TUDataset" / "MUTAG.zip"
+    altered.parent.mkdir(parents=True)
+    with zipfile.ZipFile(altered, "w") as archive:
+        for each, content in (members | {name: b"\n".join(lines)}).items():
+            archive.writestr(each, content)
+
+    def data(place: Path) -> GraphDataModule:
+        source = tu.TU(tu_name="MUTAG")
+        return GraphDataModule(source, name="mutag", root=tmp_path / "root", mirror=str(place))
+
+    with pytest.raises(DataError, match="MUTAG is not the known set: its counts are right") as e:
+        _ = data(altered.parents[1]).arrays
+    assert e.value.codes == ["data.content"]
+    assert data(mirror).arrays.content_hash() == CATALOG["mutag"].content
+    # Processed by a version that compared only counts.
+    (processed,) = (tmp_path / "root" / "processed").glob("*.npz")
+    good = GraphArrays.load(processed)
+    dataclasses.replace(good, y=1 - good.y).save(processed)
+    assert data(mirror).arrays.content_hash() == CATALOG["mutag"].content
 
 
 def test_every_wrong_count_is_named_with_the_remedy() -> None:

@@ -109,6 +109,10 @@ def test_node_features_come_from_npz_files(tmp_path: Path) -> None:
         ("file,label\n0.csv,1\n./0.csv,2\n", r"labels.csv, line 3: .*0.csv is already in line 2"),
         ("\nfile,label\n\n0.csv\n", r"labels.csv, line 4: 1 columns, not 2"),
         ("file,label\n", r"labels.csv lists no file"),
+        ("file,label\n0.csv,1\n1.csv,1.0\n", r"line 3: the label 1.0 is the same number as 1 in"),
+        ("file,label\n0.csv,1\n../own/1.csv,2\n", r"line 3: ../own/1.csv is outside of the folder"),
+        ("file,label\n0.csv,1\n/etc/hosts,2\n", r"line 3: /etc/hosts is outside of the folder"),
+        ('file,label\n0.csv,"1\n1.csv,2\n', r"is not a CSV file \(unexpected end"),
         ("", r"line 1: the header is \[\]"),
     ],
 )
@@ -122,6 +126,35 @@ def test_tables_that_are_wrong_are_refused_by_line(
         (path / "labels.csv").write_text(table)
     with pytest.raises(DataError, match=message):
         _ = folder(path).arrays
+
+
+@pytest.mark.parametrize("label", ["", " ", "NA", "nan", "NaN", "n/a", "null", "None", "?"])
+def test_a_missing_label_is_no_class(tmp_path: Path, label: str) -> None:
+    path = write_folder(tmp_path / "own", 4)
+    (path / "labels.csv").write_text(f"file,label\n0.csv,a\n1.csv,{label}\n2.csv,b\n3.csv,a\n")
+    with pytest.raises(DataError, match=r"labels.csv, line 3: the label is .*unlabelled=drop") as e:
+        _ = folder(path).arrays
+    assert e.value.codes == ["data.unlabelled"]
+    with pytest.warns(UserWarning, match=r"1 graphs without a label are left out \(lines 3\)"):
+        arrays = folder(path, unlabelled="drop").arrays
+    assert (arrays.num_graphs, arrays.class_names, arrays.y.tolist()) == (3, ("a", "b"), [0, 1, 0])
+    if label.strip():
+        assert folder(path, unlabelled="class").arrays.num_classes == 3
+    else:
+        with pytest.raises(DataError, match="line 3: the label is empty"):
+            _ = folder(path, unlabelled="class").arrays
+
+
+def test_a_missing_target_is_named_by_its_line(tmp_path: Path) -> None:
+    path = write_folder(tmp_path / "own", 3)
+    (path / "labels.csv").write_text("file,a,b\n0.csv,0.5,1\n1.csv,2,nan\n2.csv,inf,1\n")
+    with pytest.raises(DataError, match="line 3: the label is '2, nan', which means"):
+        _ = folder(path, task="graph_regression").arrays
+    with (
+        pytest.warns(UserWarning, match="left out"),
+        pytest.raises(DataError, match="line 4: 'inf' is not a number that a regression"),
+    ):
+        _ = folder(path, task="graph_regression", unlabelled="drop").arrays
 
 
 def test_one_way_edges_are_refused_by_file_unless_symmetrized(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from torch_geometric.io import read_tu_data
 from unionsnn.base.errors import DataError
 from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.sources.download import fetch
+from unionsnn.data.sources.source import RawFiles
 from unionsnn.data.sources.tu import TU, read_tu
 
 CHECKOUT = Path(__file__).parents[2]
@@ -192,6 +193,28 @@ def test_edges_of_one_direction_are_refused(tmp_path: Path) -> None:
     one_way = GOOD | {"A": "1, 2\n3, 2\n7, 5\n5, 6\n6, 7\n", "edge_labels": "1\n2\n3\n4\n5\n"}
     with pytest.raises(DataError, match=r"SET_A.txt, line 1 .* edge 1, 2 has no edge back \(5"):
         read_tu(write(tmp_path, one_way), "SET")
+    arrays = read_tu(write(tmp_path, one_way), "SET", symmetrize=True)
+    pairs = [(0, 1), (1, 0), (1, 2), (2, 1), (0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]
+    assert arrays.edge_index.T.tolist() == [list(pair) for pair in pairs]
+    assert arrays.edge_labels is not None
+    assert arrays.edge_labels[:, 0].tolist() == [0, 0, 1, 1, 3, 2, 3, 4, 2, 4]
+    both = read_tu(write(tmp_path, GOOD), "SET", symmetrize=True)
+    assert both.content_hash() == read_tu(write(tmp_path, GOOD), "SET").content_hash()
+
+
+def test_numbers_beside_classes_are_the_targets_of_a_regression(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD | {"graph_attributes": "0.5\n-2\n"})
+    assert read_tu(path, "SET").y.tolist() == [0, 1]
+    assert read_tu(path, "SET", numbers=True).y.tolist() == [[0.5], [-2.0]]
+    (tmp_path / "raw" / "TUDataset").mkdir(parents=True)
+    raw = RawFiles(tmp_path, offline=True)
+    path.rename(tmp_path / "raw" / "TUDataset" / "SET.zip")
+    classes = TU(tu_name="SET")
+    numbers = TU(tu_name="SET", task="graph_regression")
+    assert classes.read(raw).class_names == ("-1", "4")
+    assert numbers.read(raw).y.tolist() == [[0.5], [-2.0]]
+    directed = TU(tu_name="SET", symmetrize=True)
+    assert len({each.processed_key(raw) for each in (classes, numbers, directed)}) == 3
 
 
 def without(*keys: str) -> dict[str, str]:

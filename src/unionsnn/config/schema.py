@@ -75,6 +75,10 @@ class _OpenSection(Section):
     target: str = Field(alias="_target_")
 
 
+# Arguments of data formats that are younger than the first records.
+_ABSENT_IF_NONE = ("unlabelled", "symmetrize")
+
+
 class DataConfig(_OpenSection):
     """Keys of every data set."""
 
@@ -95,6 +99,14 @@ class DataConfig(_OpenSection):
     offline: bool
     # If not given, it is not part of the hash that names a run folder.
     max_pairs: PositiveInt | None = absent_if_none()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _absent(cls, given: Any) -> Any:
+        """Leave out open keys without effect, so that they are not part of the hash either."""
+        if not isinstance(given, Mapping):
+            return given
+        return {k: v for k, v in given.items() if v is not None or k not in _ABSENT_IF_NONE}
 
     @model_validator(mode="after")
     def _names(self) -> Self:

@@ -51,20 +51,22 @@ class GraphArrays:
             nodes are numbered from 0 within each graph.
         node_slices: Where each graph's nodes begin and end.
         edge_slices: Where each graph's edges begin and end.
-        y: One class number per graph, or T regression targets; per node if `level` says so.
+        y: One class number per graph, or T regression targets; per node if `level` says so, where
+            -1 is a node without a class.
         node_labels: Categorical node features, with values from 0 in each column.
         node_attributes: Real node features.
         edge_labels: Categorical edge features, with values from 0 in each column.
         edge_attributes: Real edge features.
         part: The split prescribed by the source: for each graph (or node) its index in `PARTS`, or
-            3 for none.
+            3 for none. Of S splits, one a column.
         class_names: The source's labels of classes 0, 1, ...; empty if there are none.
         level: What the targets and parts belong to, ``graph`` or ``node``.
 
     Shapes:
         edge_index [2, E]; node_slices, edge_slices [G + 1]; y int64 [G] (or [N]) or
         float32 [G, T] (or [N, T]); node_labels int64 [N, k]; node_attributes float32 [N, d];
-        edge_labels int64 [E, k]; edge_attributes float32 [E, d]; part int64 [G] (or [N]).
+        edge_labels int64 [E, k]; edge_attributes float32 [E, d]; part int64 [G] (or [N]), or
+        [G, S] (or [N, S]).
     """
 
     edge_index: IntArray
@@ -160,7 +162,9 @@ class GraphArrays:
         array = getattr(self, name)
         if array is None:
             return
-        dims = 1 if name == "part" or (name == "y" and array.dtype == np.int64) else 2
+        dims = 1 if name == "y" and array.dtype == np.int64 else 2
+        if name == "part":
+            dims = min(array.ndim, 2) or 1
         if array.ndim != dims or len(array) != count:
             raise MalformedDataError(
                 f"{name} has shape {array.shape}, but must have {dims} dimension(s) and "
@@ -169,8 +173,9 @@ class GraphArrays:
         if array.dtype == np.float32 and not np.isfinite(array).all():
             row = int(np.argwhere(~np.isfinite(array))[0][0])
             raise MalformedDataError(f"{name} has a value that is not finite in row {row}")
-        if array.dtype == np.int64 and array.size and array.min() < 0:
-            row = int(np.argwhere(array < 0)[0][0])
+        least = -1 if name == "y" and self.level == "node" else 0
+        if array.dtype == np.int64 and array.size and array.min() < least:
+            row = int(np.argwhere(array < least)[0][0])
             raise MalformedDataError(f"{name} has a negative value in row {row}")
         if name == "part" and array.max(initial=0) > len(PARTS):
             raise MalformedDataError(

@@ -71,6 +71,10 @@ class CatalogEntry:
         licence: Licence of the source; most sets state none themselves.
         files: Raw files by path in a mirror and in the data root, with alternatives; none for a
             generated set.
+        size: Size of its raw files as published, in bytes; None if unknown. What is downloaded may
+            be packed otherwise, but is of this order.
+        content: `GraphArrays.content_hash` of the set as read, whatever its files are packed with;
+            None if unknown.
         split: Sizes of the parts of its own split; None if the protocol draws it.
         paper: Counts in the UnionSNN paper, by name.
         reasons: Why our counts differ from the paper's, by name.
@@ -91,6 +95,8 @@ class CatalogEntry:
     citations: tuple[Citation, ...]
     licence: str
     files: tuple[tuple[str, ...], ...]
+    size: int | None = None
+    content: str | None = None
     split: tuple[int, int, int] | None = None
     paper: Mapping[str, int | float] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -119,10 +125,10 @@ class CatalogEntry:
         ]
 
     def check(self, arrays: GraphArrays) -> None:
-        """Check that a set as read has the known numbers of graphs, nodes, edges and classes.
+        """Check that a set as read has the known counts and the known content.
 
         Raises:
-            DataError: Counts are wrong; names all of them.
+            DataError: Counts are wrong, all of which are named; or the content is another one.
         """
         counts: dict[str, tuple[Any, Any]] = {
             "graphs": (arrays.num_graphs, self.graphs),
@@ -135,16 +141,20 @@ class CatalogEntry:
             for what, (actual, expected) in counts.items()
             if expected is not None and actual != expected
         ]
+        code = "data.counts"
+        if not wrong and self.content is not None and arrays.content_hash() != self.content:
+            wrong = ["its counts are right, but an edge, a label, a feature or a part is another"]
+            code = "data.content"
         if wrong:
             advice = (
-                "The file may be a truncated or deduplicated copy: get it from its source, or from "
-                "another mirror with data.mirror=..."
+                "The file may be a truncated, deduplicated or altered copy: get it from its "
+                "source, or from another mirror with data.mirror=..."
                 if self.files
                 else "The generator has changed: this is a bug in the package, please report it"
             )
             raise DataError(
                 f"{self.source_name} is not the known set: {', '.join(wrong)}. {advice}",
-                code="data.counts",
+                code=code,
             )
 
 
@@ -156,6 +166,20 @@ def _read_catalog() -> dict[str, CatalogEntry]:
 
 CATALOG = _read_catalog()
 """Known sets by the name of their configuration."""
+
+
+def size_limit(path: str) -> int | None:
+    """Return how large a raw file of a known set may be, in bytes; None for other files.
+
+    Args:
+        path: Its path in a mirror and in the data root.
+    """
+    sizes = [
+        entry.size
+        for entry in CATALOG.values()
+        if entry.size is not None and any(path in files for files in entry.files)
+    ]
+    return 4 * max(sizes) + 1_000_000 if sizes else None
 
 
 def find(name: str) -> CatalogEntry:

@@ -125,6 +125,13 @@ class GraphDataModule(LightningDataModule):
         """Return the split prescribed by the set, or draw one as its source does."""
         return self.source.default_split(self.arrays, generator)
 
+    def default_splits(self, count: int, generator: np.random.Generator) -> list[Split]:
+        """Return a split for each repetition: `default_split`, or one of several prescribed."""
+        part = self.arrays.part
+        if part is None or part.ndim == 1:
+            return [self.default_split(generator)] * count
+        return self.source.default_splits(self.arrays, count, generator)
+
     @property
     def arrays(self) -> GraphArrays:
         """The graphs as arrays, read once and cached on disk."""
@@ -172,8 +179,10 @@ class GraphDataModule(LightningDataModule):
     @property
     def split_covers(self) -> bool:
         """Whether every split covers all items."""
-        part = self.arrays.part
-        return part is None or bool((part < len(PARTS)).all())
+        part, y = self.arrays.part, self.arrays.y
+        if part is not None:
+            return bool((part < len(PARTS)).all())
+        return y.dtype != np.int64 or bool((y >= 0).all())
 
     @property
     def targets(self) -> NDArray[Any]:
@@ -336,13 +345,13 @@ class GraphDataModule(LightningDataModule):
         key = hashlib.sha256(f"{PROCESSED_VERSION} {content}".encode()).hexdigest()
         path = self.root / "processed" / f"{self.name}-{key[:16]}.npz"
         self._note = Note(path)
-        arrays = _load_intact(path)
+        arrays = self._load_known(path)
         if arrays is None:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 # Processes that ask at once make them once.
                 with FileLock(path.with_suffix(".lock")):
-                    arrays = _load_intact(path, warn=False)
+                    arrays = self._load_known(path, warn=False)
                     if arrays is None:
                         remove_parts(path)
                         arrays = self._read()
@@ -357,6 +366,17 @@ class GraphDataModule(LightningDataModule):
                     code="data.root",
                 ) from error
         self._note.make()
+        return arrays
+
+    def _load_known(self, path: Path, *, warn: bool = True) -> GraphArrays | None:
+        """Load processed graphs; None if they are missing, damaged, or not those of a known set."""
+        arrays = _load_intact(path, warn=warn)
+        if arrays is not None and self.source.known is not None:
+            try:
+                self.source.known.check(arrays)
+            except DataError:
+                # Their raw files are read again, and named if they are wrong.
+                return None
         return arrays
 
     def _read(self) -> GraphArrays:

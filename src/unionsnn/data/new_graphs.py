@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from unionsnn.base.errors import DataError
 from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.edges import graphs_of_edges
-from unionsnn.data.sources.folder import labelled_files, read_files
+from unionsnn.data.sources.folder import read_files, read_label_table
 from unionsnn.data.sources.graph_files import FORMATS, format_of
 
 TABLE = "labels.csv"
@@ -106,8 +106,8 @@ def _files(path: Path, form: str | None) -> tuple[list[Path], list[str] | None]:
     if not path.is_dir():
         return [path], None
     if (path / TABLE).is_file():
-        files, labels = labelled_files(path, TABLE)
-        return files, [", ".join(row) for row in labels]
+        table = read_label_table(path, TABLE)
+        return table.files, [", ".join(row) for row in table.labels]
     formats = FORMATS.values() if form is None else [FORMATS[form]]
     extensions = tuple(extension for each in formats for extension in each.extensions)
     files = sorted(p for p in path.iterdir() if p.suffix.lower() in extensions)

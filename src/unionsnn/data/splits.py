@@ -179,8 +179,8 @@ def load_splits(path: str | Path, num_items: int | None = None) -> list[Split]:
 
 
 def _by_class(y: IntArray, items: IntArray, generator: np.random.Generator) -> IntArray:
-    """Shuffle the items, then sort them by class."""
-    shuffled = generator.permutation(items)
+    """Shuffle the items that have a class, then sort them by it."""
+    shuffled = generator.permutation(items[y[items] >= 0])
     return shuffled[np.argsort(y[shuffled], kind="stable")]
 
 
@@ -198,7 +198,7 @@ def _labels(y: ArrayLike) -> IntArray:
             "of data.task=graph_regression without classes",
             code="data.classes",
         )
-    if len(np.unique(labels)) < 2:
+    if len(np.unique(labels[labels >= 0])) < 2:
         raise DataError(
             f"all {len(labels)} graphs are of one class: there is nothing to classify "
             "or to stratify; check the labels of the data set",
@@ -235,7 +235,7 @@ def stratified_holdout(y: ArrayLike, *, generator: np.random.Generator) -> Split
     """Draw one split of 8:1:1 in which every part holds each class in the set's own proportion.
 
     Args:
-        y: Class of each item.
+        y: Class of each item; those of class -1 are in no part, in this and the other draws.
         generator: Source of randomness.
 
     Returns:
@@ -275,16 +275,49 @@ def stratified_shares(
         DataError: There is only one class, no class numbers, or a part is empty.
     """
     labels = _labels(y)
-    sizes = [round(len(labels) * share) for share in (train, validation)]
-    if min(train, validation) <= 0 or min(*sizes, len(labels) - sum(sizes)) < 1:
+    order = _by_class(labels, np.arange(len(labels)), generator)
+    sizes = [round(len(order) * share) for share in (train, validation)]
+    if min(train, validation) <= 0 or min(*sizes, len(order) - sum(sizes)) < 1:
         raise DataError(
             f"shares of {train} for training and {validation} for validation leave a part of the "
-            f"{len(labels)} items empty: give two positive shares whose sum is below 1",
+            f"{len(order)} items empty: give two positive shares whose sum is below 1",
             code="data.shares",
         )
-    order = _by_class(labels, np.arange(len(labels)), generator)
     drawn = _cut(order, sizes[1], sizes[0], generator)
     return Split(train=drawn.test, validation=drawn.validation, test=drawn.train)
+
+
+def with_validation(split: Split, y: ArrayLike, *, generator: np.random.Generator) -> Split:
+    """Give a prescribed split without validation a ninth of its training part, as in 8:1:1.
+
+    The test part is the source's own and stays as it is.
+
+    Args:
+        split: The split; one that has a validation part is returned as it is.
+        y: Class of each item, by which the draw is stratified, or its targets.
+        generator: Source of randomness.
+
+    Shapes:
+        y [N] or [N, T].
+
+    Raises:
+        DataError: The training part is too small to be divided.
+    """
+    if len(split.validation):
+        return split
+    labels = np.asarray(y)
+    if labels.ndim == 1 and labels.dtype.kind in "iu":
+        order = _by_class(labels, split.train, generator)
+    else:
+        order = generator.permutation(split.train)
+    count = round(len(order) / 9)
+    if count < 1:
+        raise DataError(
+            f"the set prescribes {len(split.train)} training items and no validation; these are "
+            "too few to draw a validation part from: give the set a mask for validation",
+            code="data.too_few",
+        )
+    return _cut_validation(split.test, order, count, generator)
 
 
 def random_holdout(num_items: int, *, generator: np.random.Generator) -> Split:
@@ -324,23 +357,24 @@ def stratified_k_fold(y: ArrayLike, folds: int, *, generator: np.random.Generato
         DataError: k is too small, larger than the smallest class, or there is only one class.
     """
     labels = _labels(y)
+    num_items = int((labels >= 0).sum())
     if folds < 3:
         raise DataError(
             f"protocol.folds={folds} leaves no items for training in addition to validation "
             "and test: type protocol.folds=3 or more",
             code="data.folds",
         )
-    if folds > len(labels):
+    if folds > num_items:
         advice = (
-            f"type protocol.folds={len(labels)} or less"
-            if len(labels) >= 3
+            f"type protocol.folds={num_items} or less"
+            if num_items >= 3
             else "training, validation and test need at least one each, so add graphs to the set"
         )
         raise DataError(
-            f"protocol.folds={folds} is more than the {len(labels)} graphs: {advice}",
+            f"protocol.folds={folds} is more than the {num_items} graphs: {advice}",
             code="data.folds",
         )
-    classes, counts = np.unique(labels, return_counts=True)
+    classes, counts = np.unique(labels[labels >= 0], return_counts=True)
     if counts.min() < folds:
         smallest = int(counts.min())
         advice = (
@@ -354,12 +388,12 @@ def stratified_k_fold(y: ArrayLike, folds: int, *, generator: np.random.Generato
             code="data.folds",
         )
     order = _by_class(labels, np.arange(len(labels)), generator)
-    fold = np.empty(len(labels), dtype=np.int64)
-    fold[order] = np.arange(len(labels)) % folds
+    fold = np.full(len(labels), -1)
+    fold[order] = np.arange(num_items) % folds
     splits = []
     for k in range(folds):
         rest = _by_class(labels, np.flatnonzero(fold != k), generator)
-        count = round(len(labels) / folds)
+        count = round(num_items / folds)
         splits.append(_cut_validation(np.flatnonzero(fold == k), rest, count, generator))
     return splits
 

@@ -24,7 +24,8 @@ def draw_splits(protocol: ProtocolConfig, data: GraphDataModule, seed: int) -> l
     """Draw one split for each repetition.
 
     Folds are stratified and drawn from `seed`, or read from index files; without folds, it is the
-    data set's own split or a stratified 8:1:1 drawn from `seed`, the same in each repetition.
+    data set's own split or a stratified 8:1:1 drawn from `seed`, the same in each repetition. A set
+    that prescribes several splits gives one to each repetition.
 
     Raises:
         DataError: if index files have another number of folds, or the folds cannot be drawn.
@@ -32,7 +33,7 @@ def draw_splits(protocol: ProtocolConfig, data: GraphDataModule, seed: int) -> l
     """
     generator = np.random.default_rng(np.random.SeedSequence(seed))
     if not protocol.is_cross_validation:
-        splits = [data.default_split(generator)] * protocol.num_repetitions
+        splits = data.default_splits(protocol.num_repetitions, generator)
     elif protocol.split_folder is None:
         splits = stratified_k_fold(data.targets, protocol.num_repetitions, generator=generator)
     else:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +17,7 @@ from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.edges import both_ways, graphs_of_edges, slices
 from unionsnn.data.sources.download import files_hash
 from unionsnn.data.sources.graph_files import FORMATS, GraphFile, read_graph_file
-from unionsnn.data.sources.source import RawFiles, Source
+from unionsnn.data.sources.source import RawFiles, Source, Unlabelled
 
 NODE_ARRAYS = {"node_labels": np.int64, "node_attributes": np.float32}
 
@@ -29,62 +30,158 @@ class Folder(Source):
         table: A CSV file in it, with a header: ``file`` and ``label``, or ``file`` and several
             columns of numbers for a regression.
         symmetrize: Whether to add the reverse of one-way edges, which are an error otherwise.
+        unlabelled: Whether to ``drop`` rows whose label is missing, or to count NA and its like as
+            a ``class``; an error otherwise.
     """
 
     path: str
     table: str = "labels.csv"
     symmetrize: bool = False
+    unlabelled: Unlabelled | None = None
 
     belongs_to_user: ClassVar[bool] = True
 
-    def _rows(self) -> tuple[Path, list[Path], list[list[str]]]:
-        """Return the table, the files listed in it, and their labels."""
-        folder = Path(self.path).expanduser()
-        return folder / self.table, *labelled_files(folder, self.table)
+    def _table(self) -> LabelTable:
+        return read_label_table(Path(self.path).expanduser(), self.table)
 
     def processed_key(self, raw: RawFiles) -> str:
         """Return the hash of the table and all files listed in it, and the kind of targets."""
-        table, files, _ = self._rows()
+        table = self._table()
         kind = "numbers" if self.task == "graph_regression" else "classes"
-        return f"folder {files_hash([table, *files])} {kind} {self.symmetrize}"
+        key = f"folder {files_hash([table.path, *table.files])} {kind} {self.symmetrize}"
+        return key if self.unlabelled is None else f"{key} {self.unlabelled}"
 
     def read(self, raw: RawFiles) -> GraphArrays:
         """Read all files listed in the table."""
-        table, files, labels = self._rows()
-        graphs = read_files(files, one_each=True)
-        y, class_names = self._targets(table, labels)
+        table = self._table()
+        if self.unlabelled != "class" or self.task == "graph_regression":
+            table = table.labelled(drop=self.unlabelled == "drop")
+        y: NDArray[Any]
+        class_names: tuple[str, ...]
+        if self.task == "graph_regression":
+            y, class_names = table.numbers(), ()
+        else:
+            y, class_names = table.classes()
+        graphs = read_files(table.files, one_each=True)
         return graphs_of_edges(
             graphs.edges(self.symmetrize),
             graphs.node_slices,
-            [str(path) for path in files],
+            [str(path) for path in table.files],
             y=y,
             class_names=class_names,
             **graphs.features,
         )
 
-    def _targets(
-        self, table: Path, labels: Sequence[Sequence[str]]
-    ) -> tuple[NDArray[Any], tuple[str, ...]]:
-        if self.task == "graph_regression":
-            try:
-                return np.array(labels, dtype=np.float32), ()
-            except ValueError as error:
+
+_MISSING = {"", "?", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "null", "none"}
+"""How spreadsheets and data frames write a missing value, in lower case."""
+
+
+@dataclass(frozen=True)
+class LabelTable:
+    """A table of labels, read but not interpreted.
+
+    Attributes:
+        path: The table.
+        files: The file of each row.
+        labels: The label of each row, one value for each column.
+        lines: The line of each row.
+    """
+
+    path: Path
+    files: list[Path]
+    labels: list[list[str]]
+    lines: list[int]
+
+    def labelled(self, *, drop: bool) -> LabelTable:
+        """Return the rows without a missing label.
+
+        Raises:
+            DataError: There is one, and it is not to be dropped; or none is left.
+        """
+        missing = [any(v.lower() in _MISSING for v in row) for row in self.labels]
+        if not any(missing):
+            return self
+        lines = [line for line, gone in zip(self.lines, missing, strict=True) if gone]
+        shown = ", ".join(map(str, lines[:5])) + (", ..." if len(lines) > 5 else "")
+        if not drop:
+            row = self.labels[missing.index(True)]
+            raise DataError(
+                f"{self.path}, line {lines[0]}: the label is {', '.join(row)!r}, which means that "
+                f"it is missing ({len(lines)} such lines: {shown}); type data.unlabelled=drop to "
+                "leave these graphs out, or data.unlabelled=class if it is a class",
+                code="data.unlabelled",
+            )
+        kept = [i for i, gone in enumerate(missing) if not gone]
+        if not kept:
+            raise DataError(f"{self.path}: no row has a label", code="data.unlabelled")
+        warnings.warn(
+            f"{self.path}: {len(lines)} graphs without a label are left out (lines {shown})",
+            stacklevel=2,
+        )
+        return LabelTable(
+            self.path,
+            [self.files[i] for i in kept],
+            [self.labels[i] for i in kept],
+            [self.lines[i] for i in kept],
+        )
+
+    def numbers(self) -> NDArray[np.float32]:
+        """Return the labels as targets of a regression.
+
+        Shapes:
+            -> [rows, columns].
+
+        Raises:
+            DataError: A label is not a finite number; names its line.
+        """
+        for line, row in zip(self.lines, self.labels, strict=True):
+            for value in row:
+                if not _is_number(value) or not np.isfinite(np.float32(value)):
+                    raise DataError(
+                        f"{self.path}, line {line}: {value!r} is not a number that a regression "
+                        "can have as its target",
+                        code="data.table",
+                    )
+        return np.array(self.labels, dtype=np.float32)
+
+    def classes(self) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+        """Return the class of each row, and the names of the classes.
+
+        Raises:
+            DataError: There are several columns, or one number is written in two ways.
+        """
+        if len(self.labels[0]) != 1:
+            raise DataError(
+                f"{self.path} has {len(self.labels[0])} label columns, not 1", code="data.table"
+            )
+        flat = [row[0] for row in self.labels]
+        first: dict[float, tuple[str, int]] = {}
+        for label, line in zip(flat, self.lines, strict=True):
+            if not label:
                 raise DataError(
-                    f"{table}: {error}; a label must be a number", code="data.table"
-                ) from None
-        if len(labels[0]) != 1:
-            raise DataError(f"{table} has {len(labels[0])} label columns, not 1", code="data.table")
-        flat = [row[0] for row in labels]
+                    f"{self.path}, line {line}: the label is empty, which names no class",
+                    code="data.unlabelled",
+                )
+            if not _is_number(label):
+                continue
+            before, where = first.setdefault(float(label), (label, line))
+            if before != label:
+                raise DataError(
+                    f"{self.path}, line {line}: the label {label} is the same number as {before} "
+                    f"in line {where}; write it in one way",
+                    code="data.table",
+                )
         names = sorted(set(flat), key=_natural)
         number = {name: i for i, name in enumerate(names)}
         return np.array([number[label] for label in flat], dtype=np.int64), tuple(names)
 
 
-def labelled_files(folder: Path, table: str) -> tuple[list[Path], list[list[str]]]:
-    """Return files and labels by row of a folder's table.
+def read_label_table(folder: Path, table: str) -> LabelTable:
+    """Read the table of labels of a folder.
 
     Raises:
-        DataError: The table is missing or incomplete, or lists a missing file.
+        DataError: The table is missing or incomplete, or lists a missing file or one elsewhere.
     """
     path = folder / table
     if not path.is_file():
@@ -95,7 +192,7 @@ def labelled_files(folder: Path, table: str) -> tuple[list[Path], list[list[str]
         )
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file)
+            reader = csv.reader(file, strict=True)
             numbered = [(reader.line_num, row) for row in reader if row]
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} is not a CSV file ({error})", code="data.table") from error
@@ -112,7 +209,14 @@ def labelled_files(folder: Path, table: str) -> tuple[list[Path], list[list[str]
             raise DataError(
                 f"{path}, line {number}: {len(row)} columns, not {len(names)}", code="data.table"
             )
-        files.append(folder / row[0].strip())
+        name = row[0].strip()
+        if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
+            raise DataError(
+                f"{path}, line {number}: {name} is outside of the folder; copy the file or a link "
+                "to it into the folder",
+                code="data.table",
+            )
+        files.append(folder / name)
         if not files[-1].is_file():
             raise DataError(f"{path}, line {number}: {files[-1]} does not exist", code="data.table")
         # A repeated graph could be both trained on and tested.
@@ -125,15 +229,22 @@ def labelled_files(folder: Path, table: str) -> tuple[list[Path], list[list[str]
             )
     if not files:
         raise DataError(f"{path} lists no file", code="data.table")
-    return files, [[value.strip() for value in row[1:]] for _, row in rows]
+    labels = [[value.strip() for value in row[1:]] for _, row in rows]
+    return LabelTable(path, files, labels, [number for number, _ in rows])
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    # Python reads 1_0 as 10.
+    return "_" not in text
 
 
 def _natural(label: str) -> tuple[int, float, str]:
     """Return a sort key: numbers in order, then words."""
-    try:
-        return 0, float(label), label
-    except ValueError:
-        return 1, 0.0, label
+    return (0, float(label), label) if _is_number(label) else (1, 0.0, label)
 
 
 @dataclass(frozen=True, eq=False)

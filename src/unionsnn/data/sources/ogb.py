@@ -17,7 +17,7 @@ from unionsnn.data.sources.source import RawFiles, Source, Task
 from unionsnn.data.sources.text_tables import ArchiveTables, Values
 from unionsnn.data.splits import Split, check_split
 
-URL = "http://snap.stanford.edu/ogb/data/graphproppred/csv_mol_download"
+URL = "https://snap.stanford.edu/ogb/data/graphproppred/csv_mol_download"
 """Upstream address of the molecules."""
 ATOM_CATEGORIES = (119, 5, 12, 12, 10, 6, 6, 2, 2)
 """Cardinalities of OGB's nine atom features."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unionsnn.base.errors import DataError
-from unionsnn.data.arrays import GraphArrays
+from unionsnn.base.memory import format_gigabytes, free_bytes
+from unionsnn.data.arrays import PARTS, GraphArrays, IntArray
 from unionsnn.data.edges import both_ways, graphs_of_edges, slices
-from unionsnn.data.sources.source import NodeSource, RawFiles, Source
+from unionsnn.data.sources.source import NodeSource, RawFiles, Source, Unlabelled
 
 
 class PyG(Source):
@@ -25,11 +28,14 @@ class PyG(Source):
         dataset: Dotted path of a class, such as torch_geometric.datasets.TUDataset.
         arguments: Its arguments; ``root`` defaults to a folder in the data root.
         symmetrize: Whether to add the reverse of one-way edges.
+        unlabelled: Whether to ``drop`` items without a target (NaN, or a class below 0 where -1 and
+            1 are not the only classes), or to count these as a ``class``; an error otherwise.
     """
 
     dataset: str
     arguments: dict[str, Any] | None = None
     symmetrize: bool = False
+    unlabelled: Unlabelled | None = None
 
     belongs_to_user: ClassVar[bool] = True
 
@@ -41,7 +47,9 @@ class PyG(Source):
         made = make_dataset(self.dataset, self.arguments or {}, raw.root / "raw" / "pyg")
         level = self.task.partition("_")[0]
         try:
-            return read_pyg_dataset(made, level=level, symmetrize=self.symmetrize)
+            return read_pyg_dataset(
+                made, level=level, symmetrize=self.symmetrize, unlabelled=self.unlabelled
+            )
         except DataError as error:
             raise DataError(f"{self.dataset}: {error}.", code=error.codes[0]) from error
 
@@ -50,7 +58,9 @@ class PyGNodes(NodeSource, PyG):
     """The nodes of the single graph of any in-memory data set class, split by its masks."""
 
 
-def read_pyg_dataset(dataset: Any, *, level: str, symmetrize: bool) -> GraphArrays:
+def read_pyg_dataset(
+    dataset: Any, *, level: str, symmetrize: bool, unlabelled: Unlabelled | None = None
+) -> GraphArrays:
     """Read a PyG data set: integers in x are labels, floats attributes.
 
     Self loops are dropped and repeated edges count once. For nodes the set must be one graph, which
@@ -60,65 +70,308 @@ def read_pyg_dataset(dataset: Any, *, level: str, symmetrize: bool) -> GraphArra
         dataset: A sequence of PyG's `Data`.
         level: Whether targets belong to each ``graph`` or each ``node``.
         symmetrize: As in `PyG`.
+        unlabelled: As in `PyG`.
 
     Raises:
         DataError: The data set lacks something; says what.
     """
-    graphs = [dataset[i] for i in range(len(dataset))]
-    if not graphs:
-        raise DataError("the data set is empty", code="data.pyg")
-    for i, data in enumerate(graphs):
-        if data.get("y") is None:
-            raise DataError(f"graph {i} has no y: there is nothing to predict", code="data.pyg")
-        if data.get("edge_index") is None:
-            raise DataError(f"graph {i} has no edge_index", code="data.pyg")
+    graphs = _graphs(dataset)
     if level == "node" and len(graphs) != 1:
-        raise DataError(
-            f"the data set has {len(graphs)} graphs; nodes are classified in one", code="data.pyg"
-        )
-    if level == "graph" and len(graphs) == 1 and len(graphs[0].y) == graphs[0].num_nodes > 1:
-        raise DataError("its one graph has a y for each node; type data=pyg_nodes", code="data.pyg")
-    features: dict[str, Any] = {}
-    if graphs[0].get("x") is not None:
-        x = np.concatenate([data.x.reshape(int(data.num_nodes), -1).numpy() for data in graphs])
-        whole = x.dtype.kind in "iub"
-        name, dtype = ("node_labels", np.int64) if whole else ("node_attributes", np.float32)
-        features[name] = x.astype(dtype)
-    node_slices = slices([int(data.num_nodes) for data in graphs])
-    edges = [data.edge_index.cpu().numpy() for data in graphs]
+        raise _fault(f"the data set has {len(graphs)} graphs; nodes are classified in one")
+    names = [f"graph {i}" for i in range(len(graphs))]
+    sizes = [_num_nodes(data, name) for data, name in zip(graphs, names, strict=True)]
+    y = _targets(graphs, sizes, names, level)
+    missing = _missing(y, level, unlabelled)
+    labelled = ~missing
+    fields: dict[str, Any] = {"y": y.astype(np.float32)}
+    if y.dtype.kind in "iub" and y.shape[1] == 1:
+        classes, number = np.unique(y[labelled, 0], return_inverse=True)
+        numbers = np.full(len(y), -1, dtype=np.int64)
+        numbers[labelled] = number
+        fields = {"y": numbers, "class_names": tuple(str(value) for value in classes)}
+    if level == "node":
+        part = _prescribed(graphs[0], sizes[0])
+        if part is not None:
+            part[missing] = len(PARTS)
+            fields["part"] = part
+    else:
+        fields["y"] = fields["y"][labelled]
+        kept = np.flatnonzero(labelled)
+        graphs = [graphs[i] for i in kept]
+        sizes, names = [sizes[i] for i in kept], [names[i] for i in kept]
+    edges = [_edges(*given) for given in zip(graphs, sizes, names, strict=True)]
     return graphs_of_edges(
         [both_ways(e) for e in edges] if symmetrize else edges,
-        node_slices,
-        [f"graph {i}" for i in range(len(graphs))],
-        **_pyg_targets(graphs, level, int(node_slices[-1])),
-        **features,
+        slices(sizes),
+        names,
+        **fields,
+        **_features(graphs, sizes, names),
         level=level,
     )
 
 
-def _pyg_targets(graphs: Sequence[Any], level: str, num_nodes: int) -> dict[str, Any]:
-    items = [int(data.num_nodes) if level == "node" else 1 for data in graphs]
-    y = np.concatenate(
-        [
-            data.y.reshape(
-                -1 if level == "node" else 1, int(data.y.numel()) // max(count, 1)
-            ).numpy()
-            for data, count in zip(graphs, items, strict=True)
-        ]
-    )
-    if y.dtype.kind in "iub" and y.shape[1] == 1:
-        classes, number = np.unique(y[:, 0], return_inverse=True)
-        names = tuple(str(value) for value in classes)
-        fields: dict[str, Any] = {"y": number.astype(np.int64), "class_names": names}
+def _fault(sentence: str) -> DataError:
+    return DataError(sentence, code="data.pyg")
+
+
+def _graphs(dataset: Any) -> list[Any]:
+    """Return the items of a data set; refuse what is not a homogeneous graph."""
+    from torch_geometric.data import Data
+
+    _check_slices(dataset)
+    try:
+        graphs = [dataset[i] for i in range(len(dataset))]
+    except Exception as error:  # Third-party code may raise anything.
+        raise _fault(
+            f"its items cannot be read one by one ({type(error).__name__}: {error})"
+        ) from error
+    if not graphs:
+        raise _fault("the data set is empty")
+    for i, data in enumerate(graphs):
+        if not isinstance(data, Data):
+            raise _fault(
+                f"item {i} is a {type(data).__name__}, not torch_geometric.data.Data; give a data "
+                "set whose items are Data, with the target in y"
+            )
+        if data.get("y") is None:
+            raise _fault(f"graph {i} has no y: there is nothing to predict")
+        if data.get("edge_index") is None:
+            raise _fault(f"graph {i} has no edge_index")
+    return graphs
+
+
+def _check_slices(dataset: Any) -> None:
+    """Refuse slices that leave out a part of what a collated data set holds, which PyG ignores."""
+    bounds = getattr(dataset, "slices", None)
+    collated = getattr(dataset, "_data", None)
+    if not isinstance(bounds, Mapping) or collated is None:
+        return
+    graphs = {key: len(each) - 1 for key, each in bounds.items() if key in ("edge_index", "x", "y")}
+    if len(set(graphs.values())) > 1:
+        given = ", ".join(f"{count} for {key}" for key, count in graphs.items())
+        raise _fault(f"its slices do not have the same number of graphs ({given})")
+    for key in graphs:
+        value, ends = collated.get(key), np.asarray(bounds[key])
+        if not hasattr(value, "shape"):
+            continue
+        size = value.shape[collated.__cat_dim__(key, value)] if len(value.shape) else 1
+        if ends[0] != 0 or ends[-1] != size or (np.diff(ends) < 0).any():
+            raise _fault(
+                f"its slices of {key} run from {ends[0]} to {ends[-1]}, but it holds {size} "
+                "entries: some would be left out; collate the graphs again"
+            )
+
+
+def _array(value: Any, what: str) -> NDArray[Any]:
+    """Return real numbers as an array, whatever holds them."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        if value.layout != torch.strided:
+            needed = value.numel() * value.element_size()
+            if needed > free_bytes() // 2:
+                raise _fault(
+                    f"{what} is sparse, and takes {format_gigabytes(needed)} when it is dense, "
+                    "more than half of the free memory"
+                )
+            value = value.to_dense()
+        if value.is_floating_point() and value.dtype not in (torch.float32, torch.float64):
+            value = value.float()
+        value = value.detach().cpu().resolve_conj().resolve_neg().numpy()
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        array = np.empty(0, dtype=object)
+    if array.dtype.kind not in "biuf":
+        kind = "complex numbers" if array.dtype.kind == "c" else f"a {type(value).__name__}"
+        kind = kind if array.dtype.kind in "cO" else f"{array.dtype}"
+        raise _fault(f"{what} holds {kind}; it must hold whole or real numbers")
+    return array
+
+
+def _num_nodes(data: Any, name: str) -> int:
+    count = data.num_nodes
+    if count is None:
+        raise _fault(f"{name} has neither x nor num_nodes")
+    # Rows of the sparsest features and of the graph's own arrays.
+    needed = int(count) * 64
+    if needed > free_bytes():
+        raise _fault(
+            f"{name} has {int(count):,} nodes, which take more than {format_gigabytes(needed)} and "
+            "do not fit into memory; number the nodes from 0 without gaps"
+        )
+    return int(count)
+
+
+def _edges(data: Any, num_nodes: int, name: str) -> NDArray[Any]:
+    edges = _array(data.edge_index, f"{name}: edge_index")
+    if edges.size == 0:
+        return np.empty((2, 0), dtype=np.int64)
+    if edges.ndim != 2 or len(edges) != 2 or edges.dtype.kind not in "iu":
+        raise _fault(
+            f"{name}: edge_index is {edges.dtype} of shape {list(edges.shape)}; it must hold whole "
+            "numbers, [2, num_edges]"
+        )
+    wrong = edges[(edges < 0) | (edges >= num_nodes)]
+    if len(wrong):
+        raise _fault(
+            f"{name}: edge_index names node {wrong[0]}, but there are nodes 0..{num_nodes - 1}"
+        )
+    return edges
+
+
+def _features(graphs: Sequence[Any], sizes: Sequence[int], names: Sequence[str]) -> dict[str, Any]:
+    """Return x of all graphs: whole numbers as labels, others as attributes."""
+    lacking = [name for data, name in zip(graphs, names, strict=True) if data.get("x") is None]
+    if len(lacking) == len(graphs):
+        return {}
+    if lacking:
+        raise _fault(f"{lacking[0]} has no x, but other graphs have")
+    tables = []
+    for data, size, name in zip(graphs, sizes, names, strict=True):
+        x = _array(data.x, f"{name}: x")
+        x = x[:, None] if x.ndim == 1 else x
+        if x.ndim != 2 or len(x) != size:
+            raise _fault(
+                f"{name}: x has shape {list(x.shape)}; it must be [{size}, k], a row for each node"
+            )
+        tables.append(x)
+    for kinds, words in (
+        ([x.shape[1] for x in tables], "columns"),
+        (["whole" if x.dtype.kind in "iub" else "real" for x in tables], "numbers"),
+    ):
+        odd = next((i for i, kind in enumerate(kinds) if kind != kinds[0]), None)
+        if odd is not None:
+            raise _fault(
+                f"x of {names[odd]} has {kinds[odd]} {words}, but that of {names[0]} {kinds[0]}"
+            )
+    x = np.concatenate(tables)
+    if x.dtype.kind in "iub":
+        return {"node_labels": x.astype(np.int64)}
+    with np.errstate(over="ignore"):
+        return {"node_attributes": x.astype(np.float32)}
+
+
+def _targets(
+    graphs: Sequence[Any], sizes: Sequence[int], names: Sequence[str], level: str
+) -> NDArray[Any]:
+    """Return a row of targets for each graph or node."""
+    rows = [_array(data.y, f"{name}: y") for data, name in zip(graphs, names, strict=True)]
+    if level == "node":
+        (y,) = rows
+        if y.ndim == 0 or len(y) != sizes[0]:
+            raise _fault(f"y has shape {list(y.shape)}; it must have one row for each node")
+        return y.reshape(sizes[0], -1)
+    if all(y.ndim and len(y) == n > 1 for y, n in zip(rows, sizes, strict=True)):
+        if len(graphs) == 1:
+            raise _fault("its one graph has a y for each node; type data=pyg_nodes")
+        raise _fault(
+            f"its {len(graphs)} graphs have a y for each node; graphs are classified by one y "
+            "each, and nodes (data=pyg_nodes) in one graph. Several targets of a graph have the "
+            "shape [1, targets]"
+        )
+    odd = next((i for i, y in enumerate(rows) if y.size != rows[0].size), None)
+    if odd is not None or rows[0].size == 0:
+        i = odd or 0
+        raise _fault(f"{names[i]} has {rows[i].size} targets in y, but {names[0]} {rows[0].size}")
+    return np.stack([y.reshape(-1) for y in rows])
+
+
+def _missing(y: NDArray[Any], level: str, unlabelled: Unlabelled | None) -> NDArray[np.bool_]:
+    """Return which items have no target: NaN, or a negative class besides classes -1 and 1."""
+    if y.dtype.kind == "f":
+        missing = np.isnan(y).any(axis=1)
+        shown = "nan"
     else:
-        fields = {"y": y.astype(np.float32)}
-    masks = [graphs[0].get(f"{name}_mask") for name in ("train", "val", "test")]
-    if level == "node" and all(mask is not None and mask.dim() == 1 for mask in masks):
-        part = np.full(num_nodes, 3, dtype=np.int64)
-        for place, mask in enumerate(masks):
-            part[mask.numpy().astype(bool)] = place
-        fields["part"] = part
-    return fields
+        missing = (y < 0).any(axis=1) & (y.shape[1] == 1) & (set(np.unique(y)) != {-1, 1})
+        shown = ", ".join(str(value) for value in np.unique(y[missing])[:3])
+    if not missing.any():
+        return missing
+    items = [str(i) for i in np.flatnonzero(missing)[:5]]
+    which = f"{int(missing.sum())} of {len(y)} {level}s ({', '.join(items)}"
+    which += ", ...)" if missing.sum() > 5 else ")"
+    if unlabelled == "class" and y.dtype.kind != "f":
+        return np.zeros_like(missing)
+    if unlabelled is None or unlabelled == "class":
+        keep = "" if y.dtype.kind == "f" else ", or data.unlabelled=class if it is a class"
+        raise DataError(
+            f"y is {shown} in {which}, which means no label; type data.unlabelled=drop to leave "
+            f"these out{keep}",
+            code="data.unlabelled",
+        )
+    if missing.all():
+        raise DataError(f"no {level} has a label", code="data.unlabelled")
+    warnings.warn(f"{which} have no label and are left out", stacklevel=2)
+    return missing
+
+
+_MASKS = {"train": ("train",), "validation": ("val", "valid", "validation"), "test": ("test",)}
+"""How data sets call the parts of their split."""
+
+
+def _prescribed(data: Any, num_nodes: int) -> IntArray | None:
+    """Return the parts of the nodes by the masks of a graph, [N] or [N, S]; None without masks.
+
+    A set without validation has none here; it is drawn from the training part when it is needed.
+    """
+    masks: dict[str, NDArray[np.bool_]] = {}
+    for part, words in _MASKS.items():
+        keys = [f"{word}_{kind}" for word in words for kind in ("mask", "idx", "index")]
+        given = [key for key in keys if data.get(key) is not None]
+        if len(given) > 1:
+            raise _fault(f"it has {' and '.join(given)}, which both name the {part} part")
+        if given:
+            masks[part] = _mask(data[given[0]], given[0], num_nodes)
+    if not masks:
+        return None
+    lacking = [part for part in ("train", "test") if part not in masks or not masks[part].any()]
+    if lacking:
+        raise _fault(
+            f"its masks name the {' and '.join(masks)} part, but no {' and no '.join(lacking)} "
+            "node; give masks for train and test (and for validation), or none for a drawn split"
+        )
+    columns = sorted({mask.shape[1] for mask in masks.values()} - {1})
+    if len(columns) > 1:
+        raise _fault(f"its masks have {' and '.join(map(str, columns))} columns, one for a split")
+    part_of = np.full((num_nodes, *columns[:1]) if columns else (num_nodes, 1), len(PARTS))
+    for place, part in enumerate(PARTS):
+        if part not in masks:
+            continue
+        mask = np.broadcast_to(masks[part], part_of.shape)
+        both = np.argwhere(mask & (part_of != len(PARTS)))
+        if len(both):
+            other = PARTS[part_of[tuple(both[0])]]
+            nodes = np.unique(both[:, 0])
+            raise _fault(
+                f"{len(nodes)} nodes are both in the {other} and in the {part} part, such as "
+                f"{', '.join(map(str, nodes[:5]))}"
+            )
+        part_of[mask] = place
+    empty = [p for i, p in enumerate(PARTS) if p in masks and not (part_of == i).any(axis=0).all()]
+    if set(empty) - {"validation"}:
+        raise _fault(f"the {empty[0]} part of one of its {part_of.shape[1]} splits is empty")
+    return part_of if columns else part_of[:, 0]
+
+
+def _mask(value: Any, key: str, num_nodes: int) -> NDArray[np.bool_]:
+    """Return a mask, [N, S], from a mask or a list of nodes."""
+    given = _array(value, key)
+    binary = given.dtype.kind == "b" or bool(np.isin(given, (0, 1)).all())
+    if len(given.shape) in (1, 2) and len(given) == num_nodes and binary and num_nodes > 2:
+        return given.reshape(num_nodes, -1).astype(bool)
+    nodes = given.astype(np.int64) if given.dtype.kind in "iu" else None
+    if nodes is None or nodes.ndim != 1:
+        raise _fault(
+            f"{key} is {given.dtype} of shape {list(given.shape)}; it must be a mask, "
+            f"[{num_nodes}] or [{num_nodes}, splits], or a list of nodes"
+        )
+    if len(nodes) and (nodes.min() < 0 or nodes.max() >= num_nodes):
+        raise _fault(f"{key} names node {nodes.max()}, but there are nodes 0..{num_nodes - 1}")
+    if len(np.unique(nodes)) != len(nodes):
+        raise _fault(f"{key} names a node more than once")
+    mask = np.zeros((num_nodes, 1), dtype=bool)
+    mask[nodes] = True
+    return mask
 
 
 def make_dataset(path: str, arguments: Mapping[str, Any], folder: Path) -> Any:

@@ -15,10 +15,14 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
+from unionsnn.base.errors import DataError
 from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.catalog import CATALOG, CatalogEntry
 from unionsnn.data.sources.download import fetch
-from unionsnn.data.splits import Split, random_holdout, stratified_holdout
+from unionsnn.data.splits import Split, random_holdout, stratified_holdout, with_validation
+
+Unlabelled = Literal["drop", "class"]
+"""What a missing label means: its item is left out, or it is a class like any other."""
 
 Task = Literal[
     "graph_classification",
@@ -114,8 +118,11 @@ class Source(BaseModel, ABC):
         """Return the entry of the set given by the arguments, checked on each read; or None."""
         formats = {kind.__name__ for kind in type(self).__mro__}
         for entry in CATALOG.values():
-            if entry.format in formats and all(
-                getattr(self, name) == value for name, value in entry.arguments.items()
+            same_targets = (self.task == "graph_regression") == (entry.task == "graph_regression")
+            if (
+                entry.format in formats
+                and same_targets
+                and all(getattr(self, name) == value for name, value in entry.arguments.items())
             ):
                 return entry
         return None
@@ -126,12 +133,36 @@ class Source(BaseModel, ABC):
         return None
 
     def default_split(self, arrays: GraphArrays, generator: np.random.Generator) -> Split:
-        """Return the split prescribed by the set, or draw 8:1:1, stratified by class."""
+        """Return the split prescribed by the set, or draw 8:1:1, stratified by class.
+
+        Raises:
+            DataError: The set prescribes several splits, of which one repetition cannot choose.
+        """
         if arrays.part is not None:
-            return Split.from_parts(arrays.part)
+            if arrays.part.ndim == 2:
+                count = arrays.part.shape[1]
+                raise DataError(
+                    f"the set prescribes {count} splits, one for each repetition; type "
+                    f"protocol=repeated_seeds protocol.seeds={count}, or fewer for the first of "
+                    "them (at least 2)",
+                    code="data.several_splits",
+                )
+            return with_validation(Split.from_parts(arrays.part), arrays.y, generator=generator)
         if self.task == "graph_regression":
             return random_holdout(arrays.num_items, generator=generator)
         return stratified_holdout(arrays.y, generator=generator)
+
+    def default_splits(
+        self, arrays: GraphArrays, count: int, generator: np.random.Generator
+    ) -> list[Split]:
+        """Return a split for each repetition: the same one, or one of several prescribed."""
+        part = arrays.part
+        if part is None or part.ndim == 1 or not 2 <= count <= part.shape[1]:
+            return [self.default_split(arrays, generator)] * count
+        return [
+            with_validation(Split.from_parts(column), arrays.y, generator=generator)
+            for column in part.T[:count]
+        ]
 
 
 class NodeSource(Source):

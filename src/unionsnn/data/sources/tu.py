@@ -36,9 +36,11 @@ class TU(Source):
 
     Args:
         tu_name: Name in the collection, such as MUTAG.
+        symmetrize: Whether to add the reverse of one-way edges, which are an error otherwise.
     """
 
     tu_name: str
+    symmetrize: bool = False
 
     @property
     def split_name(self) -> str:
@@ -50,15 +52,25 @@ class TU(Source):
         return raw.fetch(f"TUDataset/{name}.zip", f"{URL}/{name}.zip", name)
 
     def processed_key(self, raw: RawFiles) -> str:
-        """Return the hash of the raw archive."""
-        return files_hash([self._archive(raw)])
+        """Return the hash of the raw archive, and what else is chosen from it."""
+        chosen = {" symmetrized": self.symmetrize, " numbers": self._numbers}
+        words = "".join(word for word, wanted in chosen.items() if wanted)
+        return files_hash([self._archive(raw)]) + words
+
+    @property
+    def _numbers(self) -> bool:
+        return self.task == "graph_regression"
 
     def read(self, raw: RawFiles) -> GraphArrays:
         """Read the raw archive."""
-        return read_tu(self._archive(raw), self.tu_name)
+        return read_tu(
+            self._archive(raw), self.tu_name, symmetrize=self.symmetrize, numbers=self._numbers
+        )
 
 
-def read_tu(zip_path: str | Path, name: str) -> GraphArrays:
+def read_tu(
+    zip_path: str | Path, name: str, *, symmetrize: bool = False, numbers: bool = False
+) -> GraphArrays:
     """Read a data set of the TU collection from its zip file.
 
     Self loops are removed and repeated edges counted once; edges are sorted by (row, column);
@@ -71,10 +83,12 @@ def read_tu(zip_path: str | Path, name: str) -> GraphArrays:
     Args:
         zip_path: Archive with NAME_A.txt and its companions, at the top level or in one folder.
         name: The set's name, a prefix of all file names.
+        symmetrize: Whether to add the reverse of one-way edges, with their labels and attributes.
+        numbers: Whether graph attributes are the targets of a set that has graph labels too.
 
     Returns:
         Graphs with int64 class numbers, or float32 targets [G, T] if the set has graph attributes
-        but no graph labels.
+        and they are wanted, or it has no graph labels.
 
     Raises:
         DataError: A file is wrong; names the line of the first fault.
@@ -83,7 +97,7 @@ def read_tu(zip_path: str | Path, name: str) -> GraphArrays:
     indicator = files.table("graph_indicator", 1)[:, 0]
     _check_indicator(files, indicator)
     node_slices = slices(np.bincount(indicator)[1:])
-    y, class_names = _targets(files, len(node_slices) - 1)
+    y, class_names = _targets(files, len(node_slices) - 1, numbers=numbers)
     edges = files.table("A", 2).T - 1
     _check_edges(files, edges, indicator)
     for_nodes = (len(indicator), "nodes in graph_indicator")
@@ -93,14 +107,19 @@ def read_tu(zip_path: str | Path, name: str) -> GraphArrays:
     union, row = simple_edges(edges, len(indicator))
     _check_repeats(files, edges, union, row, len(indicator), (edge_labels, edge_attributes))
     lonely = one_way_edges(union, len(indicator))
-    if len(lonely):
+    if len(lonely) and not symmetrize:
         first = int(row[lonely[0]])
         raise files.error(
             "A",
-            f"edge {_shown(edges[:, first])} has no edge back ({len(lonely)} such edges): the set "
-            "is directed; write each edge both ways",
+            f"edge {_shown(edges[:, first])} has no edge back ({len(lonely)} such edges): type "
+            "data.symmetrize=true if edges are undirected",
             first,
         )
+    if len(lonely):
+        union = np.concatenate([union, union[::-1, lonely]], axis=1)
+        row = np.concatenate([row, row[lonely]])
+        order = np.lexsort(union[::-1])
+        union, row = union[:, order], row[order]
     edge_index, edge_slices = cut_by_graph(union, node_slices)
     return GraphArrays(
         edge_index=edge_index,
@@ -162,11 +181,13 @@ def _attributes(
     return single
 
 
-def _targets(files: ArchiveTables, num_graphs: int) -> tuple[Values, tuple[str, ...]]:
+def _targets(
+    files: ArchiveTables, num_graphs: int, *, numbers: bool
+) -> tuple[Values, tuple[str, ...]]:
     """Return class numbers with class names, or regression targets."""
     one_for = (num_graphs, "graphs in graph_indicator")
     targets = None
-    if "graph_labels" not in files.contents:
+    if numbers or "graph_labels" not in files.contents:
         targets = _attributes(files, "graph_attributes", one_for)
     if targets is not None:
         return targets, ()
