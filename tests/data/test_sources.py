@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.server
 import io
 import multiprocessing
 import os
+import shutil
 import socket
 import threading
 import time
@@ -73,12 +75,21 @@ class Server:
         self.answers: dict[str, tuple[int, str, bytes]] = {}
         self.failures: dict[str, int] = {}
         self.cut: set[str] = set()
+        self.endless: dict[str, bytes] = {}
         self.requests: list[str] = []
         owner = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 owner.requests.append(self.path)
+                if self.path in owner.endless:
+                    self.send_response(200)
+                    self.end_headers()
+                    with contextlib.suppress(OSError):
+                        while True:
+                            self.wfile.write(owner.endless[self.path])
+                            time.sleep(0.01)
+                    return
                 status, kind, body = owner.answers.get(self.path, (404, "text/html", b"<html>"))
                 if owner.failures.get(self.path, 0) > 0:
                     owner.failures[self.path] -= 1
@@ -568,3 +579,113 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
         atomic_write(path, fail)  # type: ignore[arg-type]
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+# -- bounds ----------------------------------------------------------------------------------
+
+
+def test_a_download_without_length_ends_at_its_limit(root: Path, server: Server) -> None:
+    server.endless[f"/{NAME}"] = bytes(50_000)
+    with pytest.raises(DataError, match=r"at most 200\.0 kB belong there"):
+        fetch(NAME, upstream=f"{server.url}/{NAME}", root=root, limit=200_000)
+    assert leftovers(root) == []
+    assert len(server.requests) == 1
+
+
+def test_a_download_that_trickles_is_given_up(
+    root: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "_PATIENCE", 0.1)
+    server.endless[f"/{NAME}"] = b"x"
+    with pytest.raises(DataError, match="which is too slow"):
+        fetch(NAME, upstream=f"{server.url}/{NAME}", root=root)
+    assert leftovers(root) == []
+
+
+def test_a_length_beyond_the_limit_or_the_disk_is_refused_before_the_transfer(
+    root: Path, server: Server, mirror: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = server.serve(NAME, zip_bytes())
+    for place in (server.url, mirror):
+        with pytest.raises(DataError, match="at most 20 bytes belong there"):
+            fetch(NAME, upstream=None, root=root, mirror=place, limit=20)
+    usage = shutil.disk_usage(root)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=10))
+    for given in ({"upstream": url}, {"upstream": None, "mirror": mirror}):
+        with pytest.raises(DataError, match="free disk space or choose another") as caught:
+            fetch(NAME, root=root, **given)
+        assert caught.value.codes == ["data.root"]
+    assert leftovers(root) == []
+
+
+def test_a_pipe_is_no_file(root: Path, mirror: Path) -> None:
+    (mirror / NAME).unlink()
+    os.mkfifo(mirror / NAME)
+    with pytest.raises(DataError, match="is a folder, a pipe or a device, not a file"):
+        fetch(NAME, upstream=None, root=root, mirror=mirror)
+    os.mkfifo(root / "raw" / NAME)
+    with pytest.raises(DataError, match="is a folder, a pipe or a device") as caught:
+        fetch(NAME, upstream=None, root=root, mirror=mirror)
+    assert caught.value.codes == ["data.path"]
+    os.mkfifo(root / "graphs.npz")
+    with pytest.raises(DamagedFileError, match="it is not a file"):
+        GraphArrays.load(root / "graphs.npz")
+
+
+def test_an_archive_that_unpacks_to_far_more_than_it_is_is_refused_unread(
+    root: Path, mirror: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "_ALWAYS_UNPACKED", 1_000_000)
+    path = put(mirror, zip_bytes({"a": bytes(3_000_000), "b": bytes(2_000_000)}))
+    monkeypatch.setattr(zipfile.ZipFile, "testzip", lambda self: pytest.fail("it was unpacked"))
+    with pytest.raises(DataError, match=r"unpacks to 5\.0 MB: it is refused"):
+        fetch(NAME, upstream=None, root=root, mirror=mirror)
+    with pytest.raises(DataError, match=r"unpacks to 5\.0 MB") as caught:
+        read_members(path, ["a"])
+    assert caught.value.codes == ["data.unsafe"]
+    assert sources.unpacked_limit(1) == 1_000_000
+    assert sources.unpacked_limit(50_000) == 5_000_000
+
+
+@pytest.mark.parametrize(
+    ("sums", "message"),
+    [
+        (b"\xff\xfe\x00", "can't decode"),
+        (b"<html>Log in</html>", "line 1 is not a SHA-256 and a file name"),
+        (b"# comment\n\nabc  " + NAME.encode(), "line 3 is not a SHA-256"),
+        (f"{'1' * 63}  {NAME}".encode(), "line 1 is not a SHA-256"),
+        (None, "is a folder, a pipe or a device"),
+    ],
+)
+def test_a_list_of_hashes_that_cannot_be_read_is_not_absent(
+    root: Path, mirror: Path, sums: bytes | None, message: str
+) -> None:
+    if sums is None:
+        os.mkfifo(mirror / "SHA256SUMS")
+    else:
+        put(mirror, sums, "SHA256SUMS")
+    with pytest.raises(DataError, match=f"its list of hashes, .*SHA256SUMS, cannot be .*{message}"):
+        fetch(NAME, upstream=None, root=root, mirror=mirror)
+    assert leftovers(root) == []
+
+
+def test_a_list_of_hashes_that_the_server_keeps_back_is_not_absent(
+    root: Path, server: Server
+) -> None:
+    server.serve(NAME, zip_bytes())
+    server.answers["/SHA256SUMS"] = (403, "text/plain", b"no")
+    with pytest.raises(
+        DataError, match=r"list of hashes, .*cannot be read: the server answers 403"
+    ):
+        fetch(NAME, upstream=None, root=root, mirror=server.url)
+    server.answers.pop("/SHA256SUMS")
+    assert fetch(NAME, upstream=None, root=root, mirror=server.url).exists()
+
+
+def test_garbage_in_a_note_is_written_anew(root: Path, mirror: Path) -> None:
+    path = fetch(NAME, upstream=None, root=root, mirror=mirror)
+    note = path.with_name(f"{path.name}.sha256")
+    good = note.read_text()
+    note.write_bytes(b"\xff\x00garbage")
+    assert fetch(NAME, upstream=None, root=root) == path
+    assert note.read_text() == good

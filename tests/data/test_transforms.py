@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch_geometric.transforms as T  # noqa: N812
 from torch_geometric.data import Batch, Data, InMemoryDataset
 
 from graphs import COLUMNS, cycle, graph, random_graphs, star
@@ -16,6 +17,7 @@ from unionsnn import (
     StructuralGate,
     structural_coefficients,
 )
+from unionsnn.base.errors import DataError
 from unionsnn.nn.gates import PRESETS
 
 
@@ -106,3 +108,108 @@ def test_own_choice_of_quantities() -> None:
     transform = StructuralCoefficients(CoefficientSpec(quantities=("a",)))
     assert transform(data).edge_coefficient.shape == (6, 1)
     assert "quantities=('a',)" in repr(transform)
+
+
+# -- transforms of PyG after ours ----------------------------------------------------------
+
+
+def scrambled() -> Data:
+    """A graph with a triangle, a tail, a component beside it and an isolated node, unsorted."""
+    pairs = [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4), (6, 7), (5, 6)]
+    both = torch.tensor([*pairs, *((u, v) for v, u in pairs)]).t()
+    order = torch.randperm(both.size(1), generator=torch.Generator().manual_seed(3))
+    generator = torch.Generator().manual_seed(0)
+    data = Data(
+        x=torch.rand(9, 4, generator=generator),
+        pos=torch.rand(9, 2, generator=generator),
+        edge_index=both[:, order],
+        y=torch.tensor([1]),
+    )
+    return StructuralCoefficients()(data)
+
+
+ROW_OF = {
+    (v, u): row
+    for (v, u), row in zip(
+        scrambled().edge_index.t().tolist(), scrambled().edge_coefficient, strict=True
+    )
+}
+KEEPS = {
+    "RemoveSelfLoops": T.RemoveSelfLoops(),
+    "RemoveIsolatedNodes": T.RemoveIsolatedNodes(),
+    "LargestConnectedComponents": T.LargestConnectedComponents(),
+    "RandomNodeSplit": T.RandomNodeSplit(num_val=1, num_test=1),
+    "NormalizeFeatures": T.NormalizeFeatures(),
+    "Constant": T.Constant(),
+    "OneHotDegree": T.OneHotDegree(5),
+    "LocalDegreeProfile": T.LocalDegreeProfile(),
+    "TargetIndegree": T.TargetIndegree(),
+    "Distance": T.Distance(),
+    "Cartesian": T.Cartesian(),
+    "LocalCartesian": T.LocalCartesian(),
+    "Polar": T.Polar(),
+    "Center": T.Center(),
+    "RandomFlip": T.RandomFlip(0),
+    "AddRandomWalkPE": T.AddRandomWalkPE(2),
+    "AddLaplacianEigenvectorPE": T.AddLaplacianEigenvectorPE(1, is_undirected=True),
+    "SIGN": T.SIGN(1),
+    "SVDFeatureReduction": T.SVDFeatureReduction(2),
+    "ToDevice": T.ToDevice("cpu"),
+    "Compose": T.Compose([T.RemoveIsolatedNodes(), T.Constant()]),
+    "sort": lambda data: data.sort(),
+    "subgraph": lambda data: data.subgraph(torch.tensor([3, 2, 1, 0])),
+    "edge_subgraph": lambda data: data.edge_subgraph(torch.arange(0, 14, 2)),
+}
+REFUSED = {
+    "ToUndirected": T.ToUndirected(),
+    "ToUndirected mean": T.ToUndirected("mean"),
+    "ToUndirected max": T.ToUndirected("max"),
+    "RemoveDuplicatedEdges": T.RemoveDuplicatedEdges(),
+    "coalesce": lambda data: data.coalesce(),
+    "AddSelfLoops": T.AddSelfLoops(),
+    "AddRemainingSelfLoops": T.AddRemainingSelfLoops(),
+    "GCNNorm": T.GCNNorm(),
+    "TwoHop": T.TwoHop(),
+    "LineGraph": T.LineGraph(),
+    "VirtualNode": T.VirtualNode(),
+    "GDC": T.GDC(exact=True),
+    "FaceToEdge": lambda data: T.FaceToEdge()(data.update({"face": torch.tensor([[0], [1], [2]])})),
+    "ToSparseTensor": T.ToSparseTensor(layout=torch.sparse_csr),
+    "reversed edges": lambda data: data.update({"edge_index": data.edge_index.flip(1)}),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", [*KEEPS, *REFUSED])
+def test_rows_follow_their_edges_through_a_transform_or_are_refused(name: str) -> None:
+    data = (KEEPS | REFUSED)[name](scrambled())
+    if name in REFUSED:
+        for read in (lambda: data.edge_coefficient, lambda: Batch.from_data_list([data, data])):
+            with pytest.raises(DataError, match=r"after StructuralCoefficients.* Apply it before"):
+                read()
+        return
+    for each in (data, Batch.from_data_list([data, data, data])[1]):
+        # Features tell which node was which.
+        moved = ROW_OF
+        if "pos" in each and each.num_nodes < 9 and name != "Center":
+            was = scrambled().pos
+            of = [int((was == row).all(dim=1).nonzero()) for row in each.pos]
+            edges = [(of[v], of[u]) for v, u in each.edge_index.t().tolist()]
+        else:
+            edges = [(v, u) for v, u in each.edge_index.t().tolist()]
+        assert len(edges) == len(each.edge_coefficient) > 0
+        for edge, row in zip(edges, each.edge_coefficient, strict=True):
+            assert torch.equal(row, moved[edge])
+
+
+def test_a_split_of_links_keeps_the_rows() -> None:
+    torch.manual_seed(0)
+    for part in T.RandomLinkSplit(num_val=1, num_test=1, is_undirected=True)(scrambled()):
+        for (v, u), row in zip(part.edge_index.t().tolist(), part.edge_coefficient, strict=True):
+            assert torch.equal(row, ROW_OF[v, u])
+
+
+def test_rows_are_checked_when_the_graph_comes_from_a_file(tmp_path: Path) -> None:
+    data = Tiny(str(tmp_path), pre_transform=StructuralCoefficients(), transform=T.ToUndirected())
+    with pytest.raises(DataError, match="Apply it before"):
+        _ = data[0].edge_coefficient

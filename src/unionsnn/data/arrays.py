@@ -26,6 +26,9 @@ NPZ_ERRORS = (
     NotImplementedError,
     zipfile.BadZipFile,
     zlib.error,
+    # A header may claim any shape.
+    MemoryError,
+    OverflowError,
 )
 """What reading a damaged npz file may raise."""
 
@@ -232,6 +235,8 @@ class GraphArrays:
             DamagedFileError: The file is truncated, altered or of another kind: rebuild it.
         """
         try:
+            if not Path(path).is_file() and Path(path).exists():
+                raise OSError("it is not a file")
             with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
                 content = {name: archive[name] for name in archive.files}
             kind, checksum = (str(value) for value in content.pop("header"))

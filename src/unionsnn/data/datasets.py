@@ -14,6 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Data, InMemoryDataset
 
 from unionsnn.base.errors import DataError, WidthError
+from unionsnn.base.memory import format_gigabytes, free_bytes
 from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.encodings.definitions import pair_slices
 from unionsnn.data.encodings.subgraphs import COUNTS, PackedArray
@@ -202,6 +203,15 @@ def feature_widths(arrays: GraphArrays, features: str) -> list[int] | None:
 def _one_hot(columns: IntArray, widths: Sequence[int] | None) -> Tensor:
     if widths is not None:
         check_widths(columns, widths)
+    total = sum(int(c.max(initial=0)) + 1 for c in columns.T) if widths is None else sum(widths)
+    needed = 8 * 2 * len(columns) * total
+    if needed > free_bytes():
+        raise DataError(
+            f"The labels of nodes run up to {int(columns.max(initial=0))}; a column for each value "
+            f"takes {format_gigabytes(needed)}. Number the labels without gaps, or choose "
+            "data.features=categorical.",
+            code="data.features",
+        )
     labels = torch.from_numpy(columns)
     return torch.cat(
         [

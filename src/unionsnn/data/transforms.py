@@ -2,19 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.data.storage import GlobalStorage
 from torch_geometric.transforms import BaseTransform
 
-from unionsnn.base.errors import RequestError
+from unionsnn.base.errors import DataError, RequestError
 from unionsnn.coefficients import CoefficientSpec
 from unionsnn.data.datasets import SubgraphData, Subgraphs
 from unionsnn.data.encodings import definitions as encodings
 from unionsnn.data.encodings.subgraphs import rooted_subgraphs
+
+_ENDS = "edge_coefficient_ends"
+
+
+class _CheckedStorage(GlobalStorage):
+    """The attributes of a graph; the rows of its edges are checked whenever they are read."""
+
+    def __getitem__(self, key: str) -> Any:
+        value = super().__getitem__(key)
+        if key == "edge_coefficient":
+            _check_rows(self._mapping)
+        return value
+
+
+def _check_reads(data: Data) -> None:
+    # The storage takes every plain assignment for an attribute of the graph.
+    object.__setattr__(data._store, "__class__", _CheckedStorage)
+
+
+class CoefficientData(Data):
+    """A graph with structural coefficients, which are refused once they do not fit its edges.
+
+    PyG's transforms may reorder, add or merge edges, and few of them do the same to the rows of
+    other attributes. The nodes that each row belongs to therefore stand beside it, and are compared
+    with `edge_index` whenever ``edge_coefficient`` is read, also by batching.
+
+    Attributes:
+        edge_coefficient_ends: Sender and receiver of each row, and 1 where the reverse edge has
+            an equal row.
+
+    Shapes:
+        - edge_coefficient_ends: [num_edges, 3]
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        _check_reads(self)
+
+    def __inc__(self, key: str, value: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return the offset of the next graph in a batch, in which no two nodes may coincide."""
+        if key != _ENDS:
+            return super().__inc__(key, value, *args, **kwargs)
+        count = max(int(value[:, :2].max()) + 1 if len(value) else 0, int(self.num_nodes or 0))
+        return torch.tensor([count, count, 0])
+
+
+# So that data sets with these graphs are loaded without the full unpickler.
+torch.serialization.add_safe_globals([CoefficientData])
+
+
+def _ends(edge_index: Tensor, rows: NDArray[np.float64]) -> Tensor:
+    """Return the nodes of each edge, and whether its reverse has an equal row.
+
+    Shapes:
+        edge_index [2, E], rows [E, C] -> [E, 3].
+    """
+    edges = edge_index.cpu().numpy().astype(np.int64)
+    there, back = edges[0] << 32 | edges[1], edges[1] << 32 | edges[0]
+    order = np.argsort(there)
+    place = np.minimum(np.searchsorted(there, back, sorter=order), max(len(there) - 1, 0))
+    other = order[place] if len(order) else order
+    same = (there[other] == back) & (rows[other] == rows).all(axis=1)
+    return torch.from_numpy(np.column_stack([edges.T, same.astype(np.int64)]))
+
+
+def _check_rows(attributes: Mapping[str, Any]) -> None:
+    """Refuse coefficient rows that are not those of the edges at the same places.
+
+    Nodes may be renumbered, edges left out or sorted, and edges with equal rows reversed.
+    """
+    ends, edge_index = attributes.get(_ENDS), attributes.get("edge_index")
+    if ends is None:
+        return
+    if (
+        isinstance(edge_index, Tensor)
+        and edge_index.size(1) == len(ends) == len(attributes["edge_coefficient"])
+        and bool(((ends[:, 2] == 0) | (ends[:, 2] == 1)).all())
+    ):
+        before, now = ends[:, :2], edge_index.t().to(ends.device)
+        kept = (before == now).all(dim=1)
+        flipped = (before.flip(1) == now).all(dim=1) & (ends[:, 2] == 1)
+        if bool((kept | flipped).all()):
+            return
+        pairs = torch.stack([before.reshape(-1), now.reshape(-1)]).cpu().numpy()
+        renumbered = np.unique(pairs, axis=1)
+        if all(len(np.unique(names)) == renumbered.shape[1] for names in renumbered):
+            return
+    raise DataError(
+        "edge_coefficient does not fit edge_index any more: a transform after "
+        "StructuralCoefficients has added, merged or reordered edges. Apply it before.",
+        code="transform.edges",
+    )
 
 
 class StructuralCoefficients(BaseTransform):
@@ -26,7 +121,8 @@ class StructuralCoefficients(BaseTransform):
     Equation 2 of "Union Subgraph Neural Networks" (Xu et al., AAAI 2024) with the encoding of
     section 4. The graph gets ``edge_coefficient``, [num_edges, C], of the default float type, and
     ``coefficient_columns``, the names of its columns joined by commas. Use it as `pre_transform`:
-    the work is done once.
+    the work is done once. It becomes a `CoefficientData`, which refuses the coefficients after a
+    transform that changed edges without them.
 
     Args:
         spec: Substructure, descriptor, encoding, radius and quantities; by default the input of the
@@ -73,6 +169,11 @@ class StructuralCoefficients(BaseTransform):
         data.edge_coefficient = coefficient.to(data.edge_index.device)
         # One string, since a list of names could be taken for one value per node or edge.
         data.coefficient_columns = ",".join(self.spec.columns)
+        data[_ENDS] = _ends(data.edge_index, rows).to(data.edge_index.device)
+        if type(data) is Data:
+            return CoefficientData.from_dict(data.to_dict())
+        # A class of the user's own keeps its type; only its batches are not checked.
+        _check_reads(data)
         return data
 
     def __repr__(self) -> str:

@@ -12,8 +12,8 @@ from pydantic import Field
 from unionsnn.base.errors import MalformedDataError
 from unionsnn.data.arrays import NPZ_ERRORS, GraphArrays, IntArray
 from unionsnn.data.edges import both_ways, simple_edges
-from unionsnn.data.sources.download import files_hash
-from unionsnn.data.sources.pickles import dense_rows
+from unionsnn.data.sources.download import files_hash, open_zip
+from unionsnn.data.sources.pickles import dense_rows, row_and_column
 from unionsnn.data.sources.source import NodeSource, RawFiles
 from unionsnn.data.splits import Split, stratified_shares
 
@@ -70,6 +70,8 @@ def read_amazon(path: Path) -> GraphArrays:
     Raises:
         DataError: The file is wrong; names the fault.
     """
+    # Refuses archives that unpack to far more than they are.
+    open_zip(path).close()
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in (*_KEYS, "labels")}
@@ -79,13 +81,10 @@ def read_amazon(path: Path) -> GraphArrays:
         y = arrays["labels"].astype(np.int64)
         if tuple(arrays["adj_shape"]) != (rows, rows) or y.shape != (rows,):
             raise ValueError(f"{rows} rows of features, {y.shape} labels")
-        indices, indptr = arrays["adj_indices"], arrays["adj_indptr"]
-        senders = np.repeat(np.arange(rows), np.diff(indptr))
-        if senders.shape != indices.shape or indices.min() < 0 or indices.max() >= rows:
-            raise ValueError("the parts of a sparse matrix do not fit together")
+        senders, receivers = row_and_column(arrays["adj_indices"], arrays["adj_indptr"], rows, rows)
     except NPZ_ERRORS as error:
         raise MalformedDataError(f"{path} is not a graph as of gnn-benchmark ({error})") from error
-    edges, _ = simple_edges(both_ways(np.stack([senders, indices])), rows)
+    edges, _ = simple_edges(both_ways(np.stack([senders, receivers])), rows)
     keep = largest_component(edges, rows)
     number = np.cumsum(keep) - 1
     edges = number[edges[:, keep[edges[0]]]]

@@ -7,9 +7,11 @@ stored next to it and verified whenever the file is used again.
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import hashlib
 import os
+import re
 import shutil
 import time
 import warnings
@@ -17,7 +19,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import Any, BinaryIO
 from urllib.parse import quote, urlsplit
 from urllib.request import url2pathname
 
@@ -26,10 +28,21 @@ from filelock import FileLock
 
 from unionsnn.base.errors import DataError, DataUnavailableError
 from unionsnn.base.files import atomic_write
+from unionsnn.base.memory import free_bytes
+from unionsnn.base.words import format_bytes
 
 _ATTEMPTS = 3
 _RETRY_WAIT = 1.0
 _TIMEOUT = 30
+# A download that is slower than this, in bytes per second, after so many seconds, is given up.
+_SLOWEST = 10_000
+_PATIENCE = 60
+_LIMIT = 4 << 30
+"""Size of the largest file that is fetched if nothing else is known about it."""
+_SUMS_LIMIT = 10_000_000
+# Text tables and sparse pickles shrink to a twentieth; zip bombs to a thousandth and less.
+_LARGEST_RATIO = 100
+_ALWAYS_UNPACKED = 100_000_000
 _ZIP_SUFFIXES = (".zip", ".npz")
 Progress = Callable[[int, int], None]
 
@@ -57,6 +70,7 @@ def fetch(
     mirror: str | Path | None = None,
     offline: bool = False,
     sha256: str | None = None,
+    limit: int | None = None,
     progress: Progress | None = None,
 ) -> Path:
     """Return the path of a raw file, fetching it if it does not exist.
@@ -72,7 +86,8 @@ def fetch(
             default UNIONSNN_MIRROR.
         offline: Whether to never access the network.
         sha256: The file's hash, if known beforehand.
-        progress: Called with (bytes done, total) during a download.
+        limit: How large it may be, in bytes; by default 4 GiB.
+        progress: Called with (bytes done, total) during a download of known length.
 
     Returns:
         The file in the data root. Concurrent processes fetch it once.
@@ -97,8 +112,17 @@ def fetch(
             if fault and target.exists():
                 warnings.warn(f"{target} {fault}; it is fetched again", stacklevel=3)
             if fault:
-                _get(target, relative_path, mirror, upstream, offline, sha256, progress)
-            elif not _note(target).exists():
+                _get(
+                    target,
+                    relative_path,
+                    mirror,
+                    upstream,
+                    offline=offline,
+                    sha256=sha256,
+                    limit=limit or _LIMIT,
+                    progress=progress,
+                )
+            elif _accepted_hash(target) is None:
                 # Put there by hand, and good.
                 _accept(target)
     except OSError as error:
@@ -119,12 +143,22 @@ def _note(target: Path) -> Path:
     return target.with_name(f"{target.name}.sha256")
 
 
+def _accepted_hash(target: Path) -> str | None:
+    """Read the hash of the accepted file; None if there is none, or something else is written."""
+    note = _note(target)
+    content = note.read_text(errors="replace").strip() if note.is_file() else ""
+    return content if re.fullmatch(r"[0-9a-f]{64}", content) else None
+
+
 def _fault(target: Path, sha256: str | None) -> str | None:
     """Say what is wrong with a file of the data root, or None."""
     if not target.exists():
         return "is missing"
-    note = _note(target)
-    accepted = note.read_text().strip() if note.exists() else None
+    if not target.is_file():
+        raise DataError(
+            f"{target} is a folder, a pipe or a device, not a file: remove it", code="data.path"
+        )
+    accepted = _accepted_hash(target)
     fault = _checksum_fault(target, [sha256, accepted])
     return fault if fault or accepted else _content_fault(target, target.name)
 
@@ -159,7 +193,7 @@ def _content_fault(path: Path, name: str) -> str | None:
     if name.endswith(_ZIP_SUFFIXES):
         try:
             with zipfile.ZipFile(path) as archive:
-                _check_names(path, archive)
+                _check_members(path, archive)
                 if damaged := archive.testzip():
                     raise zipfile.BadZipFile(f"bad checksum of {damaged}")
         except (DataError, *_BROKEN_ZIP) as error:
@@ -172,8 +206,10 @@ def _get(
     relative_path: str,
     mirror: str | Path | None,
     upstream: str | None,
+    *,
     offline: bool,
     sha256: str | None,
+    limit: int,
     progress: Progress | None,
 ) -> None:
     """Try the mirror, then upstream; the caller holds the lock."""
@@ -190,7 +226,7 @@ def _get(
             hashes = [sha256]
             if kind == "mirror":
                 hashes.append(_listed_hash(str(mirror), relative_path, part, offline))
-            _copy(place, part, offline, progress)
+            _copy(place, part, offline, limit, progress)
             fault = _checksum_fault(part, hashes) or _content_fault(part, target.name)
             if fault is None:
                 os.replace(part, target)
@@ -212,7 +248,11 @@ def _get(
 
 
 class _UnavailableError(Exception):
-    """A mirror or server does not respond, or does not have the file."""
+    """A mirror or server does not respond, or what it sends is refused."""
+
+
+class _MissingError(_UnavailableError):
+    """A mirror or server does not have the file."""
 
 
 def _join(base: str, relative_path: str) -> str:
@@ -221,7 +261,7 @@ def _join(base: str, relative_path: str) -> str:
     return str(Path(base) / relative_path)
 
 
-def _copy(place: str, part: Path, offline: bool, progress: Progress | None) -> None:
+def _copy(place: str, part: Path, offline: bool, limit: int, progress: Progress | None) -> None:
     scheme, _, path, *_ = urlsplit(place)
     remote = scheme in ("http", "https")
     if remote and offline:
@@ -231,68 +271,90 @@ def _copy(place: str, part: Path, offline: bool, progress: Progress | None) -> N
             f"{scheme}:// is not supported, use a folder, file:// or http(s)://"
         )
     local = Path(url2pathname(path)) if scheme == "file" else Path(place).expanduser()
+    if not remote and not local.exists():
+        raise _MissingError("no such file" if local.parent.is_dir() else "no such folder")
     if not remote and not local.is_file():
-        raise _UnavailableError("no such file" if local.parent.is_dir() else "no such folder")
+        raise _UnavailableError("is a folder, a pipe or a device, not a file")
     if not remote and not os.access(local, os.R_OK):
         raise _UnavailableError("cannot be read (no permission)")
     with open(part, "wb") as file:
         if remote:
-            _download(place, file, progress)
+            _download(place, file, limit, progress)
         else:
             with open(local, "rb") as source:
+                _check_size(os.fstat(source.fileno()).st_size, limit, file)
                 shutil.copyfileobj(source, file, 1 << 20)
         file.flush()
         os.fsync(file.fileno())
 
 
-class _Bar:
-    """Adapter from a callback to pooch's progress bar."""
-
-    def __init__(self, progress: Progress) -> None:
-        self.progress = progress
-        self.total = 0
-        self.done = 0
-
-    def update(self, count: int) -> None:
-        self.done = min(self.done + count, self.total)
-        self.progress(self.done, self.total)
-
-    def reset(self) -> None:
-        self.done = 0
-
-    def close(self) -> None:
-        """Do nothing: the display belongs to the caller."""
-
-
-def _download(url: str, file: BinaryIO, progress: Progress | None) -> None:
+def _download(url: str, file: BinaryIO, limit: int, progress: Progress | None) -> None:
     """Download with retries; permanent errors such as 404 fail at once."""
-    # Imported late, as in pooch: most runs download nothing.
+    # Imported late: most runs download nothing.
     import requests
+    from urllib3.exceptions import HTTPError
 
     for attempt in range(1, _ATTEMPTS + 1):
-        bar = False if progress is None else _Bar(progress)
-        downloader = pooch.HTTPDownloader(progressbar=bar, chunk_size=1 << 16, timeout=_TIMEOUT)
         file.seek(0)
         file.truncate()
         try:
-            downloader(url, file, None)
+            with requests.get(url, stream=True, timeout=_TIMEOUT) as response:
+                response.raise_for_status()
+                _receive(response, file, limit, progress)
             return
-        except requests.RequestException as error:
-            status = error.response.status_code if error.response is not None else None
+        except (requests.RequestException, HTTPError) as error:
+            answer = getattr(error, "response", None)
+            status = None if answer is None else answer.status_code
+            if status in (404, 410):
+                raise _MissingError(f"the server answers {status}") from error
             final = status is not None and 400 <= status < 500 and status not in (408, 429)
             if final or attempt == _ATTEMPTS:
                 raise _UnavailableError(_reason(error, status)) from error
             time.sleep(_RETRY_WAIT * attempt)
 
 
+def _receive(response: Any, file: BinaryIO, limit: int, progress: Progress | None) -> None:
+    """Write the body of an answer, within bounds of size, time and disk space."""
+    length = response.headers.get("Content-Length", "")
+    total = int(length) if length.isdigit() else 0
+    _check_size(total, limit, file)
+    raw, done, started = response.raw, 0, time.monotonic()
+    # As much as has arrived, so that a server that trickles is noticed; urllib3 1 waits for all.
+    read = getattr(raw, "read1", raw.read)
+    while chunk := read(1 << 16, decode_content=True):
+        done += len(chunk)
+        _check_size(done, limit)
+        file.write(chunk)
+        seconds = time.monotonic() - started
+        if seconds > _PATIENCE and done < _SLOWEST * seconds:
+            raise _UnavailableError(
+                f"it sent {done:,} bytes in {seconds:.0f} seconds, which is too slow"
+            )
+        if progress is not None and total:
+            progress(min(done, total), total)
+    if done < total and "Content-Encoding" not in response.headers:
+        raise _UnavailableError("the connection broke off in the middle")
+
+
+def _check_size(size: int, limit: int, file: BinaryIO | None = None) -> None:
+    """Refuse a file beyond its limit, or for which the disk of the open file has no room."""
+    if size > limit:
+        raise _UnavailableError(
+            f"it has {format_bytes(size)} or more, but at most {format_bytes(limit)} belong there"
+        )
+    if file is not None and size > shutil.disk_usage(os.path.dirname(file.name)).free:
+        raise OSError(errno.ENOSPC, f"no room for {format_bytes(size)}", file.name)
+
+
 def _reason(error: Exception, status: int | None) -> str:
     import requests
+    from urllib3 import exceptions
 
     if status is not None:
         return f"the server answers {status}"
-    if isinstance(error, requests.Timeout):
+    if isinstance(error, requests.Timeout | exceptions.TimeoutError):
         return f"no answer within {_TIMEOUT} seconds"
-    if isinstance(error, requests.exceptions.ChunkedEncodingError):
+    if isinstance(error, requests.exceptions.ChunkedEncodingError | exceptions.ProtocolError):
         return "the connection broke off in the middle"
     if isinstance(error, requests.ConnectionError):
         return "cannot be reached"
@@ -300,22 +362,37 @@ def _reason(error: Exception, status: int | None) -> str:
 
 
 def _listed_hash(mirror: str, relative_path: str, part: Path, offline: bool) -> str | None:
-    """Look up a file in the mirror's SHA256SUMS; None if that does not list it."""
+    """Look up a file in the mirror's SHA256SUMS; None if that is absent or does not list it.
+
+    Raises:
+        _UnavailableError: There is a list, but it cannot be read.
+    """
+    place = _join(mirror, "SHA256SUMS")
     try:
-        _copy(_join(mirror, "SHA256SUMS"), part, offline, progress=None)
-        lines = part.read_text(encoding="utf-8").splitlines()
-    except (_UnavailableError, UnicodeDecodeError):
+        _copy(place, part, offline, _SUMS_LIMIT, progress=None)
+        lines = part.read_text(encoding="utf-8-sig").splitlines()
+    except _MissingError:
         return None
+    except (_UnavailableError, UnicodeDecodeError) as error:
+        raise _UnavailableError(f"its list of hashes, {place}, cannot be read: {error}") from error
     finally:
         part.unlink(missing_ok=True)
-    for line in lines:
-        checksum, _, name = line.strip().partition(" ")
-        if name.strip().lstrip("*").removeprefix("./") == relative_path:
-            return checksum
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        match = re.fullmatch(r"\s*([0-9a-fA-F]{64})\s+\*?(?:\./)?(.+?)\s*", line)
+        if match is None:
+            raise _UnavailableError(
+                f"its list of hashes, {place}, cannot be read: line {number} is not a SHA-256 and "
+                "a file name"
+            )
+        if match[2] == relative_path:
+            return match[1]
     return None
 
 
-def _check_names(path: Path, archive: zipfile.ZipFile) -> None:
+def _check_members(path: Path, archive: zipfile.ZipFile) -> None:
+    """Refuse members outside of the folder, and archives that unpack to far more than they are."""
     for name in archive.namelist():
         plain = name.replace("\\", "/")
         if plain.startswith("/") or ".." in plain.split("/") or plain[1:2] == ":":
@@ -324,10 +401,22 @@ def _check_names(path: Path, archive: zipfile.ZipFile) -> None:
                 "folder: it is refused; get the file from a source that you trust",
                 code="data.unsafe",
             )
+    size = sum(member.file_size for member in archive.infolist())
+    if size > unpacked_limit(path.stat().st_size):
+        raise DataError(
+            f"{path} has {format_bytes(path.stat().st_size)}, but unpacks to {format_bytes(size)}: "
+            "it is refused; get the file from a source that you trust",
+            code="data.unsafe",
+        )
+
+
+def unpacked_limit(packed: int) -> int:
+    """Return to how many bytes a sound archive of a given size may unpack at most."""
+    return min(max(_LARGEST_RATIO * packed, _ALWAYS_UNPACKED), free_bytes())
 
 
 def open_zip(path: str | Path) -> zipfile.ZipFile:
-    """Open a zip file for reading, refusing members that point outside their folder.
+    """Open a zip file for reading, refusing zip bombs and members that point outside their folder.
 
     Args:
         path: The file.
@@ -347,7 +436,7 @@ def open_zip(path: str | Path) -> zipfile.ZipFile:
     except _BROKEN_ZIP as error:
         raise _discard(path, str(error)) from error
     try:
-        _check_names(path, archive)
+        _check_members(path, archive)
     except DataError:
         archive.close()
         raise

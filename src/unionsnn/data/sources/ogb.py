@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import zlib
 from pathlib import Path
 from typing import ClassVar
@@ -10,9 +11,10 @@ from typing import ClassVar
 import numpy as np
 
 from unionsnn.base.errors import MalformedDataError
+from unionsnn.base.words import format_bytes
 from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.edges import both_ways, cut_by_graph, simple_edges, slices
-from unionsnn.data.sources.download import files_hash, open_zip, read_members
+from unionsnn.data.sources.download import files_hash, open_zip, read_members, unpacked_limit
 from unionsnn.data.sources.source import RawFiles, Source, Task
 from unionsnn.data.sources.text_tables import ArchiveTables, Values
 from unionsnn.data.splits import Split, check_split
@@ -125,7 +127,13 @@ def _read_files(zip_path: Path, folder: str) -> ArchiveTables:
     files = ArchiveTables(zip_path, f"{folder}/", ".csv.gz", contents)
     for name, member in members.items():
         try:
-            contents[name] = gzip.decompress(packed[member])
+            limit = unpacked_limit(len(packed[member]))
+            with gzip.open(io.BytesIO(packed[member])) as file:
+                contents[name] = file.read(limit + 1)
+            if len(contents[name]) > limit:
+                raise files.error(
+                    name, f"unpacks to more than {format_bytes(limit)}: it is refused"
+                )
         except (OSError, EOFError, zlib.error) as error:
             raise files.error(name, f"is not a sound gzip file ({error})") from error
     return files

@@ -18,6 +18,7 @@ from numpy._core.multiarray import _reconstruct  # what numpy's own pickles call
 from numpy.typing import NDArray
 
 from unionsnn.base.errors import MalformedDataError
+from unionsnn.base.memory import format_gigabytes, free_bytes
 
 _DTYPES = {
     "ByteStorage": np.uint8,
@@ -64,22 +65,42 @@ def dense_rows(
     Raises:
         ValueError: if the arrays do not fit together.
     """
-    data, indices, indptr = (np.asarray(array) for array in (data, indices, indptr))
+    data = np.asarray(data)
+    row, column = row_and_column(indices, indptr, rows, columns)
+    if data.dtype.kind not in "biuf" or data.shape != column.shape:
+        raise ValueError("the parts of a sparse matrix do not fit together")
+    needed = 4 * rows * columns
+    if needed > free_bytes() // 2:
+        raise ValueError(f"{rows} x {columns} numbers take {format_gigabytes(needed)}")
+    result = np.zeros((rows, columns), dtype=np.float32)
+    np.add.at(result, (row, column), data)
+    return result
+
+
+def row_and_column(
+    indices: Any, indptr: Any, rows: int, columns: int
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Return the place of each entry of compressed sparse rows.
+
+    Shapes:
+        indices [M], indptr [rows + 1] -> [M], [M].
+
+    Raises:
+        ValueError: if the arrays do not fit together.
+    """
+    indices, indptr = np.asarray(indices), np.asarray(indptr)
     sound = (
-        data.dtype.kind in "biuf"
-        and indices.dtype.kind in "iu"
+        indices.dtype.kind in "iu"
         and indptr.dtype.kind in "iu"
-        and data.shape == indices.shape
+        and indices.ndim == 1
         and indptr.shape == (rows + 1,)
-        and (indptr[0], indptr[-1]) == (0, len(data))
-        and bool((np.diff(indptr) >= 0).all())
+        and (indptr[0], indptr[-1]) == (0, len(indices))
+        and bool((indptr[1:] >= indptr[:-1]).all())
         and (len(indices) == 0 or (indices.min() >= 0 and indices.max() < columns))
     )
     if not sound:
         raise ValueError("the parts of a sparse matrix do not fit together")
-    result = np.zeros((rows, columns), dtype=np.float32)
-    np.add.at(result, (np.repeat(np.arange(rows), np.diff(indptr)), indices), data)
-    return result
+    return np.repeat(np.arange(rows), np.diff(indptr.astype(np.int64))), indices
 
 
 def _storage(content: bytes) -> NDArray[Any]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unionsnn.base.errors import MalformedDataError
+from unionsnn.base.memory import format_gigabytes, free_bytes
 from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.edges import one_way_edges, simple_edges
 from unionsnn.data.sources.download import files_hash
@@ -80,6 +81,12 @@ def read_planetoid(paths: Mapping[str, Path]) -> GraphArrays:
         raise MalformedDataError(
             f"{paths['tx'].parent}: the files do not belong together (allx {allx.shape}, ally "
             f"{ally.shape}, tx {tx.shape}, ty {ty.shape}, {len(test)} test nodes from {first} on)"
+        )
+    needed = 4 * end * (allx.shape[1] + ally.shape[1])
+    if needed > free_bytes() // 2:
+        raise MalformedDataError(
+            f"{paths['test.index']} names node {end - 1}; a graph of so many nodes takes "
+            f"{format_gigabytes(needed)}"
         )
     x = np.zeros((end, allx.shape[1]), dtype=np.float32)
     hot = np.zeros((end, ally.shape[1]), dtype=np.float32)

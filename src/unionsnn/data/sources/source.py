@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from unionsnn.base.errors import DataError
 from unionsnn.data.arrays import GraphArrays
-from unionsnn.data.catalog import CATALOG, CatalogEntry
+from unionsnn.data.catalog import CATALOG, CatalogEntry, size_limit
 from unionsnn.data.sources.download import fetch
 from unionsnn.data.splits import Split, random_holdout, stratified_holdout, with_validation
 
@@ -69,6 +69,7 @@ class RawFiles:
             root=self.root,
             mirror=self.mirror,
             offline=self.offline,
+            limit=size_limit(relative_path),
             progress=self.report(f"download {label or Path(relative_path).name}"),
         )
         self.fetched.append(path)

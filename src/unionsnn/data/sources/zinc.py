@@ -204,6 +204,8 @@ def read_zinc_npz(paths: Mapping[str, Path]) -> GraphArrays:
 
 
 def _npz_arrays(path: Path, size: int) -> dict[str, NDArray[Any]]:
+    # Refuses archives that unpack to far more than they are.
+    open_zip(path).close()
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {
