@@ -10,7 +10,7 @@ import pytest
 from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import compose_config
 from unionsnn.config.schema import Config
-from unionsnn.config.targets import _RECORDED_AS, current_target, recorded_target
+from unionsnn.config.targets import _RECORDED_AS, code_digests, current_target, recorded_target
 from unionsnn.data.sources.source import Source
 from unionsnn.training.build import build_data, locate
 
@@ -45,3 +45,15 @@ def test_shipped_sources_are_checked_without_torch() -> None:
 def test_a_key_that_the_source_does_not_take_is_refused() -> None:
     with pytest.raises(RequestError, match=r"data\.length"):
         compose_config(["data=mutag", "+data.length=4"])
+
+
+def test_the_code_of_the_user_alone_is_digested() -> None:
+    assert code_digests(compose_config(["data=mutag", "model=gin"])) == {}
+    words = [
+        "data=pyg",
+        "data.dataset=own_datasets.Graphs",
+        "model._target_=no_such_module.Network",
+    ]
+    digests = code_digests(compose_config(words))
+    assert digests.keys() == {"own_datasets.Graphs"}
+    assert len(digests["own_datasets.Graphs"]) == 64

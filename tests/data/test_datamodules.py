@@ -14,7 +14,9 @@ from torch_geometric.data import Batch, Data
 from tu_files import write_tu
 from unionsnn.base.errors import DataError
 from unionsnn.coefficients import CoefficientSpec
+from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.datamodules import GraphDataModule
+from unionsnn.data.datasets import build_dataset
 from unionsnn.data.encodings.definitions import Encodings
 from unionsnn.data.sources import cycles
 from unionsnn.data.sources.cycles import Cycles
@@ -146,6 +148,19 @@ def test_degree_features_are_one_hot_degrees(tmp_path: Path) -> None:
         degree = torch.bincount(graph.edge_index[1], minlength=graph.num_nodes)
         assert torch.equal(graph.x.argmax(dim=1), degree)
         assert torch.equal(graph.x.sum(dim=1), torch.ones(graph.num_nodes))
+
+
+def test_labels_that_need_more_columns_than_memory_are_refused() -> None:
+    arrays = GraphArrays(
+        edge_index=np.empty((2, 0), dtype=np.int64),
+        node_slices=np.array([0, 1000]),
+        edge_slices=np.array([0, 0]),
+        y=np.array([0]),
+        node_labels=np.full((1000, 1), 10**9),
+    )
+    with pytest.raises(DataError, match=r"labels of nodes run up to 1000000000; .*categorical"):
+        build_dataset(arrays, "labels")
+    assert build_dataset(arrays, "categorical").num_features == 1
 
 
 def test_features_that_the_set_lacks_name_the_others(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from unionsnn.data.catalog import CatalogEntry
 from unionsnn.data.nodes import NodeDataModule
 from unionsnn.data.sources.amazon import Amazon as AmazonSource
 from unionsnn.data.sources.amazon import largest_component, read_amazon
+from unionsnn.data.sources.pickles import dense_rows
 from unionsnn.data.sources.planetoid import FILES, read_planetoid
 from unionsnn.data.sources.planetoid import Planetoid as PlanetoidSource
 from unionsnn.data.splits import check_split
@@ -115,6 +116,35 @@ def test_a_damaged_sparse_matrix_is_refused(tmp_path: Path) -> None:
     objects = planetoid_objects()
     objects["allx"].indices[0] = 99
     with pytest.raises(DataError, match=r"ind.cora.allx is not a matrix .*do not fit together"):
+        read(write_planetoid(tmp_path, "cora", objects), "cora")
+
+
+@pytest.mark.parametrize(
+    ("indices", "indptr", "rows", "columns"),
+    [
+        ([0, 1], [0, 2, 1, 2], 3, 2),
+        ([0, 1], [0, 10**12, 2, 2], 3, 2),
+        ([0, 1], [0, 1, 2], 3, 2),
+        ([0, 1], [1, 1, 1, 2], 3, 2),
+        ([0, 2], [0, 1, 1, 2], 3, 2),
+        ([-1, 0], [0, 1, 1, 2], 3, 2),
+        ([0.0, 1.0], [0, 1, 1, 2], 3, 2),
+        ([[0, 1]], [0, 1, 1, 1], 3, 2),
+        ([0, 1], [0, 1, 1, 2], 3, 10**14),
+        ([0, 1], np.array([0, 2, 1, 2], dtype=np.uint64), 3, 2),
+    ],
+)
+def test_sparse_rows_are_checked_before_they_are_unpacked(
+    indices: Any, indptr: Any, rows: int, columns: int
+) -> None:
+    with pytest.raises(ValueError, match="do not fit together|numbers take"):
+        dense_rows(np.ones(2), indices, indptr, rows, columns)
+
+
+def test_a_test_node_beyond_the_memory_is_refused(tmp_path: Path) -> None:
+    objects = planetoid_objects()
+    objects["test.index"] = [*objects["test.index"][:-1], 10**13]
+    with pytest.raises(DataError, match=r"test.index names node 10000000000000; .* takes"):
         read(write_planetoid(tmp_path, "cora", objects), "cora")
 
 

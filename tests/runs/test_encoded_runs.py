@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+import encoded_model
 from data_files import write_planetoid
 from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import compose_config
@@ -39,6 +41,18 @@ def test_a_model_is_trained_on_the_encodings_that_it_asks_for(
     (row,) = record["repetitions"]
     held = RunFolder.of(config).finished()[0].encodings
     assert held == {"random_walk": 4, "laplacian": 3, "distance": 1}
+    file = Path(encoded_model.__file__)
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    assert row["code"] == {"encoded_model.Encoded": digest}
+    if max_pairs is None:
+        path = next(Path(config.paths.output).rglob("repetitions/00.json"))
+        path.write_text(path.read_text().replace(digest, "0" * 64))
+        changed = (
+            r"The file of encoded_model\.Encoded \(repetition 0\) has changed since .*force=true"
+        )
+        with pytest.warns(UserWarning, match=changed):
+            assert run_experiment(config)["repetitions"][0]["metrics"] == row["metrics"]
+        return
     again = run_experiment(tiny(*MODEL, *bound, run_dir="again"))
     assert again["repetitions"][0]["metrics"] == row["metrics"]
 

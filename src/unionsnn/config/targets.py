@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from unionsnn.config.sections import sentences
+
+if TYPE_CHECKING:
+    from unionsnn.config.schema import Config
 
 _RECORDED_AS = {
     "unionsnn.data.sources.tu.TU": "unionsnn.data.datamodules.TUDataModule",
@@ -57,3 +63,28 @@ def argument_faults(target: str, arguments: Mapping[str, Any]) -> list[str]:
         # Named when the data are made, with all that is known then.
         return []
     return []
+
+
+def code_digests(config: Config) -> dict[str, str]:
+    """Return the SHA-256 of the file of each class that a request names outside of this package.
+
+    Modules that such a file imports are not covered.
+    """
+    named = [
+        config.data.target,
+        config.model.target,
+        (config.data.model_extra or {}).get("dataset"),
+    ]
+    digests = {}
+    for target in named:
+        module = str(target or "").rpartition(".")[0]
+        if not module or module.partition(".")[0] == __name__.partition(".")[0]:
+            continue
+        try:
+            spec = find_spec(module)
+            file = Path((spec and spec.origin) or "")
+            digests[str(target)] = hashlib.sha256(file.read_bytes()).hexdigest()
+        except (ImportError, ValueError, OSError):
+            # Named where it is imported.
+            continue
+    return digests

@@ -26,7 +26,7 @@ from unionsnn.runs.distributed import (
     together,
 )
 from unionsnn.runs.failures import Failure, Outcome, SameAgain, attempt
-from unionsnn.runs.results import merge, warn_of_other_versions
+from unionsnn.runs.results import merge, warn_of_other_code, warn_of_other_versions
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.runs.selection import select_in_fold
 from unionsnn.runs.workers import train_in_workers
@@ -69,6 +69,7 @@ def run_experiment(config: Config, progress: Progress | None = None) -> dict[str
         with RunFolder.of(config).locked() as folder:
             finished = folder.finished()
             warn_of_other_versions(folder.path, finished)
+            warn_of_other_code(folder, finished)
             pending = [i for i in config.protocol.wanted if i not in finished]
             data = build_data(config, progress)
             if pending or data.source.belongs_to_user:

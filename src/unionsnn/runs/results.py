@@ -10,6 +10,7 @@ from typing import Any
 from unionsnn.base.environment import environment
 from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
+from unionsnn.config.targets import code_digests
 from unionsnn.data.splits import load_splits, split_hash
 from unionsnn.runs.run_folder import OPTIONAL, PER_REPETITION, SHARED, RunFolder
 from unionsnn.training.protocols import summarize
@@ -83,3 +84,21 @@ def warn_of_other_versions(folder: Path, finished: Mapping[int, Repetition]) -> 
                 stacklevel=2,
             )
             return
+
+
+def warn_of_other_code(folder: RunFolder[Config], finished: Mapping[int, Repetition]) -> None:
+    """Warn once if the user's own classes have changed since repetitions were trained with them."""
+    now = code_digests(folder.config)
+    changed = {
+        target: index
+        for index, repetition in sorted(finished.items(), reverse=True)
+        for target, digest in (repetition.code or {}).items()
+        if now.get(target) != digest
+    }
+    if changed:
+        names = ", ".join(f"{target} (repetition {index})" for target, index in changed.items())
+        warnings.warn(
+            f"The file of {names} has changed since {folder.path} was trained with it; its results "
+            "are those of the old code. Type force=true to train again in a new folder.",
+            stacklevel=2,
+        )

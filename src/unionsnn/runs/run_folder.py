@@ -33,8 +33,9 @@ PER_REPETITION = (
     "device",
     "seconds",
 )
-# What only some networks have: test metrics with other draws, of those that draw in evaluation.
-OPTIONAL = ("other_evaluations", "grid")
+# What only some have: test metrics with other draws, of networks that draw in evaluation; the code
+# of the user's own classes.
+OPTIONAL = ("other_evaluations", "grid", "code")
 SHARED = (
     "dataset",
     "coefficient",

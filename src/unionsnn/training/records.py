@@ -34,6 +34,7 @@ class Repetition:
         git_revision: Revision of a source checkout.
         other_evaluations: Test metrics with other seeds, of networks that are random in evaluation.
         grid: Results of the cells of a grid, and the selected one.
+        code: SHA-256 of the file of each class of the user's own, by its dotted path.
     """
 
     index: int
@@ -58,6 +59,7 @@ class Repetition:
     git_revision: str | None
     other_evaluations: list[dict[str, float]] | None = None
     grid: dict[str, Any] | None = None
+    code: dict[str, str] | None = None
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Repetition:
@@ -67,5 +69,5 @@ class Repetition:
     def to_json(self) -> dict[str, Any]:
         """Return plain types, as written to a file."""
         content = {each.name: getattr(self, each.name) for each in fields(self)}
-        optional = {"other_evaluations", "grid"}
+        optional = {"other_evaluations", "grid", "code"}
         return {k: v for k, v in content.items() if k not in optional or v is not None}

@@ -23,6 +23,7 @@ from pytorch_lightning.strategies import Strategy
 from unionsnn.base.environment import environment
 from unionsnn.base.files import set_aside
 from unionsnn.config.schema import Config, ProtocolConfig, metric_mode
+from unionsnn.config.targets import code_digests
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.process_group import agreed, rank, world_size
 from unionsnn.data.splits import Split, split_hash
@@ -163,6 +164,7 @@ def train_repetition(
         sizes={name: len(part) for name, part in split.parts().items()},
         metrics=metrics,
         other_evaluations=others or None,
+        code=code_digests(config) or None,
         best_epoch=best.best_epoch if best else None,
         epochs=len(curves.history),
         curves=curves.history,
