@@ -20,6 +20,7 @@ from unionsnn.data.datasets import GraphDataset
 def dataset(graphs: list[Data]) -> GraphDataset:
     for data in graphs:
         data.pop("coefficient_columns", None)
+        data.pop("edge_coefficient_ends", None)
     return GraphDataset(*InMemoryDataset.collate(graphs))
 
 

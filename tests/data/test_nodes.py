@@ -137,7 +137,7 @@ def test_a_damaged_sparse_matrix_is_refused(tmp_path: Path) -> None:
 def test_sparse_rows_are_checked_before_they_are_unpacked(
     indices: Any, indptr: Any, rows: int, columns: int
 ) -> None:
-    with pytest.raises(ValueError, match="do not fit together|numbers take"):
+    with pytest.raises(ValueError, match=r"do not fit together|numbers take"):
         dense_rows(np.ones(2), indices, indptr, rows, columns)
 
 

@@ -213,3 +213,11 @@ def test_rows_are_checked_when_the_graph_comes_from_a_file(tmp_path: Path) -> No
     data = Tiny(str(tmp_path), pre_transform=StructuralCoefficients(), transform=T.ToUndirected())
     with pytest.raises(DataError, match="Apply it before"):
         _ = data[0].edge_coefficient
+
+
+def test_rows_that_are_set_by_hand_are_taken() -> None:
+    data = scrambled()
+    rows, order = data.edge_coefficient, torch.arange(14).flip(0)
+    data.edge_index = data.edge_index[:, order]
+    data.edge_coefficient = rows[order]
+    assert torch.equal(Batch.from_data_list([data, data])[1].edge_coefficient, rows.flip(0))

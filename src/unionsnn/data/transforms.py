@@ -56,6 +56,12 @@ class CoefficientData(Data):
         super().__init__(*args, **kwargs)
         _check_reads(self)
 
+    def __setattr__(self, key: str, value: Any) -> None:
+        """Set an attribute; rows set by name are the caller's own, and are not checked."""
+        super().__setattr__(key, value)
+        if key == "edge_coefficient":
+            self._store.pop(_ENDS, None)
+
     def __inc__(self, key: str, value: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the offset of the next graph in a batch, in which no two nodes may coincide."""
         if key != _ENDS:
