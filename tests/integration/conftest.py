@@ -28,11 +28,13 @@ def command(
         monkeypatch.setattr(sys, "argv", ["unionsnn", *arguments])
         monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
         handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, *STOP_SIGNALS)}
+        hook = sys.unraisablehook
         with warnings.catch_warnings():
             # As on the command line, where a warning is printed and the work goes on.
             warnings.simplefilter("ignore")
             with pytest.raises(SystemExit) as ended:
                 main()
+        sys.unraisablehook = hook
         for each, handler in handlers.items():
             signal.signal(each, handler)
         return Ended(ended.value.code, *capsys.readouterr())

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,7 +47,9 @@ SLURM = {
 @pytest.fixture(autouse=True)
 def _handlers() -> Iterator[None]:
     handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, *STOP_SIGNALS)}
+    hook = sys.unraisablehook
     yield
+    sys.unraisablehook = hook
     for each, handler in handlers.items():
         signal.signal(each, handler)
 
@@ -176,6 +179,30 @@ def test_ctrl_c_in_the_last_validation_reaches_the_caller_who_can_press_it_again
     with pytest.raises(KeyboardInterrupt):
         run_experiment(tiny())
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_where_python_ignores_exceptions_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Held:
+        pass
+
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    def run(**_: object) -> None:
+        held = Held()
+        reference = weakref.ref(held, interrupt)
+        del held
+        assert reference() is None
+        time.sleep(30)
+
+    monkeypatch.setattr(app.command_line, "main", run)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with pytest.raises(SystemExit) as ended:
+        app.main()
+    assert ended.value.code == app.INTERRUPTED
+    assert capsys.readouterr().err == f"Interrupted. {app.KEPT}\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import signal
 import sys
+import threading
 from typing import Any, NoReturn
 
 import click
@@ -44,6 +46,7 @@ def main() -> NoReturn:
     """
     for each in STOP_SIGNALS:
         signal.signal(each, _terminate)
+    sys.unraisablehook = _raise_again
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A terminal without "±" must not lose a result that took hours.
@@ -61,6 +64,9 @@ def main() -> NoReturn:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         click.echo(f"Interrupted. {KEPT}", err=True)
         sys.exit(INTERRUPTED)
+    except Terminated:
+        click.echo(f"Terminated. {KEPT}", err=True)
+        raise
 
 
 def _say_what_to_type(error: click.NoSuchOption) -> None:
@@ -78,9 +84,24 @@ def _say_what_to_type(error: click.NoSuchOption) -> None:
         )
 
 
+class Terminated(SystemExit):
+    """A signal of `STOP_SIGNALS` came."""
+
+
 def _terminate(signum: int, frame: Any) -> NoReturn:
-    click.echo(f"Terminated. {KEPT}", err=True)
-    sys.exit(TERMINATED)
+    raise Terminated(TERMINATED)
+
+
+def _raise_again(ignored: sys.UnraisableHookArgs) -> None:
+    """Send a signal again that came where Python ignores exceptions, as in a weak reference."""
+    signals = {KeyboardInterrupt: signal.SIGINT, Terminated: signal.SIGTERM}
+    number = signals.get(ignored.exc_type)
+    if number is None:
+        sys.__unraisablehook__(ignored)
+        return
+    again = threading.Timer(0.01, os.kill, [os.getpid(), number])
+    again.daemon = True
+    again.start()
 
 
 class CommandLine(click.Group):
