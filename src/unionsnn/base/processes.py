@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from unionsnn.base.errors import RequestError
 
@@ -72,6 +73,35 @@ class Died:
         if self.exit_code < 0:
             return f"killed by {signal.Signals(-self.exit_code).name}"
         return f"exit status {self.exit_code}"
+
+
+class Terminated(SystemExit):
+    """A signal of `STOP_SIGNALS` came."""
+
+
+def end_on(number: int, status: int) -> None:
+    """Let a signal raise `Terminated` with an exit status.
+
+    It is sent again, as Ctrl-C is from then on, if it comes where Python ignores exceptions, as in
+    the callback of a weak reference.
+    """
+
+    def terminate(_number: int, _frame: Any) -> NoReturn:
+        raise Terminated(status)
+
+    signal.signal(number, terminate)
+    sys.unraisablehook = _send_again
+
+
+def _send_again(ignored: sys.UnraisableHookArgs) -> None:
+    signals = {KeyboardInterrupt: signal.SIGINT, Terminated: signal.SIGTERM}
+    number = signals.get(ignored.exc_type)
+    if number is None:
+        sys.__unraisablehook__(ignored)
+        return
+    again = threading.Timer(0.01, os.kill, [os.getpid(), number])
+    again.daemon = True
+    again.start()
 
 
 class ProcessPool(Generic[Task, Result]):

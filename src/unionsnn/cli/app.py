@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import io
 import logging
-import os
 import signal
 import sys
-import threading
 from typing import Any, NoReturn
 
 import click
 
 from unionsnn.base.errors import MemoryRanOutError, RequestError, UnionsnnError
 from unionsnn.base.files import UNUSABLE_FOLDER_ERRNOS
-from unionsnn.base.processes import STOP_SIGNALS, torchrun_process
+from unionsnn.base.processes import STOP_SIGNALS, Terminated, end_on, torchrun_process
 from unionsnn.base.version import __version__
 from unionsnn.cli.coefficients import cache, case_study, coefficients, precompute
 from unionsnn.cli.common import (
@@ -45,8 +43,7 @@ def main() -> NoReturn:
     SIGUSR1 and SIGUSR2, which batch systems send before a time limit, count as SIGTERM.
     """
     for each in STOP_SIGNALS:
-        signal.signal(each, _terminate)
-    sys.unraisablehook = _raise_again
+        end_on(each, TERMINATED)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A terminal without "±" must not lose a result that took hours.
@@ -82,26 +79,6 @@ def _say_what_to_type(error: click.NoSuchOption) -> None:
             f"{option} goes before the command: type unionsnn {option} {context.info_name} ...",
             err=True,
         )
-
-
-class Terminated(SystemExit):
-    """A signal of `STOP_SIGNALS` came."""
-
-
-def _terminate(signum: int, frame: Any) -> NoReturn:
-    raise Terminated(TERMINATED)
-
-
-def _raise_again(ignored: sys.UnraisableHookArgs) -> None:
-    """Send a signal again that came where Python ignores exceptions, as in a weak reference."""
-    signals = {KeyboardInterrupt: signal.SIGINT, Terminated: signal.SIGTERM}
-    number = signals.get(ignored.exc_type)
-    if number is None:
-        sys.__unraisablehook__(ignored)
-        return
-    again = threading.Timer(0.01, os.kill, [os.getpid(), number])
-    again.daemon = True
-    again.start()
 
 
 class CommandLine(click.Group):

@@ -30,7 +30,7 @@ from unionsnn.base.errors import (
     NonFiniteLossError,
     WorkersDiedError,
 )
-from unionsnn.base.processes import ProcessPool
+from unionsnn.base.processes import ProcessPool, end_on
 from unionsnn.config.schema import Config
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.runs.experiment import recorded_splits, refuse_other_data
@@ -350,7 +350,7 @@ class _Worker:
         if device is not None:
             # Before the GPUs are first accessed.
             os.environ["CUDA_VISIBLE_DEVICES"] = device
-        signal.signal(signal.SIGTERM, lambda signum, _: sys.exit(128 + signum))
+        end_on(signal.SIGTERM, 128 + signal.SIGTERM)
         logging.getLogger("unionsnn").setLevel(logging.WARNING)
         try:
             work(self.study)
