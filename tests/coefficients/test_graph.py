@@ -1,10 +1,12 @@
 """The input rules."""
 
+import sys
+
 import numpy as np
 import pytest
 
 from unionsnn.base.errors import RequestError
-from unionsnn.coefficients import SimpleGraph
+from unionsnn.coefficients import SimpleGraph, structural_coefficients
 
 BOTH_WAYS = np.array([[0, 1, 1, 2], [1, 0, 2, 1]])
 
@@ -106,3 +108,46 @@ def test_what_is_not_an_integer_is_a_wrong_type(edge_index, num_nodes, given):
     with pytest.raises(TypeError) as raised:
         SimpleGraph.from_edge_index(edge_index, num_nodes)
     assert given in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", ["networkx", "pyg", "scipy"])
+def test_a_graph_of_another_library_is_answered_with_the_line_to_type(kind):
+    if kind == "networkx":
+        import networkx
+
+        graph = networkx.path_graph(3)
+    elif kind == "scipy":
+        from scipy import sparse
+
+        graph = sparse.csr_array((np.ones(4), tuple(BOTH_WAYS)), shape=(3, 3))
+    else:
+        torch = pytest.importorskip("torch")
+        from torch_geometric.data import Data
+
+        graph = Data(edge_index=torch.tensor(BOTH_WAYS), num_nodes=3)
+    with pytest.raises(TypeError, match="; type ") as refused:
+        structural_coefficients(graph)
+    line = str(refused.value).partition("; type ")[2].partition(", whose rows")[0].rstrip(".")
+    names = {"graph": graph, "data": graph, "A": graph, "networkx": sys.modules.get("networkx")}
+    names["structural_coefficients"] = structural_coefficients
+    *before, last = line.split("; ")
+    for statement in before:
+        exec(statement, names)
+    assert eval(last, names).tolist() == structural_coefficients(BOTH_WAYS, 3).tolist()
+
+
+def test_the_number_of_nodes_is_asked_for():
+    with pytest.raises(TypeError, match="num_nodes is missing"):
+        structural_coefficients(BOTH_WAYS)
+
+
+@pytest.mark.parametrize("radius", [10**9, 2**70, range(10**9), range(1, 10**9)])
+def test_a_radius_beyond_any_graph_is_refused_at_once(radius):
+    with pytest.raises(RequestError) as refused:
+        structural_coefficients(BOTH_WAYS, 3, radius=radius)
+    assert "coefficient.radius" in refused.value.codes
+
+
+def test_an_id_beyond_64_bits_is_refused():
+    with pytest.raises(TypeError, match="integer node ids"):
+        structural_coefficients([[0, 2**70], [2**70, 0]], 3)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import os
 import pickle
+import zipfile
 from pathlib import Path
 
 import networkx as nx
@@ -12,7 +15,8 @@ import torch
 from scipy import sparse
 from torch_geometric.data import Data, InMemoryDataset
 
-from unionsnn.base.errors import DataError
+from unionsnn.base.errors import DataError, RequestError
+from unionsnn.data.sources import graph_files
 from unionsnn.data.sources.graph_files import FORMATS, GraphFile, format_of, read_graph_file
 
 
@@ -33,7 +37,7 @@ LISTS = {
     "blanks": "a b\nb c\n",
     "tabs and many blanks": "a\tb\n  b   c  \n",
     "commas": "a,b\nb, c\n",
-    "comments and empty lines": "# one\n% two\n// three\n\na b\n\nb c\n",
+    "comments and empty lines": "# one\n% two\n#three\n\na b\n\nb c\n",
     "header": "source,target\na,b\nb,c\n",
     "header after a comment": "# x\nFrom To\na b\nb c\n",
     "weights": "a b 0.5\nb c 2\n",
@@ -97,7 +101,7 @@ def test_names_with_blanks_between_commas(tmp_path: Path) -> None:
 BAD_LISTS = {
     "a line of one name": ("a b\nc\n", "line 2: 'c' is not an edge"),
     "another separator": ("a;b\n", "line 1: 'a;b' is not an edge"),
-    "mixed separators": ("a,b\nb c\n", "line 2: 'b c' is not an edge"),
+    "mixed separators": ("a,b\nb c\n", "line 1: 'a,b' is not an edge"),
     "an empty name": ("a,\n", "line 1"),
     "other columns": ("a b 1\nb c\n", "line 2: 'b c' has 2 columns, the lines before have 3"),
     "nothing": ("# only a comment\n", "holds no edge"),
@@ -113,6 +117,90 @@ def test_faults_of_edge_lists_are_named_with_their_line(tmp_path: Path, fault: s
         read_graph_file(written(tmp_path, "g.txt", text))
     assert message in str(caught.value)
     assert "g.txt" in str(caught.value)
+
+
+def test_the_extension_decides_the_separator(tmp_path: Path) -> None:
+    """Names with blanks, commas, # and // are whole nodes where the format allows them."""
+    cities = [("New York, NY", "São Paulo"), ("São Paulo", "#1 //x"), ("#1 //x", "New York, NY")]
+    texts = {
+        "g.tsv": "\n".join("\t".join(edge) for edge in cities),
+        "g.csv": "\n".join(f'"{v}","{u}"' for v, u in cities),
+    }
+    for name, text in texts.items():
+        assert pairs(read_graph_file(written(tmp_path, name, text))) == cities
+    tabs = written(tmp_path, "g.txt", "New York, NY\tSão Paulo\nSão Paulo\tNew York, NY\n")
+    assert pairs(read_graph_file(tabs))[0] == cities[0]
+    blanks = written(tmp_path, "g.edgelist", "a,b c,d\nc,d e\n")
+    assert pairs(read_graph_file(blanks)) == [("a,b", "c,d"), ("c,d", "e")]
+    quoted = read_graph_file(written(tmp_path, "q.csv", 'a,"b\n"\nb,a\n'))
+    assert pairs(quoted) == [("a", "b"), ("b", "a")]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        *("id_1,id_2", "node_1,node_2", "source_id,target_id", "Source,Target", "from,to,weight"),
+        *("FromNodeId,ToNodeId", "u,v"),
+    ],
+)
+def test_headers_are_no_nodes(tmp_path: Path, header: str) -> None:
+    rows = ["0,1", "1,0", "2,3"] if header.count(",") == 1 else ["0,1,5", "1,0,5", "2,3,5"]
+    graphs = read_graph_file(written(tmp_path, "g.csv", "\n".join([header, *rows])))
+    assert pairs(graphs) == [(0, 1), (1, 0), (2, 3)]
+
+
+@pytest.mark.parametrize("first", ["person,friend", "user id,item id", "alpha,2", "u,v", "// x,y"])
+@pytest.mark.parametrize("rest", ["a,b\nb,a\n", "a,b\nc,d\n"])
+def test_a_doubtful_first_line_is_refused_and_can_be_told(
+    tmp_path: Path, first: str, rest: str
+) -> None:
+    path = written(tmp_path, "g.csv", f"{first}\n{rest}")
+    with pytest.raises(DataError, match=r"line 1.*--header or --no-header") as refused:
+        read_graph_file(path)
+    assert refused.value.codes == ["data.header"]
+    edges = [tuple(line.split(",")) for line in rest.split()]
+    assert pairs(read_graph_file(path, header=True)) == edges
+    assert pairs(read_graph_file(path, header=False)) == [tuple(first.split(",")), *edges]
+
+
+def test_a_header_is_skipped_even_if_a_node_is_called_like_it(tmp_path: Path) -> None:
+    path = written(tmp_path, "g.csv", "source,target\nsource,b\n")
+    assert pairs(read_graph_file(path, header=True)) == [("source", "b")]
+    with pytest.raises(RequestError) as refused:
+        read_graph_file(written(tmp_path, "g.g6", b"A_\n"), header=True)
+    assert refused.value.codes == ["data.header"]
+
+
+def test_attributes_of_networkx_are_no_nodes(tmp_path: Path) -> None:
+    graph = nx.Graph([("a", "b", {"weight": 1, "kind": "x, y"}), ("b", "c")])
+    for name in ("g.edgelist", "g.txt"):
+        nx.write_edgelist(graph, tmp_path / name)
+        graphs = read_graph_file(tmp_path / name)
+        assert pairs(graphs) == [("a", "b"), ("b", "c")]
+        assert graphs.left_out == ("the columns after the second",)
+
+
+DOUBTFUL = {
+    "a comma with two meanings": ("g.txt", "0 1 0,5\n1 0 0,5\n", "either may separate"),
+    "commas between blanks": ("g.edgelist", "a, b\nb, a\n", "line 1: 'a, b' is not an edge"),
+    "blanks in .csv": ("g.csv", "a b\nb a\n", "line 1: 'a b' is not an edge"),
+    "tabs in .csv": ("g.csv", "a,x\ty,b\nb,a,b\n", "control character"),
+    "a name like a comment": ("g.txt", "a b\n#b a\n", "line 2: '#b a' may be a comment"),
+    "names like a comment": ("g.txt", "#b #a\n#a c\nc d\n", "line 1: '#b #a' may be a comment"),
+    "another comment": ("g.edgelist", "// a\na b\n", "'//' cannot be the name"),
+    "Matrix Market": ("g.txt", "%%MatrixMarket matrix\n3 3 1\n1 2\n", "scipy.io.mmread"),
+    "an index of pandas": ("g.csv", ",source,target\n0,1,2\n", "is not an edge"),
+    "escape codes": ("g.tsv", "a\x1b[31m\tb\nb\ta\n", "control character"),
+}
+
+
+@pytest.mark.parametrize("kind", DOUBTFUL)
+def test_doubtful_lists_are_refused(tmp_path: Path, kind: str) -> None:
+    name, text, message = DOUBTFUL[kind]
+    with pytest.raises(DataError) as refused:
+        read_graph_file(written(tmp_path, name, text))
+    assert message in str(refused.value)
+    assert "\x1b" not in str(refused.value)
 
 
 def test_another_encoding_is_named(tmp_path: Path) -> None:
@@ -133,6 +221,45 @@ def test_graphml_keeps_names_direction_and_nodes_without_edges(tmp_path: Path, k
     assert graphs.directed == (kind is nx.DiGraph)
     wanted = {frozenset(p) for p in [("x", "y"), ("y", "z"), ("y", "y")]}
     assert {frozenset(p) for p in pairs(graphs)} == wanted
+
+
+def graphml(*graphs: str) -> str:
+    return f"<graphml><key id='d' attr.name='weight'/>{''.join(graphs)}</graphml>"
+
+
+def test_graphml_with_several_graphs(tmp_path: Path) -> None:
+    one = "<graph edgedefault='undirected'><node id='a'/><node id='b'/>{}</graph>"
+    edge = "<edge source='a' target='b'><data key='d'>2</data></edge>"
+    graphs = read_graph_file(written(tmp_path, "g.graphml", graphml(one.format(edge), one)))
+    assert graphs.node_slices.tolist() == [0, 2, 4]
+    assert pairs(graphs) == [("a", "b")]
+    assert graphs.left_out == ("weight",)
+
+
+@pytest.mark.parametrize(
+    ("edge", "message"),
+    [
+        ("<edge source='a'/>", "between 'a' and None"),
+        ("<edge source='a' target='z'/>", "between 'a' and 'z'"),
+        ("<edge source='a' target='a' directed='true'/>", "some edges are directed"),
+        ("<node id='a'/>", "that of another: 'a'"),
+        ("<node/>", "no id"),
+        ("<hyperedge/>", "hyperedges"),
+        ("<node id='c'><graph edgedefault='directed'/></node>", "within nodes"),
+    ],
+)
+def test_what_graphml_lacks_is_not_made_up(tmp_path: Path, edge: str, message: str) -> None:
+    text = graphml(f"<graph edgedefault='undirected'><node id='a'/>{edge}</graph>")
+    with pytest.raises(DataError) as refused:
+        read_graph_file(written(tmp_path, "g.graphml", text))
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize("line", [b":~~" + b"~" * 6, b"~~" + b"~" * 6, b":~~???~???_", b":~@~~@"])
+def test_nodes_that_a_few_bytes_announce_are_not_allocated(tmp_path: Path, line: bytes) -> None:
+    """Of 5 to 10 bytes, each of several lines."""
+    with pytest.raises(DataError, match=r"line \d+ is not"):
+        read_graph_file(written(tmp_path, "g.s6", b"\n".join([line] * 50)))
 
 
 def test_graph6_and_sparse6_with_several_graphs(tmp_path: Path) -> None:
@@ -240,6 +367,76 @@ def test_a_matrix_that_is_not_square_and_a_bare_array(tmp_path: Path) -> None:
         read_graph_file(tmp_path / "b.npz")
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"indptr": [0, 10**9, 0, 0, 4]},
+        {"indptr": [0, 3, 1, 4, 4]},
+        {"indptr": [0, 1, 3, 3, 3]},
+        {"indptr": [-5, 1, 3, 4, 4]},
+        {"indptr": [0, 4]},
+        {"indices": [1, 0, 2, 10**8]},
+        {"indices": [1, 0, 2, -1]},
+        {"indices": [1]},
+        {"indices": [1.0, 0.0, 2.0, 1.0]},
+        {"indptr": [[0, 1, 3, 4, 4]]},
+        {"shape": [2, 2]},
+        {"shape": ["a", "b"]},
+        {"format": "coo"},
+        {"format": 3},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("form", ["csr", "csc", "bsr"])
+def test_index_arrays_of_a_matrix_are_checked_before_they_are_followed(
+    tmp_path: Path, form: str, fields: dict[str, object]
+) -> None:
+    matrix = sparse.coo_matrix((np.ones(4), tuple(EDGES)), shape=(4, 4)).asformat(form)
+    sparse.save_npz(tmp_path / "g.npz", matrix)
+    with np.load(tmp_path / "g.npz") as archive:
+        arrays = dict(archive)
+    np.savez(tmp_path / "g.npz", **{**arrays, **{k: np.array(v) for k, v in fields.items()}})
+    with pytest.raises(DataError):
+        read_graph_file(tmp_path / "g.npz")
+
+
+def zipped(path: Path, **members: bytes) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(f"{name}.npy", content)
+    return path
+
+
+def test_arrays_are_compared_with_memory_before_they_are_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    header = np.lib.format.magic(1, 0)
+    buffer = io.BytesIO()
+    shape = {"shape": (2, 10**12), "fortran_order": False, "descr": "<i8"}
+    np.lib.format.write_array_header_1_0(buffer, shape)
+    assert buffer.getvalue().startswith(header)
+    with pytest.raises(DataError, match="larger than its content"):
+        read_graph_file(zipped(tmp_path / "g.npz", edge_index=buffer.getvalue()))
+    for name, arrays in {
+        "a.npz": {"edge_index": np.zeros((2, 10**5), int)},
+        "b.npz": {"edge_index": EDGES, "num_nodes": 10**6},
+    }.items():
+        np.savez_compressed(tmp_path / name, **arrays)
+        monkeypatch.setattr(graph_files, "free_bytes", lambda: 10**6)
+        with pytest.raises(DataError, match="free") as refused:
+            read_graph_file(tmp_path / name)
+        assert refused.value.codes == ["data.memory"]
+
+
+def test_ids_far_beyond_the_number_of_nodes(tmp_path: Path) -> None:
+    np.savez(tmp_path / "g.npz", edge_index=EDGES + 10**8)
+    with pytest.raises(DataError, match="renumber"):
+        read_graph_file(tmp_path / "g.npz")
+    np.savez(tmp_path / "h.npz", edge_index=EDGES, num_nodes=10**5, weights=EDGES)
+    graphs = read_graph_file(tmp_path / "h.npz")
+    assert (graphs.num_nodes, graphs.left_out) == (10**5, ("weights",))
+
+
 # -- PyG -----------------------------------------------------------------------------------
 
 TENSOR = torch.from_numpy(EDGES)
@@ -252,9 +449,10 @@ TENSOR = torch.from_numpy(EDGES)
         ({"edge_index": TENSOR, "num_nodes": 4}, [4]),
         (Data(edge_index=TENSOR, num_nodes=6), [6]),
         (Data(edge_index=TENSOR, x=torch.ones(5, 2)), [5]),
+        ({"edge_index": TENSOR, "x": torch.ones(5, 2)}, [5]),
         ([Data(edge_index=TENSOR), TENSOR], [3, 3]),
     ],
-    ids=["tensor", "mapping", "Data", "Data with x", "list"],
+    ids=["tensor", "mapping", "Data", "Data with x", "mapping with x", "list"],
 )
 def test_pt_files(tmp_path: Path, content: object, nodes: list[int]) -> None:
     torch.save(content, tmp_path / "g.pt")
@@ -273,6 +471,24 @@ def test_what_an_in_memory_data_set_saves(tmp_path: Path, with_x: bool) -> None:
     graphs = read_graph_file(tmp_path / "data.pt")
     assert np.diff(graphs.node_slices).tolist() == [3, 4]
     assert graphs.edge_slices.tolist() == [0, 4, 8]
+
+
+def test_what_a_pt_file_holds_beside_edges_is_named(tmp_path: Path) -> None:
+    torch.save(Data(edge_index=TENSOR, x=torch.ones(5, 2), y=torch.ones(1)), tmp_path / "g.pt")
+    assert read_graph_file(tmp_path / "g.pt").left_out == ("x", "y")
+
+
+@pytest.mark.parametrize(
+    "slices",
+    [[0, 4, 6], [0, 4], [1, 4, 8], [0, 9], [0, 6, 4, 8], [], "ab", [0, 2, 4, 8]],
+    ids=str,
+)
+def test_slices_that_cover_a_part_of_the_edges_are_refused(tmp_path: Path, slices: object) -> None:
+    data = Data(edge_index=torch.cat([TENSOR, TENSOR], dim=1), x=torch.ones(7, 1))
+    content = data.to_dict(), {"edge_index": slices, "x": torch.tensor([0, 3, 7])}
+    torch.save(content, tmp_path / "g.pt")
+    with pytest.raises(DataError, match="slices of"):
+        read_graph_file(tmp_path / "g.pt")
 
 
 def test_pickled_objects_are_refused_and_never_run(tmp_path: Path) -> None:
@@ -299,6 +515,13 @@ def test_pickled_objects_are_refused_and_never_run(tmp_path: Path) -> None:
         (TENSOR.float(), "float32"),
         (Data(x=torch.ones(2, 1)), "without a tensor edge_index"),
         ([], "holds no graph"),
+        ([[[[TENSOR]]]], "holds list"),
+        ({"edge_index": TENSOR, "num_nodes": 4, "x": torch.ones(5, 2)}, "4 by num_nodes"),
+        ({"edge_index": TENSOR, "num_nodes": "many"}, "num_nodes must be"),
+        ({"edge_index": TENSOR, "num_nodes": 2**70}, "num_nodes must lie"),
+        (TENSOR.to_sparse(), "not a plain tensor"),
+        (torch.empty(2, 3, dtype=torch.int64, device="meta"), "not a plain tensor"),
+        (torch.zeros(2, 1).expand(2, 10**12), "free"),
     ],
 )
 def test_pt_files_without_edges_are_named(tmp_path: Path, content: object, message: str) -> None:
@@ -324,6 +547,46 @@ def test_a_file_that_is_not_there_and_a_folder(tmp_path: Path) -> None:
         read_graph_file(tmp_path / "none.txt")
     with pytest.raises(DataError, match="is a folder"):
         read_graph_file(tmp_path, "npz")
+
+
+@pytest.mark.parametrize("name", ["g.txt", "g.graphml", "g.g6", "g.npz", "g.pt"])
+def test_a_pipe_is_refused_at_once(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(DataError, match="is a pipe or a device"):
+        read_graph_file(tmp_path / name)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_damage_anywhere_is_one_line(tmp_path: Path, form: str) -> None:
+    """Bytes of a sound file are cut, changed and repeated: a graph, or a refusal in one line."""
+    path = tmp_path / f"g{FORMATS[form].extensions[0]}"
+    graph = nx.gnm_random_graph(20, 30, seed=0)
+    edges = np.array(graph.edges).T
+    {
+        "edgelist": lambda: nx.write_edgelist(graph, path),
+        "graphml": lambda: nx.write_graphml(graph, path),
+        "graph6": lambda: nx.write_graph6(graph, path),
+        "npz": lambda: np.savez(path, edge_index=edges),
+        "pt": lambda: torch.save({"edge_index": torch.from_numpy(edges), "num_nodes": 20}, path),
+    }[form]()
+    lines: list[str] = []
+    sound, random = path.read_bytes(), np.random.default_rng(0)
+    for _ in range(60):
+        content = bytearray(sound)
+        at, end = sorted(random.integers(0, len(sound), 2).tolist())
+        match random.integers(3):
+            case 0:
+                del content[at:]
+            case 1:
+                content[at] = random.integers(256)
+            case _:
+                content[at:at] = content[at:end]
+        path.write_bytes(content)
+        try:
+            read_graph_file(path)
+        except DataError as error:
+            lines.append(str(error))
+    assert "\n" not in "".join(lines)
 
 
 def test_a_format_that_is_given_overrules_the_ending(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from fabricated import write_folder
 from unionsnn.base.errors import DataError
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.nodes import NodeDataModule
-from unionsnn.data.sources.folder import Folder
+from unionsnn.data.sources.folder import Folder, read_files
 from unionsnn.data.sources.pyg import PyG, PyGNodes, make_dataset, read_pyg_dataset
 
 
@@ -97,6 +97,33 @@ def test_node_features_come_from_npz_files(tmp_path: Path) -> None:
     npz(path / "1.npz", node_labels=np.array([1, 1]), node_attributes=np.ones((2, 3)))
     with pytest.raises(DataError, match=r"node_attributes have 3 and 4 columns"):
         _ = folder(path).arrays
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        ({"node_attributes": np.array([1j, 2])}, "complex128, not real numbers"),
+        ({"node_attributes": np.array(["a", "b"])}, "not real numbers"),
+        ({"node_attributes": np.array([1, None])}, "never unpickled"),
+        ({"node_attributes": np.array([1, np.nan])}, "nan in row 1"),
+        ({"node_attributes": np.array([1, 1e300])}, r"1e\+300 in row 1"),
+        ({"node_labels": np.array([0, 2**63], dtype=np.uint64)}, "9223372036854775808 in row 1"),
+        ({"node_labels": np.array([True, False])}, "bool, not integers"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_features_that_would_be_changed_by_reading_are_refused(
+    tmp_path: Path, features: dict[str, Any], message: str
+) -> None:
+    npz(tmp_path / "0.npz", **features)
+    with pytest.raises(DataError, match=message):
+        read_files([tmp_path / "0.npz"])
+
+
+def test_what_is_not_read_of_a_graph_file_is_said(tmp_path: Path) -> None:
+    (tmp_path / "g.csv").write_text("source,target,weight\na,b,1\nb,a,1\n")
+    with pytest.warns(UserWarning, match="g.csv: left out are the columns after the second"):
+        read_files([tmp_path / "g.csv"])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from math import comb
 from pathlib import Path
 
 import networkx as nx
@@ -11,6 +13,8 @@ from numpy.typing import NDArray
 
 from unionsnn.base.errors import DataError
 from unionsnn.expressivity import graph_sets
+from unionsnn.expressivity.bench import measure
+from unionsnn.expressivity.edge_colorings import parse_colorings
 from unionsnn.expressivity.graph_sets import (
     BREC_FILES,
     CSL_SKIPS,
@@ -159,3 +163,27 @@ def test_a_cut_file(tmp_path: Path) -> None:
     with pytest.raises(DataError) as refused:
         read_graph6_array(path)
     assert refused.value.codes == ["expressivity.graph6"]
+
+
+def test_a_file_as_one_family(tmp_path: Path) -> None:
+    """All 156 graphs of 6 nodes; networkx names the classes of 1-WL."""
+    atlas = [g for g in nx.graph_atlas_g() if len(g) == 6]
+    path = tmp_path / "six.g6"
+    path.write_bytes(b"".join(nx.to_graph6_bytes(g, header=False) for g in atlas))
+    result = measure([str(path)], parse_colorings("1wl,a"), root=tmp_path, family=True)
+    (part,) = result["sets"]
+    assert part["categories"]["six.g6"] == {"families": 1, "graphs": 156}
+    found = [each["categories"]["six.g6"] for each in part["choices"]]
+    for graph in atlas:
+        nx.set_node_attributes(graph, "1", "color")
+    signatures = [
+        nx.weisfeiler_lehman_graph_hash(g, node_attr="color", iterations=6) for g in atlas
+    ]
+    sizes = Counter(signatures).values()
+    assert found[0]["classes"] == len(sizes)
+    assert found[0]["pairs_told"] == comb(156, 2) - sum(comb(size, 2) for size in sizes)
+    assert found[0]["classes"] < found[1]["classes"] == 156
+    path.write_bytes(b"A_\n")
+    with pytest.raises(DataError) as refused:
+        load_set(str(path), root=tmp_path, family=True)
+    assert refused.value.codes == ["expressivity.count"]

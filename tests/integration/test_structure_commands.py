@@ -147,6 +147,9 @@ REFUSALS: dict[str, tuple[list[str], str, str]] = {
     "radius": (["--radius", "0"], "coefficient.radius", "0"),
     "radius that is no number": (["--radius", "x"], "coefficient.radius", "'x'"),
     "one of the radii is no number": (["--radius", "1,x"], "coefficient.radius", "'x'"),
+    "radius beyond any graph": (["--radius", "1000000000"], "coefficient.radius", "1..10000"),
+    "radius of 5,000 digits": (["--radius", "9" * 5000], "coefficient.radius", "integer"),
+    "radius in other digits": (["--radius", "²"], "coefficient.radius", "'²'"),
     "quantity": (["--quantities", "a,node"], "coefficient.unknown", "'nodes'"),
     "combination": (
         ["--descriptor", "laplacian", "--encoding", "entry_sum"],

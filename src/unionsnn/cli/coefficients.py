@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -62,7 +63,7 @@ def _listed(ctx: click.Context, parameter: click.Parameter, text: str | None) ->
     if text is None:
         return None
     parts = [part.strip() for part in text.split(",")]
-    return [int(part) if part.lstrip("-").isdigit() else part for part in parts]
+    return [int(part) if re.fullmatch("-?[0-9]{1,18}", part) else part for part in parts]
 
 
 class _ChoiceOption(click.Option):
@@ -90,6 +91,11 @@ class _ChoiceOption(click.Option):
 @click.option(
     "--format", "form", help="edgelist, graphml, graph6, npz or pt. Default: by extension."
 )
+@click.option(
+    "--header/--no-header",
+    default=None,
+    help="Whether the first line of an edge list names its columns. Default: its words tell.",
+)
 @click.option("--substructure", cls=_ChoiceOption)
 @click.option("--descriptor", cls=_ChoiceOption)
 @click.option("--encoding", cls=_ChoiceOption)
@@ -109,6 +115,7 @@ def coefficients(
     file: Path,
     out: Path | None,
     form: str | None,
+    header: bool | None,
     symmetrize: bool,
     threads: int | None,
     plot: Path | None,
@@ -118,9 +125,10 @@ def coefficients(
 ) -> None:
     """Compute the coefficients of your own graphs.
 
-    FILE is an edge list (.txt, .csv, .tsv: two node names per line), GraphML, graph6 or sparse6,
-    an npz file with edge_index or a scipy adjacency matrix, or PyG's .pt. The table has one row
-    per edge of the file: graph, source, target and the coefficients.
+    FILE is an edge list (two node names per line, separated by commas in .csv, tabs in .tsv, blanks
+    in .edges and .edgelist, any of these in .txt), GraphML, graph6 or sparse6, an npz file with
+    edge_index or a scipy adjacency matrix, or PyG's .pt. The table has one row per edge of the
+    file: graph, source, target and the coefficients.
     """
     from unionsnn.coefficients.cache import CoefficientCache
     from unionsnn.coefficients.summary import column_summary
@@ -139,7 +147,7 @@ def coefficients(
 
     given = {key: value for key, value in choices.items() if value is not None}
     spec = _checked(file, given, form, out, plot)
-    graphs = read_graph_file(file, form)
+    graphs = read_graph_file(file, form, header=header)
     if not symmetrize:
         graphs.check_symmetric()
     if plot is not None:
@@ -185,6 +193,7 @@ def coefficients(
     facts = [
         f"{counted(graphs.num_graphs, 'graph')}, {counted(graphs.num_nodes, 'node')}, "
         f"{counted(graphs.num_edges, 'edge')} listed",
+        *([f"left out: {', '.join(graphs.left_out)}"] if graphs.left_out else []),
         *(f"written: {path}" for path in (out, plot) if path is not None),
     ]
     summary = column_summary(spec.columns, values)

@@ -44,6 +44,7 @@ class Request:
         words: Sets, files and overrides, in any order.
         trained: Whether to train a network on each pair.
         sample: Share of the pairs to train on; None for all.
+        family: Whether all graphs of a file are compared with each other, not its pairs of lines.
         config_dir: A folder of the user's own configuration.
         choices: Names of colourings, separated by commas.
         theorems: Whether to check the theorems instead.
@@ -60,6 +61,7 @@ class Request:
     words: tuple[str, ...]
     trained: bool
     sample: float | None
+    family: bool
     config_dir: str | None
     choices: str | None
     theorems: bool
@@ -89,7 +91,13 @@ class Request:
         Raises:
             RequestError: with every fault.
         """
+        from unionsnn.expressivity.graph_sets import SETS
+
         faults = []
+        if self.sample is not None and not 0 < self.sample <= 1:
+            faults.append(f"--sample is {self.sample}; it must lie in 0..1 and not be 0.")
+        if self.family and (self.trained or not any(name not in SETS for name in self.sets)):
+            faults.append("--family is for a FILE of graphs, without --trained; leave it out.")
         if self.theorems:
             if self.words or self.choices or self.out or self.trained:
                 faults.append(
@@ -119,6 +127,7 @@ class Request:
 )
 @click.option("--trained", is_flag=True, help="Train a network on each pair, set by OVERRIDEs.")
 @click.option("--sample", type=click.FloatRange(0, 1, min_open=True), help=_SAMPLE)
+@click.option("--family", is_flag=True, help="Compare all graphs of FILE, not pairs of lines.")
 @config_dir_option
 @click.option("--choices", help="Choices such as 1wl,a,a~@2,overlap@1+2,rooted@5, or all.")
 @click.option("--theorems", is_flag=True, help="Check the paper's theorems on all small graphs.")
@@ -141,7 +150,8 @@ def expressivity(options: Options, /, **parameters: Any) -> None:
     """Measure which graphs coefficients can tell apart.
 
     SET is golden, csl, sr25 or brec (default: golden, csl and sr25); FILE holds pairs of graphs in
-    graph6, two lines per pair. Colour refinement (1-WL) in which every edge carries the
+    graph6, two lines per pair, or with --family any number of graphs, all of which are compared
+    with each other. Colour refinement (1-WL) in which every edge carries the
     coefficient is an upper bound for message-passing networks; nothing is trained.
 
     With --trained, a network is trained on each pair of one set (default: brec) and tested on it,
@@ -211,6 +221,7 @@ def _measured(request: Request, progress_kind: str) -> dict[str, Any]:
         result = measure(
             request.sets or _DEFAULT_SETS,
             colorings,
+            family=request.family,
             root=data_root(),
             mirror=request.mirror,
             offline=request.offline,

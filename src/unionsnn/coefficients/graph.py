@@ -79,8 +79,8 @@ class SimpleGraph:
             TypeError: edge_index or num_nodes is not an integer type.
             RequestError: Wrong shape, an id outside 0..N-1, or an edge without a reverse edge.
         """
-        num_nodes = check_num_nodes(num_nodes)
         edges = as_edge_index(edge_index)
+        num_nodes = check_num_nodes(num_nodes)
         _check_range(edges, num_nodes)
         given = edges.shape[1]
         if symmetrize:
@@ -100,6 +100,16 @@ class SimpleGraph:
                 code="graph.not_symmetric",
             )
         return cls(num_nodes, indptr, indices, pairs, _assign(slots[:given], undirected))
+
+
+_INSTEAD = {
+    "A = networkx.to_scipy_sparse_array(graph).tocoo(); "
+    "structural_coefficients([A.row, A.col], A.shape[0]), whose rows are the edges in both "
+    "directions and whose node i is list(graph)[i]": ("nodes", "edges", "adj"),
+    "structural_coefficients(data.edge_index, data.num_nodes)": ("edge_index", "num_nodes"),
+    "A = A.tocoo(); structural_coefficients([A.row, A.col], A.shape[0])": ("tocoo", "nnz"),
+}
+"""What to type for a graph of another library, by attributes that tell it."""
 
 
 def check_num_nodes(num_nodes: Any) -> int:
@@ -133,6 +143,12 @@ def as_edge_index(edge_index: Any) -> IntArray:
         TypeError: The values are not integers.
         RequestError: The shape is not [2, E].
     """
+    for line, attributes in _INSTEAD.items():
+        if all(hasattr(edge_index, attribute) for attribute in attributes):
+            raise TypeError(
+                f"edge_index must be an array [2, num_edges], got a "
+                f"{type(edge_index).__name__}; type {line}."
+            )
     array = np.asarray(edge_index)
     if array.ndim != 2 or array.shape[0] != 2:
         hint = " Transpose it." if array.ndim == 2 and array.shape[1] == 2 else ""

@@ -1,8 +1,10 @@
 """The specification of a set of coefficients, checked as a whole, with a canonical key."""
 
 import hashlib
+import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
@@ -22,6 +24,9 @@ ENGINE_VERSION = 1
 """Part of every key. Raise it when a change makes any value differ by more than rounding: another
 definition, another treatment of loops or duplicates, a corrected defect. Do not raise it when the
 engine only becomes faster, so that caches stay valid."""
+
+MAX_RADIUS = 10_000
+"""Largest radius. Subgraphs with distances beyond it are too large for any descriptor."""
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -290,7 +295,8 @@ def _all_columns() -> tuple[str, ...]:
 def _as_tuple(value: Any) -> tuple[Any, ...]:
     if isinstance(value, str) or not isinstance(value, Iterable):
         return (value,)
-    return tuple(value)
+    # No more than one too many: range(10**9) is refused without being written out.
+    return tuple(itertools.islice(value, MAX_RADIUS + 1))
 
 
 def _radius_faults(radius: tuple[Any, ...]) -> list[Fault]:
@@ -299,8 +305,9 @@ def _radius_faults(radius: tuple[Any, ...]) -> list[Fault]:
         if isinstance(r, bool | np.bool_) or not isinstance(r, int | np.integer):
             text = f"radius must be an integer or a list of integers, got {r!r}."
             faults.append(Fault(text, "coefficient.radius"))
-        elif r < 1:
-            faults.append(Fault(f"radius must be at least 1, got {r}.", "coefficient.radius"))
+        elif not 1 <= r <= MAX_RADIUS:
+            text = f"radius must lie in 1..{MAX_RADIUS}, got {r}."
+            faults.append(Fault(text, "coefficient.radius"))
     return faults
 
 
@@ -308,7 +315,8 @@ def _collection_faults(option: str, values: tuple[Any, ...], allowed: str) -> li
     if not values:
         text = f"{option} is empty; give at least one (allowed: {allowed})."
         return [Fault(text, "coefficient.empty")]
-    repeated = sorted({str(value) for value in values if values.count(value) > 1})
+    counts = Counter(map(str, values))
+    repeated = sorted(value for value, count in counts.items() if count > 1)
     if not repeated:
         return []
     return [Fault(f"{option} names {', '.join(repeated)} more than once.", "coefficient.repeated")]

@@ -8,12 +8,13 @@ import numpy.typing as npt
 
 from unionsnn.coefficients import space
 from unionsnn.coefficients.engine import Progress
+from unionsnn.coefficients.graph import as_edge_index
 from unionsnn.coefficients.spec import CoefficientSpec
 
 
 def structural_coefficients(
     edge_index: Any,
-    num_nodes: int,
+    num_nodes: int | None = None,
     *,
     substructure: str = "union",
     descriptor: str = "path",
@@ -38,7 +39,7 @@ def structural_coefficients(
 
     Args:
         edge_index: Directed edges, anything that numpy reads as integers.
-        num_nodes: Number of nodes.
+        num_nodes: Number of nodes; always needed, as the last ones may have no edge.
         substructure: Subgraph around an edge, a key of `space.SUBSTRUCTURES`.
         descriptor: A key of `space.DESCRIPTORS`: a matrix of the substructure, or a number of the
             edge inside it or in the whole graph.
@@ -65,6 +66,12 @@ def structural_coefficients(
             used as given.
         RuntimeError: A value could not be computed.
     """
+    if num_nodes is None:
+        as_edge_index(edge_index)
+        raise TypeError(
+            "num_nodes is missing; pass the number of nodes after edge_index, as the last ones may "
+            "have no edge."
+        )
     radii = tuple(radius) if isinstance(radius, Sequence) else (radius,)
     asked = (quantities,) if isinstance(quantities, str) else tuple(quantities)
     spec = CoefficientSpec(substructure, descriptor, encoding, radii, asked, alpha, exponent)

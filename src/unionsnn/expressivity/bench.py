@@ -43,6 +43,7 @@ class Outcome:
     Attributes:
         coloring: The colouring.
         classes: Number of classes that it finds in each family.
+        pairs: Number of pairs of graphs in each family that it tells apart.
         told: Whether it tells all graphs of a family from each other, and none from its copy.
         at_fault: Whether it tells a graph of the family from its own relabelled copy.
         unstable: Whether the classes change if the tolerance is 100 times smaller or larger.
@@ -52,11 +53,12 @@ class Outcome:
         seconds: Time taken.
 
     Shapes:
-        classes, told, at_fault, unstable, whole [F].
+        classes, pairs, told, at_fault, unstable, whole [F].
     """
 
     coloring: EdgeColoring
     classes: IntArray
+    pairs: IntArray
     told: BoolArray
     at_fault: BoolArray
     unstable: BoolArray
@@ -104,10 +106,12 @@ class Bench:
                 unstable |= [not np.array_equal(a, b) for a, b in zip(classes, other, strict=True)]
         at_fault = np.array([(row[::2] != row[1::2]).any() for row in classes], np.bool_)
         counts = np.array([len(np.unique(row[::2])) for row in classes], np.int64)
+        pairs = np.array([_pairs_told(row[::2]) for row in classes], np.int64)
         everything = counts == np.array([len(f.graphs) for f in self.families])
         return Outcome(
             coloring,
             counts,
+            pairs,
             everything & ~at_fault,
             at_fault,
             unstable,
@@ -205,6 +209,11 @@ def _renumbered(classes: IntArray) -> IntArray:
     return np.argsort(np.argsort(first))[inverse.reshape(-1)]
 
 
+def _pairs_told(classes: IntArray) -> int:
+    sizes = np.bincount(classes)
+    return int(len(classes) ** 2 - (sizes**2).sum()) // 2
+
+
 def measure(
     sets: Sequence[str],
     choices: Sequence[EdgeColoring],
@@ -212,6 +221,7 @@ def measure(
     root: Path,
     mirror: str | None = None,
     offline: bool = False,
+    family: bool = False,
     seed: int = 0,
     threads: int | None = None,
     progress: Callable[[str, int, int], None] | None = None,
@@ -219,11 +229,12 @@ def measure(
     """Measure choices on sets; return plain types for JSON.
 
     Args:
-        sets: Names of sets, or files of pairs.
+        sets: Names of sets, or files of graphs.
         choices: The choices.
         root: The data root.
         mirror: Mirror to try before the upstream address.
         offline: Whether to never access http(s) addresses.
+        family: Whether the graphs of each file are one family, not pairs.
         seed: Seed of the relabelled copies.
         threads: Number of threads of the engine; None for all cores.
         progress: Called with (what, done, total).
@@ -232,15 +243,15 @@ def measure(
         DataError: A set could not be obtained.
     """
     loaded = {
-        name: load_set(name, root=root, mirror=mirror, offline=offline)
+        name: load_set(name, root=root, mirror=mirror, offline=offline, family=family)
         for name in dict.fromkeys(sets)
     }
     results = []
     for name, families in loaded.items():
         bench = Bench(families, seed=seed, threads=threads)
         members: dict[str, list[int]] = {}
-        for i, family in enumerate(families):
-            members.setdefault(family.category, []).append(i)
+        for i, each in enumerate(families):
+            members.setdefault(each.category, []).append(i)
         sizes = {
             category: {"families": len(rows), "graphs": len(families[rows[0]].graphs)}
             for category, rows in members.items()
@@ -268,6 +279,7 @@ def _counts(
         categories[category] = {
             "told": int(told.sum()),
             "classes": int(outcome.classes[rows].sum()),
+            "pairs_told": int(outcome.pairs[rows].sum()),
             "whole": None if whole is None else int(whole.sum()),
             "told_where_not_whole": None if whole is None else int(told[~whole].sum()),
             "missed": [families[i].name for i in rows if not outcome.told[i]],

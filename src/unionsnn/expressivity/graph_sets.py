@@ -93,14 +93,16 @@ def load_set(
     root: str | Path,
     mirror: str | Path | None = None,
     offline: bool = False,
+    family: bool = False,
 ) -> list[Family]:
-    """Load a set by name, or the pairs of a graph6 file by path.
+    """Load a set by name, or the graphs of a graph6 file by path.
 
     Args:
         name: A key of `SETS`, or a file.
         root: The data root.
         mirror: Folder or address to try before upstream; by default UNIONSNN_MIRROR.
         offline: Whether to never access http(s) addresses.
+        family: Whether the graphs of a file are one family; otherwise two lines are a pair.
 
     Raises:
         DataError: It is neither a set nor a file, or its data could not be obtained or read.
@@ -115,7 +117,7 @@ def load_set(
         return SETS[name](get)
     path = Path(name)
     if path.exists():
-        return pairs_of_file(path)
+        return [family_of_file(path)] if family else pairs_of_file(path)
     raise DataError(
         f"{name!r} is neither a set nor a file; sets: {', '.join(SETS)}; a file holds pairs of "
         "graphs in graph6, one graph per line",
@@ -214,13 +216,27 @@ def pairs_of_file(path: Path) -> list[Family]:
     if len(graphs) % 2:
         raise DataError(
             f"{path} has {len(graphs)} graphs, but needs an even number: lines 1 and 2 are the "
-            "first pair, lines 3 and 4 the second",
+            "first pair, lines 3 and 4 the second; type --family to compare all with each other",
             code="expressivity.count",
         )
     return [
         Family(path.name, f"lines {i + 1}, {i + 2}", (graphs[i], graphs[i + 1]))
         for i in range(0, len(graphs), 2)
     ]
+
+
+def family_of_file(path: Path) -> Family:
+    """Read all graphs of a graph6 file as one family.
+
+    Raises:
+        DataError: The file is not graph6, or has a single graph.
+    """
+    graphs = _graphs_of_file(path)
+    if len(graphs) < 2:
+        raise DataError(
+            f"{path} has one graph, with nothing to compare it to", code="expressivity.count"
+        )
+    return Family(path.name, path.name, tuple(graphs))
 
 
 def read_graph6_array(path: Path) -> list[Graph]:

@@ -16,7 +16,7 @@ from unionsnn.base.errors import DataError
 from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.edges import both_ways, graphs_of_edges, slices
 from unionsnn.data.sources.download import files_hash
-from unionsnn.data.sources.graph_files import FORMATS, GraphFile, read_graph_file
+from unionsnn.data.sources.graph_files import FORMATS, GraphFile, npz_arrays, read_graph_file
 from unionsnn.data.sources.source import RawFiles, Source, Unlabelled
 
 NODE_ARRAYS = {"node_labels": np.int64, "node_attributes": np.float32}
@@ -296,6 +296,15 @@ def read_files(
             )
         read.append(graphs)
         carried.append(npz_features(path, graphs.num_nodes))
+    left_out = dict.fromkeys(part for graphs in read for part in graphs.left_out)
+    if left_out:
+        some = next(path for path, graphs in zip(files, read, strict=True) if graphs.left_out)
+        warnings.warn(
+            f"{some.name if len(files) == 1 else f'{some.name} and others'}: left out are "
+            f"{', '.join(left_out)}. Of a graph file the edges are read, and of .npz also the node "
+            "features node_labels and node_attributes.",
+            stacklevel=2,
+        )
     features = {key: joined(key, files, carried) for key in NODE_ARRAYS}
     return GraphFiles(read, {key: rows for key, rows in features.items() if rows is not None})
 
@@ -304,22 +313,30 @@ def npz_features(path: Path, num_nodes: int) -> dict[str, NDArray[Any]]:
     """Read the node features of an npz file."""
     if path.suffix.lower() not in FORMATS["npz"].extensions:
         return {}
+    arrays, _ = npz_arrays(path, tuple(NODE_ARRAYS))
     carried = {}
-    with np.load(path, allow_pickle=False) as archive:
-        for key, dtype in NODE_ARRAYS.items():
-            if key not in archive.files:
-                continue
-            array = archive[key]
-            if array.ndim == 1:
-                array = array[:, None]
-            if array.ndim != 2 or len(array) != num_nodes:
-                raise DataError(
-                    f"{path}: {key} has shape {array.shape}, not [{num_nodes}, k]",
-                    code="data.table",
-                )
-            if dtype == np.int64 and array.dtype.kind not in "iu":
-                raise DataError(f"{path}: {key} are {array.dtype}, not integers", code="data.table")
+    for key, array in arrays.items():
+        dtype = NODE_ARRAYS[key]
+        if array.ndim == 1:
+            array = array[:, None]
+        if array.ndim != 2 or len(array) != num_nodes:
+            raise DataError(
+                f"{path}: {key} has shape {array.shape}, not [{num_nodes}, k]",
+                code="data.table",
+            )
+        kinds, what = ("iu", "integers") if dtype == np.int64 else ("biuf", "real numbers")
+        if array.dtype.kind not in kinds:
+            raise DataError(f"{path}: {key} are {array.dtype}, not {what}", code="data.table")
+        with np.errstate(over="ignore"):
             carried[key] = array.astype(dtype)
+        exact = (carried[key] == array) if dtype == np.int64 else np.isfinite(carried[key])
+        if not exact.all():
+            row = int(np.argwhere(~exact)[0][0])
+            raise DataError(
+                f"{path}: {key} has {array[row].max()} in row {row}, which is not finite or too "
+                f"large for {np.dtype(dtype)}",
+                code="data.table",
+            )
     return carried
 
 

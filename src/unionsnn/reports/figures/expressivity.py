@@ -61,13 +61,20 @@ def make_folder(folder: Path) -> None:
     """Create the folder for pictures.
 
     Raises:
-        DataError: A file has that name.
+        DataError: It cannot be made.
     """
     if folder.exists() and not folder.is_dir():
         raise DataError(
             f"--plot is {str(folder)!r}, which is a file; name a folder.", code="output.is_a_file"
         )
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(
+            f"--plot is {str(folder)!r}, which cannot be made ({error.strerror}); name another "
+            "folder.",
+            code="output.no_folder",
+        ) from error
 
 
 def panels_of(
