@@ -9,7 +9,7 @@ import numpy.typing as npt
 from unionsnn.coefficients import space
 from unionsnn.coefficients.engine import Progress
 from unionsnn.coefficients.graph import as_edge_index
-from unionsnn.coefficients.spec import CoefficientSpec
+from unionsnn.coefficients.spec import MAX_RADIUS, CoefficientSpec
 
 
 def structural_coefficients(
@@ -72,7 +72,8 @@ def structural_coefficients(
             "num_nodes is missing; pass the number of nodes after edge_index, as the last ones may "
             "have no edge."
         )
-    radii = tuple(radius) if isinstance(radius, Sequence) else (radius,)
+    # One too many is enough to be refused: range(10**9) is never written out.
+    radii = tuple(radius[: MAX_RADIUS + 1]) if isinstance(radius, Sequence) else (radius,)
     asked = (quantities,) if isinstance(quantities, str) else tuple(quantities)
     spec = CoefficientSpec(substructure, descriptor, encoding, radii, asked, alpha, exponent)
     values = spec.compute(
