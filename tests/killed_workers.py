@@ -57,7 +57,7 @@ class Book:
             self._write(self.begun, f"{line} {os.getpid()}")
             time.sleep(seconds)
             self._write(self.ended, line)
-            return made_record(index, {"val_loss": formula(config, index)}, data)
+            return made_record(training, {"val_loss": formula(config, index)}, data)
 
         patch.setattr(workers, "train_repetition", train)
 

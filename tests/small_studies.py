@@ -8,8 +8,11 @@ from typing import Any
 
 import yaml
 
+from unionsnn.base.environment import environment
 from unionsnn.config.schema import Config
+from unionsnn.data.splits import split_hash
 from unionsnn.training.records import Repetition
+from unionsnn.training.repetition import Training
 
 TINY = [
     "data.num_train=48",
@@ -45,9 +48,23 @@ def formula(config: Config, index: int) -> float:
     return section.lr + section.weight_decay + 0.01 * index
 
 
-def made_record(index: int, metrics: Mapping[str, float], data: Any) -> Repetition:
-    content = {"index": index, "metrics": dict(metrics), "dataset": data.dataset_id}
-    return Repetition.from_json(content)
+def made_record(training: Training, metrics: Mapping[str, float], data: Any) -> Repetition:
+    split = training.split
+    return Repetition(
+        index=training.index,
+        seed=[training.config.seed, training.index],
+        split_hash=split_hash([split]),
+        sizes={name: len(part) for name, part in split.parts().items()},
+        metrics=dict(metrics),
+        best_epoch=0,
+        epochs=1,
+        curves=[dict(metrics)],
+        dataset=data.dataset_id,
+        parameters=1,
+        device="cpu",
+        seconds=0.0,
+        **environment(),
+    )
 
 
 def points(cells: Sequence[Any]) -> list[tuple[Any, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -19,14 +20,24 @@ from unionsnn.reports.views.results import print_results, summary_line
 
 
 def record(model: str, data: str, gate: str | None, **data_keys: Any) -> dict[str, Any]:
+    deviation = 0.05 / math.sqrt(2)
+    values = [0.75 - deviation, 0.75 + deviation]
     return {
+        "format": 1,
+        "state": "incomplete",
+        "task": "graph_classification",
         "model": model,
         "data": data,
         "gate": gate,
         "control": "none",
+        "coefficient": None,
+        "layer_coefficient": None,
+        "git_revision": None,
         "config": {
             "data": data_keys,
             "model": {"parameter_budget": None},
+            "gate": {"preset": gate},
+            "protocol": {},
             "coefficient": {
                 "substructure": "union",
                 "descriptor": "path",
@@ -43,6 +54,8 @@ def record(model: str, data: str, gate: str | None, **data_keys: Any) -> dict[st
         "protocol": {
             "name": "cross_validation",
             "selection": "best val_loss of the repetition, test touched once",
+            "select_on": "val_loss",
+            "stop_on": "val_loss",
             "report": "test_accuracy",
             "repetitions": 3,
             "seed": 0,
@@ -53,19 +66,22 @@ def record(model: str, data: str, gate: str | None, **data_keys: Any) -> dict[st
             "std": 0.05,
             "interval": [0.7, 0.8],
             "method": "corrected resampled t over folds",
-            "values": [0.7, 0.8],
+            "values": values,
             "epoch": None,
         },
         "repetitions": [
             {
                 "index": i,
+                "seed": [0, i],
+                "split_hash": "f" * 64,
+                "sizes": {"train": 8, "validation": 1, "test": 1},
                 "metrics": {"test_accuracy": v, "val_loss": 0.5},
                 "best_epoch": 3,
                 "epochs": 29,
                 "seconds": 1.0,
                 "device": "cpu",
             }
-            for i, v in ((0, 0.7), (2, 0.8))
+            for i, v in zip((0, 2), values, strict=True)
         ],
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 from html.parser import HTMLParser
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 from test_paper import record
@@ -16,7 +18,7 @@ from test_paper import record
 from unionsnn.cli.app import command_line
 from unionsnn.reports.claims import claims_report, from_paper, from_records, judged, wins
 from unionsnn.reports.collection import collect
-from unionsnn.reports.table import latex, markdown, show
+from unionsnn.reports.table import Table, csv_text, latex, markdown, show, words
 from unionsnn.reports.views.page import page
 from unionsnn.reports.views.records import records_report
 
@@ -26,17 +28,23 @@ HOSTILE = "<script>alert('x')</script>|a_b & 50% $x$ {y} \\z"
 def saved(root: Path, model: str, mean: float, **changes: Any) -> Path:
     made = record(model, "mutag", None)
     made |= {"state": "finished", "missing": [], "task": "graph_classification", **changes}
-    made["result"] = {**made["result"], "mean": mean}
-    made["config"] = {**made["config"], "gate": {"preset": None}, "protocol": {}}
+    values = [value + mean - 0.75 for value in made["result"]["values"]]
+    bounds = [mean - 0.05, mean + 0.05]
+    made["result"] |= {"mean": mean, "values": values, "interval": bounds}
+    made["protocol"]["repetitions"] = 2
+    for index, (row, value) in enumerate(zip(made["repetitions"], values, strict=True)):
+        row |= {"index": index, "seed": [0, index], "epochs": 4}
+        row["metrics"]["test_accuracy"] = value
     made["config"]["model"] = {"name": model, "parameter_budget": None}
     folder = root / model.replace("/", "") / str(mean)
     (folder / "repetitions").mkdir(parents=True)
     (folder / "predictions").mkdir()
     (folder / "results.json").write_text(json.dumps(made))
     for row in made["repetitions"]:
-        curves = [{"val_loss": 1 / (e + 1), "val_accuracy": 0.5} for e in range(3)]
+        curves = [{"val_loss": 1 / (e + 1), "val_accuracy": 0.5} for e in range(4)]
         path = folder / "repetitions" / f"{row['index']:02d}.json"
-        path.write_text(json.dumps({"curves": curves}))
+        shared = {key: made[key] for key in ("dataset", "parameters", "versions")}
+        path.write_text(json.dumps({**row, **shared, "curves": curves}))
         path = folder / "predictions" / f"{row['index']:02d}.npz"
         np.savez(path, output=np.eye(2, dtype=np.float32), target=np.array([0, 1]))
     return folder
@@ -49,7 +57,7 @@ def report(*words: str) -> Result:
 def test_best_and_second_best_are_marked(tmp_path: Path) -> None:
     for model, mean in (("gin", 0.7), ("gcn", 0.9), ("sage", 0.8)):
         saved(tmp_path, model, mean)
-    saved(tmp_path, "gat", 0.99, control="random")
+    saved(tmp_path, "gat", 0.95, control="random")
     (table,) = records_report(collect([tmp_path])[0]).tables
     assert [row[0] for row in table.rows] == ["gat", "gcn", "sage", "gin"]
     assert {row: mark for (row, _), mark in table.marks.items()} == {1: "best", 2: "second"}
@@ -66,7 +74,7 @@ def test_a_narrow_terminal_keeps_every_figure(tmp_path: Path) -> None:
         show(records_report(collect([tmp_path])[0]).tables, console)
         text = console.file.getvalue()  # type: ignore[attr-defined]
         assert ("┃" in text) == (width == 200)
-        for figure in ("90.00 ± 5.00 %", "70.00 ± 5.00 %", "70.00 to 80.00 %", "12,345"):
+        for figure in ("90.00 ± 5.00 %", "70.00 ± 5.00 %", "65.00 to 75.00 %", "12,345"):
             assert figure in text
     assert "(best)" not in text
 
@@ -236,3 +244,43 @@ def test_predictions_are_those_of_the_epoch_that_the_protocol_selects(tmp_path: 
     predictions = found.predictions()
     assert predictions is not None
     np.testing.assert_array_equal(predictions[0], np.concatenate([np.eye(2)] * 2))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("[a](http://x)", r"\[a\](http://x)"),
+        ("*a* _b_ `c`", r"\*a\* \_b\_ \`c\`"),
+        ("union_gin", "union_gin"),
+        ("a|b\nc", r"a\|b c"),
+        ("\\|", r"\\\|"),
+        ("<img src=x>&lt;", "&lt;img src=x>&amp;lt;"),
+        ("p < 0.001", "p < 0.001"),
+        ("\x1b[31m", r"\\x1b\[31m"),
+    ],
+)
+def test_names_mean_nothing_in_markdown(text: str, shown: str) -> None:
+    table = Table(text, words(text), [[text]], [text])
+    assert markdown(table) == f"### {shown}\n\n| {shown} |\n| --- |\n| {shown} |\n\n- {shown}\n"
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)"])
+def test_no_name_is_a_formula(text: str) -> None:
+    rows = list(csv.DictReader(io.StringIO(csv_text([{"name": text, "value": -0.5}]))))
+    assert rows == [{"name": f"'{text}", "value": "-0.5"}]
+
+
+def test_a_row_of_latex_does_not_begin_with_an_option() -> None:
+    text = latex(Table("", words("[a]"), [["*"], ["[1cm]"], ["\\input{x}"]], ["a\u2028\\input{x}"]))
+    body = [line for line in text.splitlines() if not line.startswith("%")]
+    assert not any(line.startswith(("[", "*")) for line in body)
+    assert "\\input" not in "".join(body)
+
+
+def test_control_characters_never_reach_the_terminal() -> None:
+    text = "a\x1b]0;title\x07\x9b2J\u202eb\r"
+    console = Console(width=200, file=io.StringIO())
+    show([Table(text, words(text), [[text]], [text]), text], console)
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    assert not set(printed) & set("\x1b\x07\x9b\u202e\r")
+    assert printed.count(r"\x1b]0;title\x07") == 5

@@ -233,7 +233,7 @@ def test_records_of_other_graphs_or_splits_are_refused_before_training(
         "split",
         lambda r: (
             r["protocol"].update(split_hash="f" * 64),
-            [row.update(split_hash="f" * 64) for row in r["repetitions"]],
+            [row.update(split_hash="f" * 64, digests={}) for row in r["repetitions"]],
         ),
     )
     for folder, what in ((data, "the data set"), (split, "the split hash")):

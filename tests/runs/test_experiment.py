@@ -16,6 +16,7 @@ import torch
 
 from fabricated import write_folder
 from unionsnn.base.errors import NonFiniteLossError, RequestError, RunFolderError
+from unionsnn.base.files import write_json
 from unionsnn.config.schema import Config
 from unionsnn.reports.views.results import provenance
 from unionsnn.runs import experiment
@@ -38,6 +39,7 @@ def without_time(record: dict[str, Any]) -> dict[str, Any]:
     plain["config"].pop("run_dir")
     for row in plain["repetitions"]:
         row.pop("seconds")
+        row.pop("digests")
     return plain
 
 
@@ -187,8 +189,16 @@ def test_a_damaged_repetition_is_set_aside_with_one_warning_and_trained_again(
 def test_a_damaged_configuration_names_its_file_and_the_way_on(tiny: Maker, damage: str) -> None:
     config = tiny()
     expected = run_experiment(config)
-    path = RunFolder.of(config).path / "config.json"
+    folder = RunFolder.of(config)
+    path = folder.path / "config.json"
+    held = path.read_bytes()
     path.write_text(damage)
+    with pytest.warns(UserWarning, match=r"config\.json was damaged; it is written anew"):
+        assert run_experiment(config) == expected
+    assert path.read_bytes() == held
+    # Of what is next to it, nothing says that it is what is asked for.
+    path.write_text(damage)
+    write_json(folder.results_path, {"config_hash": "another"})
     with pytest.raises(RunFolderError, match=r"force=true") as refusal:
         run_experiment(config)
     assert str(path) in str(refusal.value)

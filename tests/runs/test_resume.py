@@ -298,6 +298,7 @@ def test_other_versions_on_resume_give_one_warning_and_are_both_recorded(tiny: M
     held = json.loads(path.read_text())
     held["versions"]["torch"] = "1.0.0"
     path.write_text(json.dumps(held))
+    RunFolder.of(config).results_path.unlink()
     with pytest.warns(UserWarning, match=r"torch 1\.0\.0 -> ") as caught:
         record = run_experiment(config)
     assert len(caught) == 1

@@ -39,7 +39,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float, int]]:
         assert options["test"] is False
         section = config.optimizer
         made.append((section.lr, section.weight_decay, index))
-        return made_record(index, {"val_loss": formula(config, index)}, data)
+        return made_record(training, {"val_loss": formula(config, index)}, data)
 
     monkeypatch.setattr(workers, "train_repetition", train)
     return made

@@ -129,7 +129,7 @@ def test_a_trial_that_fails_says_why_and_the_study_goes_on(
         if training.config.optimizer.lr == 0.01 and training.index == 1:
             if error is not None:
                 raise error
-            return made_record(1, {"val_loss": math.nan}, data)
+            return made_record(training, {"val_loss": math.nan}, data)
         return train(training, data, *rest, **options)
 
     monkeypatch.setattr(workers, "train_repetition", fail)
@@ -146,7 +146,7 @@ def test_a_record_without_the_metric_is_an_error(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def train(training: Training, data: Any, *_: Any, **__: Any) -> Any:
-        return made_record(training.index, {"val_accuracy": 1.0}, data)
+        return made_record(training, {"val_accuracy": 1.0}, data)
 
     monkeypatch.setattr(workers, "train_repetition", train)
     with pytest.raises(MissingObjectiveError, match="has no val_loss"):
@@ -188,9 +188,8 @@ def test_the_other_pruners_compare_means_so_far(make: Make, calls: Calls) -> Non
 
 def test_two_objectives_give_a_front(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     def train(training: Training, data: Any, *_: Any, **__: Any) -> Any:
-        config, index = training.config, training.index
-        width = config.model.hidden_channels
-        record = made_record(index, {"val_loss": abs(16 - width) / 16}, data)
+        width = training.config.model.hidden_channels
+        record = made_record(training, {"val_loss": abs(16 - width) / 16}, data)
         return replace(record, parameters=width**2)
 
     monkeypatch.setattr(workers, "train_repetition", train)
@@ -305,16 +304,16 @@ def test_values_that_would_mean_something_else_are_computed_anew(
         config, index = training.config, training.index
         trained.append(index)
         loss = formula(config, index)
-        return made_record(index, {"val_loss": loss, "val_accuracy": -loss}, data)
+        return made_record(training, {"val_loss": loss, "val_accuracy": 1 - loss}, data)
 
     monkeypatch.setattr(workers, "train_repetition", train)
     space = {"optimizer.lr": "choice(0.1, 0.01)"}
     before = run(make(space=space))
     trained.clear()
-    for keys, sign, folds in (
-        ({"objective": "val_accuracy"}, -1.0, 3),
-        ({"objective": ["val_accuracy", "val_loss"]}, -1.0, 3),
-        ({"trial": ["protocol.only=[0,1]"]}, 1.0, 2),
+    for keys, accuracy, folds in (
+        ({"objective": "val_accuracy"}, True, 3),
+        ({"objective": ["val_accuracy", "val_loss"]}, True, 3),
+        ({"trial": ["protocol.only=[0,1]"]}, False, 2),
     ):
         changed = make(space=space, **keys)
         with pytest.raises(RequestError) as refusal:
@@ -325,7 +324,7 @@ def test_values_that_would_mean_something_else_are_computed_anew(
         for old, new in zip(before, cells, strict=True):
             mean = math.fsum(list(old.repetitions.values())[:folds]) / folds
             assert new.values is not None
-            assert new.values[0] == pytest.approx(sign * mean)
+            assert new.values[0] == pytest.approx(1 - mean if accuracy else mean)
             assert new.parameters == old.parameters
     # Another experiment: other records.
     changed = make("seed=4", space=space)
@@ -339,16 +338,15 @@ def test_values_that_would_mean_something_else_are_computed_anew(
 
 def test_the_second_objective_is_a_mean_too(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     def train(training: Training, data: Any, *_: Any, **__: Any) -> Any:
-        config, index = training.config, training.index
-        loss = formula(config, index)
-        record = made_record(index, {"val_loss": loss, "val_accuracy": loss**2}, data)
+        loss = formula(training.config, training.index)
+        record = made_record(training, {"val_loss": loss, "val_accuracy": loss**2 / 4}, data)
         return replace(record, parameters=7)
 
     monkeypatch.setattr(workers, "train_repetition", train)
     study = make(objective=["val_loss", "val_accuracy"])
     assert study.directions == ["minimize", "maximize"]
     for cell in run(study):
-        squares = [value**2 for value in cell.repetitions.values()]
+        squares = [value**2 / 4 for value in cell.repetitions.values()]
         assert cell.values is not None
         assert cell.values[1] == pytest.approx(sum(squares) / 3)
 

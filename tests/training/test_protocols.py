@@ -125,15 +125,22 @@ def summarized(curves: list[list[float]], **section: Any) -> Any:
     config = compose_config(["protocol=cross_validation_paper", "protocol.folds=3"])
     protocol = config.protocol.replace(section)
     rows = [
-        Repetition.from_json(
-            {
-                "curves": [
-                    {"test_accuracy": v, "val_accuracy": 1 - v, "val_loss": v} for v in curve
-                ],
-                "sizes": {"train": 8, "validation": 1, "test": 1},
-            }
+        Repetition(
+            index=index,
+            seed=[0, index],
+            split_hash="",
+            sizes={"train": 8, "validation": 1, "test": 1},
+            metrics={},
+            best_epoch=None,
+            epochs=len(curve),
+            curves=[{"test_accuracy": v, "val_accuracy": 1 - v, "val_loss": v} for v in curve],
+            dataset="",
+            parameters=1,
+            device="cpu",
+            seconds=0.0,
+            versions={},
         )
-        for curve in curves
+        for index, curve in enumerate(curves)
     ]
     return protocol, summarize(protocol, rows)
 

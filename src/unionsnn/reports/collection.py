@@ -11,10 +11,9 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-_NEEDED = (
-    *("state", "missing", "data", "task", "model", "gate", "control", "protocol", "result"),
-    *("seconds", "parameters", "repetitions", "config", "config_hash", "dataset"),
-)
+from unionsnn.base.errors import DamagedFileError
+from unionsnn.runs.run_folder import altered
+from unionsnn.training.records import Repetition, Result
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class StoredRecord:
         """Read the metrics of each epoch and repetition; empty if they are not on disk."""
         try:
             return [self._repetition(row)["curves"] for row in self.record["repetitions"]]
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, DamagedFileError):
             return []
 
     def histogram(self) -> dict[str, Any] | None:
@@ -36,12 +35,12 @@ class StoredRecord:
         try:
             first = self._repetition(self.record["repetitions"][0])
             return cast("dict[str, Any] | None", first["coefficient_histogram"])
-        except (OSError, ValueError, KeyError, IndexError, TypeError):
+        except (OSError, ValueError, DamagedFileError):
             return None
 
     def _repetition(self, row: Mapping[str, Any]) -> Any:
         path = self.folder / "repetitions" / f"{row['index']:02d}.json"
-        return json.loads(path.read_bytes())
+        return Repetition.from_json(json.loads(path.read_bytes())).to_json()
 
     def predictions(self) -> tuple[NDArray[Any], NDArray[Any]] | None:
         """Read outputs and targets of the test parts of all repetitions; None if missing."""
@@ -78,31 +77,16 @@ def collect(folders: Sequence[Path]) -> tuple[list[StoredRecord], list[str]]:
             faults.append(f"{folder}: no results.json in it or its subfolders")
         for path in kept:
             try:
-                record = json.loads(path.read_bytes())
-                fault = _fault(record)
-            except (OSError, ValueError) as error:
-                fault = f"cannot be read ({error})"
-            if fault:
-                faults.append(f"{path}: {fault}")
-            else:
-                records.setdefault(path.resolve(), StoredRecord(path.parent, record))
+                content = json.loads(path.read_bytes())
+                if not isinstance(content, dict):
+                    raise DamagedFileError("holds no JSON mapping")
+                record = Result.from_json(content)
+            except (OSError, ValueError, DamagedFileError, RecursionError) as error:
+                faults.append(f"{path}: is not a record of this package, or damaged ({error})")
+                continue
+            if record.result is None:
+                faults.append(f"{path}: has no finished repetition")
+                continue
+            faults += altered(path.parent, record)
+            records.setdefault(path.resolve(), StoredRecord(path.parent, content))
     return list(records.values()), faults
-
-
-def _fault(record: Any) -> str:
-    if not isinstance(record, dict):
-        return "is not a record of this package"
-    lacking = [key for key in _NEEDED if key not in record]
-    if lacking:
-        return f"is not a record of this package: it has no {', '.join(lacking)}"
-    config, protocol = record["config"], record["protocol"]
-    sections = ("data", "model", "gate", "coefficient", "protocol")
-    whole = isinstance(config, dict) and all(isinstance(config.get(s), dict) for s in sections)
-    if not whole or not isinstance(protocol, dict) or "report" not in protocol:
-        return "is damaged: its configuration is incomplete"
-    result = record["result"]
-    if result is None:
-        return "has no finished repetition"
-    if not isinstance(result, dict) or not {"mean", "std", "interval", "values"} <= result.keys():
-        return "is damaged: its result is incomplete"
-    return ""

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from unionsnn.base.errors import RequestError, UnionsnnError
 from unionsnn.base.files import atomic_write
-from unionsnn.reports.formatting import count_text
+from unionsnn.reports.formatting import count_text, printable
 
 Mark = Literal["best", "second"]
 Cell = TypeVar("Cell")
@@ -44,7 +44,7 @@ class Column:
         """Format a value of the column."""
         if value is None:
             return "–"
-        return value if isinstance(value, str) else self.form(value)
+        return printable(value if isinstance(value, str) else self.form(value))
 
 
 def words(*names: str) -> list[Column]:
@@ -149,7 +149,7 @@ def show(items: Sequence[Table | str | Text], console: Console | None = None) ->
     console = console or Console()
     for item in items:
         if not isinstance(item, Table):
-            text = Text(item) if isinstance(item, str) else item
+            text = Text(printable(item)) if isinstance(item, str) else item
             console.print(text, soft_wrap=not console.is_terminal)
         elif item.width() <= console.width:
             console.print(_terminal_table(item))
@@ -161,13 +161,13 @@ def show(items: Sequence[Table | str | Text], console: Console | None = None) ->
 def _terminal_table(table: Table) -> RichTable:
     """Return a table for the terminal: best bold, second best underlined."""
     shown = RichTable(
-        title=Text(table.title) if table.title else None,
+        title=Text(printable(table.title)) if table.title else None,
         title_justify="left",
         show_header=table.header,
     )
     for column in table.columns:
         shown.add_column(
-            escape(column.name),
+            escape(printable(column.name)),
             justify="right" if column.number else "left",
             overflow="ellipsis" if column.number else "fold",
         )
@@ -205,8 +205,13 @@ def markdown(table: Table) -> str:
 
 
 def _markdown_text(cell: str) -> str:
-    one_line = " ".join(cell.split()).replace("|", "\\|")
-    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", one_line)
+    # Underscores inside a word emphasise nothing.
+    one_line = re.sub(r"([\\|`*\[\]]|(?<!\w)_|_(?!\w))", r"\\\1", " ".join(printable(cell).split()))
+    return re.sub(r"<(?=[A-Za-z/!?])|&(?=#?\w+;)", _entity, one_line)
+
+
+def _entity(found: re.Match[str]) -> str:
+    return {"<": "&lt;", "&": "&amp;"}[found[0]]
 
 
 def latex(table: Table) -> str:
@@ -224,7 +229,7 @@ def latex(table: Table) -> str:
     comments = [*([table.title] if table.title else []), *table.notes]
     return "\n".join(
         [
-            *(f"% {' '.join(line.split())}" for line in comments),
+            *(f"% {' '.join(printable(line).split())}" for line in comments),
             rf"\begin{{tabular}}{{{''.join('r' if c.number else 'l' for c in table.columns)}}}",
             r"\toprule",
             head,
@@ -240,22 +245,34 @@ def latex(table: Table) -> str:
 _LATEX = str.maketrans(
     {c: f"\\{c}" for c in "&%$#_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    # After the end of a row, these would belong to it.
+    | {"[": "{[}", "*": "{*}"}
     | {"±": r"$\pm$", "–": "--", "<": "$<$", ">": "$>$", "-": "$-$", "×": r"$\times$"}
 )
 
 
 def _latex_text(cell: str) -> str:
-    return " ".join(cell.split()).translate(_LATEX)
+    return " ".join(printable(cell).split()).translate(_LATEX)
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return full-precision rows as CSV; the first row's keys are the header."""
+    """Return full-precision rows as CSV; the first row's keys are the header.
+
+    Text that a spreadsheet would run as a formula is preceded by an apostrophe.
+    """
     buffer = io.StringIO()
     if rows:
         writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows({key: _csv_value(value) for key, value in row.items()} for row in rows)
     return buffer.getvalue()
+
+
+def _csv_value(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    text = printable(value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 def html_page(template: str, **values: Any) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unionsnn.base.errors import ComparisonFailedError, Fault, RequestError
+from unionsnn.base.errors import ComparisonFailedError, DamagedFileError, Fault, RequestError
 from unionsnn.base.files import write_json
 from unionsnn.config.compose import compose_config
 from unionsnn.config.grid import flatten
@@ -22,7 +22,8 @@ from unionsnn.config.identity import config_hash, differing_keys
 from unionsnn.config.schema import Config, metric_mode
 from unionsnn.data.splits import split_hash
 from unionsnn.runs.failures import failed_now, failure_lines
-from unionsnn.runs.run_folder import RunFolder
+from unionsnn.runs.run_folder import RunFolder, altered
+from unionsnn.training.records import Result
 from unionsnn.training.statistics import compare_folds, compare_seeds, ratio_test_to_train
 
 if TYPE_CHECKING:
@@ -142,16 +143,18 @@ def _candidate(
     folder = path if path.is_dir() else path.parent
     try:
         record = json.loads((folder / "results.json").read_text())
-        unfinished = record["result"] is None
+        whole = Result.from_json(record)
     except FileNotFoundError:
         raise RequestError(
             "it has no results.json, so it is not a run folder.", code="compare.no_record"
         ) from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, DamagedFileError, RecursionError) as error:
         raise RequestError(
-            f"results.json cannot be read ({error!r}).", code="compare.unreadable"
+            f"results.json cannot be read ({error}).", code="compare.unreadable"
         ) from None
-    if unfinished:
+    if faults := altered(folder, whole):
+        raise RequestError(*faults, code="compare.altered")
+    if whole.result is None:
         raise RequestError("none of its repetitions is finished.", code="compare.unfinished")
     return Candidate(label, folder, record=record)
 

@@ -33,7 +33,7 @@ from unionsnn.runs.workers import train_in_workers
 from unionsnn.training.build import build_data, check_model
 from unionsnn.training.devices import check_accelerator
 from unionsnn.training.protocols import draw_splits
-from unionsnn.training.records import Repetition
+from unionsnn.training.records import Repetition, Result
 from unionsnn.training.repetition import Training, train_repetition
 from unionsnn.training.tracking import prepare_tracking, track_results
 
@@ -66,6 +66,8 @@ def run_experiment(config: Config, progress: Progress | None = None) -> dict[str
         if rank() > 0:
             follow(config)
             return {}
+        if (whole := _whole_but_read_only(config, progress)) is not None:
+            return whole.to_json()
         with RunFolder.of(config).locked() as folder:
             finished = folder.finished()
             warn_of_other_versions(folder.path, finished)
@@ -75,13 +77,28 @@ def run_experiment(config: Config, progress: Progress | None = None) -> dict[str
             if pending or data.source.belongs_to_user:
                 refuse_other_data(folder, finished, data)
             failure = _train_pending(config, folder, data, pending, started=bool(finished))
-            results = merge(folder)
+            results = merge(folder).to_json()
             write_json(folder.results_path, results)
             if pending and failure is None:
                 track_results(config, folder.path, results)
             if failure is not None and not results["repetitions"]:
                 raise failure.error or RepetitionFailedError(f"{failure.reason}.")
             return results
+
+
+def _whole_but_read_only(config: Config, progress: Progress | None) -> Result | None:
+    """Return the record of a folder that cannot be written and lacks nothing of the request."""
+    folder = RunFolder.of(config)
+    if config.force or not folder.is_read_only():
+        return None
+    folder.adopt()
+    finished = folder.finished()
+    if not finished.keys() >= set(config.protocol.wanted):
+        return None
+    data = build_data(config, progress)
+    if data.source.belongs_to_user:
+        refuse_other_data(folder, finished, data)
+    return merge(folder)
 
 
 def _train_pending(
@@ -110,7 +127,7 @@ def _train_pending(
             if alike.add(outcome) and waiting:
                 logger.error("Two failed with the same error, none is finished: the rest waits.")
                 waiting.clear()
-            write_json(folder.results_path, merge(folder))
+            write_json(folder.results_path, merge(folder).to_json())
     return first
 
 

@@ -12,12 +12,17 @@ from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
 from unionsnn.config.targets import code_digests
 from unionsnn.data.splits import load_splits, split_hash
-from unionsnn.runs.run_folder import OPTIONAL, PER_REPETITION, SHARED, RunFolder
+from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training.protocols import summarize
-from unionsnn.training.records import Repetition
+from unionsnn.training.records import (
+    RecordedFailure,
+    RecordedProtocol,
+    Repetition,
+    Result,
+)
 
 
-def merge(folder: RunFolder[Config]) -> dict[str, Any]:
+def merge(folder: RunFolder[Config]) -> Result:
     """Merge the repetitions of a folder into one record.
 
     Its state is ``finished``, or ``incomplete`` with the missing repetitions and the reasons of
@@ -30,39 +35,45 @@ def merge(folder: RunFolder[Config]) -> dict[str, Any]:
     missing = [i for i in range(protocol.num_repetitions) if i not in finished]
     only = sorted(finished) if missing else None
     splits = folder.path / "splits.json"
-    return {
-        "format": 1,
-        "state": "incomplete" if missing else "finished",
-        "missing": missing,
-        "failed": folder.failures(missing),
-        "data": config.data.name,
-        "task": config.data.task,
-        "model": config.model.name,
-        "gate": config.gate.preset,
-        "control": config.coefficient.control,
-        "protocol": {
-            "name": protocol.name,
-            "repetitions": protocol.num_repetitions,
-            "selection": protocol.selection,
-            "select_on": protocol.select_on,
-            "stop_on": protocol.stop_on,
-            "report": protocol.report,
-            "seed": config.seed,
-            "split_hash": split_hash(load_splits(splits)) if splits.exists() else None,
-        },
-        "result": summarize(protocol, chosen).to_dict() if chosen else None,
-        "seconds": round(sum(r.seconds for r in chosen), 3),
-        **{key: _shared([getattr(r, key) for r in chosen]) for key in SHARED},
-        "repetitions": [_row(r) for r in chosen],
+    written = folder.digests()
+
+    def shared(key: str) -> Any:
+        return _shared([getattr(repetition, key) for repetition in chosen])
+
+    return Result(
+        format=1,
+        state="incomplete" if missing else "finished",
+        missing=missing,
+        failed=[RecordedFailure(**row) for row in folder.failures(missing)],
+        data=config.data.name,
+        task=config.data.task,
+        model=config.model.name,
+        gate=config.gate.preset,
+        control=config.coefficient.control,
+        protocol=RecordedProtocol(
+            name=protocol.name,
+            repetitions=protocol.num_repetitions,
+            selection=protocol.selection,
+            select_on=protocol.select_on,
+            stop_on=protocol.stop_on,
+            report=protocol.report,
+            seed=config.seed,
+            split_hash=split_hash(load_splits(splits)) if splits.exists() else None,
+        ),
+        result=summarize(protocol, chosen) if chosen else None,
+        seconds=round(sum(r.seconds for r in chosen), 3),
+        dataset=shared("dataset"),
+        coefficient=shared("coefficient"),
+        layer_coefficient=shared("layer_coefficient"),
+        parameters=shared("parameters"),
+        hidden_channels=shared("hidden_channels"),
+        versions=shared("versions"),
+        git_revision=shared("git_revision"),
+        repetitions=[folder.row(r, written) for r in chosen],
         # Describes what is merged, not the folder's first request.
-        "config": config.replace({"protocol.only": only}).to_dict(),
-        "config_hash": config_hash(config),
-    }
-
-
-def _row(repetition: Repetition) -> dict[str, Any]:
-    content = repetition.to_json()
-    return {key: content[key] for key in (*PER_REPETITION, *OPTIONAL) if key in content}
+        config=config.replace({"protocol.only": only}).to_dict(),
+        config_hash=config_hash(config),
+    )
 
 
 def _shared(values: list[Any]) -> Any:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import shutil
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -14,42 +16,24 @@ from typing import Any, Generic, TypeVar
 from filelock import FileLock, Timeout
 
 from unionsnn.base.environment import environment
-from unionsnn.base.errors import FolderInUseError, RequestError, RunFolderError
+from unionsnn.base.errors import (
+    DamagedFileError,
+    DataError,
+    FolderInUseError,
+    RequestError,
+    RunFolderError,
+)
 from unionsnn.base.files import UNUSABLE_FOLDER_ERRNOS, read_mapping, set_aside, write_json
 from unionsnn.config.identity import config_hash, differing_keys, run_folder
 from unionsnn.config.pairs import PairConfig
-from unionsnn.config.schema import Config
-from unionsnn.training.records import Repetition
-
-# What a repetition contributes to the merged record as it is; what must be equal in all.
-PER_REPETITION = (
-    "index",
-    "seed",
-    "split_hash",
-    "sizes",
-    "metrics",
-    "best_epoch",
-    "epochs",
-    "device",
-    "seconds",
-)
-# What only some have: test metrics with other draws, of networks that draw in evaluation; the code
-# of the user's own classes.
-OPTIONAL = ("other_evaluations", "grid", "code")
-SHARED = (
-    "dataset",
-    "coefficient",
-    "layer_coefficient",
-    "parameters",
-    "hidden_channels",
-    "versions",
-    "git_revision",
-)
-# Without these a file is damaged; what else it lacks, the version that wrote it did not know.
-NEEDED = ("curves", "dataset", "versions")
-
+from unionsnn.config.schema import METRICS, Config
+from unionsnn.data.splits import Split, load_splits, split_hash
+from unionsnn.training.records import Repetition, Result, Row
 
 _Config = TypeVar("_Config", Config, PairConfig)
+
+# A copy that a cloud drive or a person made is called otherwise.
+_RECORD = re.compile(r"(\d\d|[1-9]\d{2,})\.json")
 
 
 class RunFolder(Generic[_Config]):
@@ -58,16 +42,18 @@ class RunFolder(Generic[_Config]):
     Args:
         path: Its path; created when it is locked.
         config: The experiment's configuration.
+        tested: Whether its repetitions are tested; those of a trial are not.
     """
 
-    def __init__(self, path: Path, config: _Config) -> None:
+    def __init__(self, path: Path, config: _Config, *, tested: bool = True) -> None:
         self.path = path
+        self.tested = tested
         self.config: _Config = config
 
     @classmethod
-    def of(cls, config: _Config) -> RunFolder[_Config]:
+    def of(cls, config: _Config, *, tested: bool = True) -> RunFolder[_Config]:
         """Return the run folder of a configuration."""
-        return cls(run_folder(config), config)
+        return cls(run_folder(config), config, tested=tested)
 
     @contextmanager
     def locked(self) -> Iterator[RunFolder[_Config]]:
@@ -160,32 +146,174 @@ class RunFolder(Generic[_Config]):
             self.config = self.config.replace({"force": False})
             write_json(path, self.config.to_dict())
             return
-        held = read_mapping(path)
+        if not self.adopt():
+            self._restore(path)
+
+    def is_read_only(self) -> bool:
+        """Return whether the folder is there and cannot be written."""
+        return self.path.is_dir() and not os.access(self.path, os.W_OK)
+
+    def adopt(self) -> bool:
+        """Take the configuration of the folder; return whether it could be read.
+
+        The first request's file is kept: a later one may differ in keys that do not matter.
+
+        Raises:
+            RequestError: if the folder belongs to another experiment.
+        """
+        held = read_mapping(self.path / "config.json")
         if held is None or not self.config.to_dict().keys() <= held.keys():
+            return False
+        self._refuse_another(held)
+        self.config = type(self.config).from_dict(held)
+        return True
+
+    def _restore(self, path: Path) -> None:
+        """Write a damaged configuration anew if the results next to it are those requested.
+
+        Raises:
+            RunFolderError: if they cannot be identified.
+        """
+        merged = read_mapping(self.results_path) or {}
+        requested = config_hash(self.config)
+        named = self.path == run_folder(self.config.replace({"run_dir": None}))
+        if merged.get("config_hash", requested if named else None) != requested:
             raise RunFolderError(
                 f"{path} is damaged, so the results next to it cannot be identified. Type "
                 "force=true to train in a new folder; this one is kept under another name."
             )
-        self._refuse_another(held)
-        # The first request's file is kept: a later one may differ in keys that do not matter.
-        self.config = type(self.config).from_dict(held)
+        self.config = self.config.replace({"force": False})
+        write_json(path, self.config.to_dict())
+        warnings.warn(f"{path} was damaged; it is written anew from the request.", stacklevel=5)
 
     def _record_paths(self) -> list[Path]:
-        return sorted((self.path / "repetitions").glob("[0-9]*.json"))
+        paths = (self.path / "repetitions").glob("*.json")
+        return sorted(path for path in paths if _RECORD.fullmatch(path.name))
 
-    def _records(self) -> dict[Path, Repetition | None]:
-        """Read each repetition file; None for a damaged one."""
-        return {path: _read_repetition(path) for path in self._record_paths()}
+    def _records(self) -> dict[Path, Repetition | DamagedFileError]:
+        """Read and check each repetition's record; the fault of a damaged one."""
+        paths = self._record_paths()
+        splits = self._splits() if paths else None
+        return {path: self._read_record(path, splits) for path in paths}
+
+    def _splits(self) -> list[Split] | None:
+        try:
+            return load_splits(self.path / "splits.json")
+        except (FileNotFoundError, DataError):
+            # Who needs it says so.
+            return None
+
+    def _read_record(
+        self, path: Path, splits: Sequence[Split] | None
+    ) -> Repetition | DamagedFileError:
+        try:
+            content = read_mapping(path)
+            if content is None:
+                raise DamagedFileError("it holds no JSON mapping")
+            record = Repetition.from_json(content)
+            self._check_record(int(path.stem), record, splits)
+        except DamagedFileError as error:
+            return error
+        return record
+
+    def _check_record(self, index: int, record: Repetition, splits: Sequence[Split] | None) -> None:
+        """Compare a record with the name of its file, the folder's splits and its configuration.
+
+        Raises:
+            DamagedFileError: It is not the record of this repetition.
+        """
+        if record.index != index:
+            raise DamagedFileError(f"it is the record of repetition {record.index}")
+        if record.seed[0] != self.config.seed:
+            raise DamagedFileError(f"it is the record of seed {record.seed[0]}")
+        if not isinstance(self.config, Config):
+            return
+        if splits is not None and index < len(splits):
+            sizes = {name: len(part) for name, part in splits[index].parts().items()}
+            if record.split_hash != split_hash([splits[index]]) or record.sizes != sizes:
+                raise DamagedFileError("its split is not the one of splits.json")
+        protocol, limit = self.config.protocol, self.config.trainer.max_epochs
+        # The mean curve is over all epochs.
+        whole = protocol.keeps_test_curve and protocol.stop_on is None
+        if record.epochs > limit or (whole and record.epochs < limit):
+            raise DamagedFileError(f"it has {record.epochs} epochs of {limit}")
+        rows, needed = [record.metrics], {protocol.report}
+        if protocol.keeps_test_curve:
+            rows, needed = record.curves, {protocol.report, protocol.mean_curve}
+        if self.tested and any(not needed <= row.keys() for row in rows):
+            raise DamagedFileError(f"it lacks {' or '.join(sorted(needed))}")
+        kinds = {key.rpartition("_")[2] for key in record.metrics} & METRICS.keys()
+        if others := kinds - {"loss", self.config.data.metric}:
+            raise DamagedFileError(
+                f"it has {', '.join(sorted(others))}, while the data's metric is "
+                f"{self.config.data.metric}"
+            )
 
     def _set_damaged_aside(self) -> None:
-        damaged = [path for path, record in self._records().items() if record is None]
+        """Rename damaged records, and name every file that is not what was written."""
+        records, altered = self._records(), []
+        damaged = {path: str(r) for path, r in records.items() if not isinstance(r, Repetition)}
+        written = self.digests()
+        for index, digests in written.items():
+            path = self.repetition_path(index)
+            for name, digest in digests.items():
+                file = self.path / name
+                if not records.get(path) or not file.exists() or _sha256(file) == digest:
+                    continue
+                if file == path:
+                    damaged.setdefault(path, "it is not what was written")
+                else:
+                    altered.append(file)
         for path in damaged:
             set_aside(path)
         if damaged:
-            names = ", ".join(str(path) for path in damaged)
+            names = ", ".join(f"{path} ({fault.rstrip('.')})" for path, fault in damaged.items())
             warnings.warn(
                 f"Damaged, renamed to *.damaged, and trained again: {names}", stacklevel=4
             )
+        if altered:
+            names = ", ".join(map(str, altered))
+            warnings.warn(f"Not what was written when it was trained: {names}", stacklevel=4)
+        stray = [p for p in (self.path / "repetitions").glob("*") if p not in records]
+        stray = [p for p in stray if not p.name.startswith(".") and ".damaged" not in p.name]
+        if stray:
+            names = ", ".join(map(str, sorted(stray)))
+            warnings.warn(f"Ignored, because a record is called NN.json: {names}", stacklevel=4)
+        if any(not self.repetition_path(index).exists() for index in written):
+            # It describes files that are gone; it is merged anew with the next record.
+            self.results_path.unlink(missing_ok=True)
+
+    def digests(self) -> dict[int, dict[str, str]]:
+        """Return the digests of each repetition's files in the merged record."""
+        content = read_mapping(self.results_path)
+        if content is None or not isinstance(self.config, Config):
+            return {}
+        try:
+            rows = Result.from_json(content).repetitions
+        except DamagedFileError:
+            return {}
+        return {row.index: row.digests for row in rows if row.digests}
+
+    def row(self, record: Repetition, written: Mapping[int, Mapping[str, str]]) -> Row:
+        """Return what the merged record keeps of a repetition.
+
+        Args:
+            record: The repetition.
+            written: What `digests` returned: a file that changed since keeps the first digest.
+        """
+        name = f"{record.index:02d}"
+        own = self.repetition_path(record.index)
+        digests = {own.relative_to(self.path).as_posix(): _sha256(own)}
+        before = written.get(record.index, {})
+        # Those of a repetition that was trained again are of other files.
+        known = before if digests.items() <= before.items() else {}
+        others = ("checkpoints/{}.ckpt", "predictions/{}.npz", "logs/{}/metrics.csv")
+        for path in (other.format(name) for other in others):
+            if path in known:
+                digests[path] = known[path]
+            elif (self.path / path).exists():
+                digests[path] = _sha256(self.path / path)
+        return Row.of(record, digests)
 
     def _delete_leftovers(self) -> None:
         """Delete what a killed process left: half-written files, points of what is recorded."""
@@ -203,7 +331,7 @@ class RunFolder(Generic[_Config]):
 
     def finished(self) -> dict[int, Repetition]:
         """Return the records of finished, undamaged repetitions by index."""
-        return {int(path.stem): r for path, r in self._records().items() if r is not None}
+        return {r.index: r for r in self._records().values() if isinstance(r, Repetition)}
 
     def save_repetition(self, index: int, record: Repetition) -> None:
         """Write a finished repetition once, and delete its intermediate files."""
@@ -241,8 +369,30 @@ def _pid(holder: Path) -> str:
     return str((read_mapping(holder) or {}).get("pid", "unknown"))
 
 
-def _read_repetition(path: Path) -> Repetition | None:
-    content = read_mapping(path)
-    if content is None or not {*PER_REPETITION, *NEEDED} <= content.keys():
-        return None
-    return Repetition.from_json(content)
+def altered(folder: Path, record: Result) -> list[str]:
+    """Say which records, predictions and curves of a run folder are not those that were merged.
+
+    Args:
+        folder: The run folder.
+        record: Its merged record; files without a digest in it are not judged.
+    """
+    lines = []
+    for row in record.repetitions:
+        for name, digest in (row.digests or {}).items():
+            path = folder / name
+            if name.startswith("checkpoints/") or not path.is_file():
+                continue
+            if _sha256(path) != digest:
+                lines.append(f"{path}: is not what was written when it was trained")
+            elif name.startswith("repetitions/"):
+                whole = Repetition.from_json(read_mapping(path) or {})
+                if Row.of(whole, row.digests or {}) != row:
+                    lines.append(
+                        f"{folder / 'results.json'}: repetition {row.index} is not that of {path}"
+                    )
+    return lines
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from unionsnn.base.errors import NonFiniteLossError
-from unionsnn.base.files import read_mapping, write_json
+from unionsnn.base.errors import DamagedFileError, NonFiniteLossError
+from unionsnn.base.files import read_mapping, set_aside, write_json
 from unionsnn.config.grid import Cell, cell_text, cells_of
 from unionsnn.config.schema import Config, metric_mode
 from unionsnn.data.datamodules import GraphDataModule
@@ -149,11 +151,8 @@ def train_cell(
         The record of a repetition with validation metrics only, or why it failed.
     """
     path = training.checkpoint.with_suffix(".json")
-    content = None if again else read_mapping(path)
-    if content is not None and {"metrics", "seconds"} <= content.keys():
-        if "failed" in content:
-            return FailedCell(content["failed"])
-        return Repetition.from_json(content)
+    if not again and (outcome := _recorded_cell(path)) is not None:
+        return outcome
     try:
         record = train_repetition(training, data, watch, test=False)
     except NonFiniteLossError as error:
@@ -164,6 +163,23 @@ def train_cell(
     write_json(path, record.to_json())
     training.unfinished.unlink(missing_ok=True)
     return record
+
+
+def _recorded_cell(path: Path) -> Repetition | FailedCell | None:
+    """Read a finished cell; a damaged one is renamed with a warning, and trained again."""
+    content = read_mapping(path)
+    try:
+        if content is not None and "failed" in content:
+            return FailedCell(str(content["failed"]))
+        if content is not None:
+            return Repetition.from_json(content)
+        fault = "it is no record"
+    except DamagedFileError as error:
+        fault = str(error)
+    if path.exists():
+        set_aside(path)
+        warnings.warn(f"{path} is damaged ({fault}); its cell is trained again.", stacklevel=3)
+    return None
 
 
 class CellData:

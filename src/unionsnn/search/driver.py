@@ -203,8 +203,9 @@ def _train_nested(
         folds = [fold for fold, trial in chosen.items() if trial.index == index]
         config = study.config(chosen[folds[0]].parameters, "nested")
         config = config.replace({"protocol.only": folds, **changes})
-        rows = map(Repetition.from_json, run_experiment(config, progress)["repetitions"])
-        repetitions |= {row.index: row for row in rows if row.index in folds}
+        run_experiment(config, progress)
+        finished = RunFolder.of(config).finished()
+        repetitions |= {fold: finished[fold] for fold in folds if fold in finished}
     protocol = study.base.protocol
     trained = [repetitions[fold] for fold in sorted(repetitions)]
     return {

@@ -163,7 +163,7 @@ class TrialRunner:
         with contextlib.ExitStack() as stack:
             while True:
                 try:
-                    folder = stack.enter_context(RunFolder.of(config).locked())
+                    folder = stack.enter_context(RunFolder.of(config, tested=False).locked())
                     break
                 except FolderInUseError:
                     if time.monotonic() > limit:
