@@ -42,6 +42,7 @@ def record(model: str, data: str, gate: str | None, **data_keys: Any) -> dict[st
                 "substructure": "union",
                 "descriptor": "path",
                 "encoding": "singular_value_sum",
+                "radius": None,
             },
         },
         "config_hash": "0" * 8,

@@ -64,13 +64,17 @@ def _with_its_sections(config: dict[str, Any]) -> dict[str, Any]:
             raise DamagedFileError(f"its configuration has no section {name}.")
         for key in texts.get(name, ()):
             if not isinstance(section.get(key), str):
-                raise DamagedFileError(f"{name}.{key} of its configuration is no text.")
-    radius = config["coefficient"].get("radius")
+                raise DamagedFileError(f"{name}.{key} of its configuration is not text.")
+    # A missing key is as wrong as a value of another type.
+    encoding = config["coefficient"].get("encoding", 0)
+    if not (encoding is None or isinstance(encoding, str)):
+        raise DamagedFileError("coefficient.encoding of its configuration is not text.")
+    radius = config["coefficient"].get("radius", "")
     if not (radius is None or isinstance(radius, list)):
-        raise DamagedFileError("coefficient.radius of its configuration is no list.")
+        raise DamagedFileError("coefficient.radius of its configuration is not a list.")
     budget = config["model"].get("parameter_budget")
     if not (budget is None or type(budget) is int):
-        raise DamagedFileError("model.parameter_budget of its configuration is no number.")
+        raise DamagedFileError("model.parameter_budget of its configuration is not an integer.")
     return config
 
 
