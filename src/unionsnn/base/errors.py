@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from unionsnn.base.secrets import masked
+
 
 class Fault(str):
     """One sentence about what is wrong.
@@ -21,8 +23,8 @@ class Fault(str):
     code: str
 
     def __new__(cls, text: str, code: str) -> Fault:
-        """Create a string with a code."""
-        fault = super().__new__(cls, text)
+        """Create a string with a code, without passwords."""
+        fault = super().__new__(cls, masked(text))
         fault.code = code
         return fault
 
@@ -128,6 +130,12 @@ class WorkersDiedError(UnionsnnError, RuntimeError):
     """All workers of this command died before the study was finished."""
 
     default_code = "study.workers_died"
+
+
+class StudyStorageError(UnionsnnError, RuntimeError):
+    """The storage of a study stopped working."""
+
+    default_code = "study.storage_lost"
 
 
 class MissingObjectiveError(UnionsnnError, RuntimeError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 
 import click
@@ -31,6 +32,7 @@ def _names() -> Iterable[str]:
 @click.option("--name", help="Name of the study. Default: file, data and model.")
 @click.option("--trials", type=click.IntRange(1), help="Number of trials, instead of the file's.")
 @click.option("--extend", is_flag=True, help="Continue although the study has changed.")
+@click.option("--retry", is_flag=True, help="Try lost trials again.")
 @click.option("--nested", is_flag=True, help="Select a point for each outer fold.")
 @click.option("--trials-only", is_flag=True, help="Skip the final run; another command makes it.")
 @config_dir_option
@@ -46,6 +48,7 @@ def sweep(
     name: str | None,
     trials: int | None,
     extend: bool,
+    retry: bool,
     nested: bool,
     trials_only: bool,
     config_dir: str | None,
@@ -76,7 +79,8 @@ def sweep(
         study_progress,
         trials_table,
     )
-    from unionsnn.search.driver import describe_study, run_study
+    from unionsnn.runs.failures import failed_now
+    from unionsnn.search.driver import RETRY, describe_study, run_study
 
     if dry_run:
         with data_progress(kind) as progress:
@@ -99,6 +103,7 @@ def sweep(
             extend=extend,
             trials_only=trials_only,
             nested=nested,
+            retry=retry,
         )
     from unionsnn.search.figures import plotly_script, study_figures
 
@@ -106,6 +111,13 @@ def sweep(
     write_text(page, study_page(record, study_figures(request), plotly_script()))
     if as_json:
         echo_json(record)
-        return
-    show([trials_table(record), *final_lines(record)])
-    click.echo(f"report: {page}")
+    else:
+        show([trials_table(record), *final_lines(record)])
+        click.echo(f"report: {page}")
+    lost = [trial for trial in record["trials"] if trial["state"] == "lost"]
+    for trial in lost:
+        click.echo(f"trial {trial['index']} was lost: {trial['reason']}", err=True)
+    if lost:
+        click.echo(f"{len(lost)} of {len(record['trials'])} trials were lost. {RETRY}", err=True)
+    if lost or failed_now(record.get("final", {}), request.base):
+        sys.exit(1)

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_core import ErrorDetails
 
 from unionsnn.base.errors import Fault, RequestError
+from unionsnn.base.secrets import masked_content
 from unionsnn.base.words import nearest
 
 # Compiled code and torch count in fewer bits than Python does.
@@ -45,8 +46,9 @@ class Section(BaseModel):
             raise RequestError(*(f for each in error.errors() for f in sentences(each))) from None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain types, as written to files, without absent keys."""
-        return self.model_dump(by_alias=True)
+        """Return plain types, as written to files, without absent keys and secrets."""
+        plain: dict[str, Any] = masked_content(self.model_dump(by_alias=True))
+        return plain
 
     def replace(self, changes: Mapping[str, Any]) -> Self:
         """Return a copy with unchecked changes.

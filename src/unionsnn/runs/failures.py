@@ -10,6 +10,7 @@ from typing import Any
 
 from unionsnn.base.errors import RequestError
 from unionsnn.base.files import UNUSABLE_FOLDER_ERRNOS
+from unionsnn.base.secrets import masked
 from unionsnn.config.schema import Config
 from unionsnn.training.records import Repetition
 
@@ -33,7 +34,7 @@ class Failure:
     @classmethod
     def of(cls, error: Exception) -> Failure:
         """Make the failure of an error."""
-        text = " ".join(str(error).split())
+        text = masked(" ".join(str(error).split()))
         return cls(type(error).__name__, text or type(error).__name__, error)
 
     def without_error(self) -> Failure:

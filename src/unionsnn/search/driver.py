@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from optuna.exceptions import StorageInternalError
+from sqlalchemy.exc import SQLAlchemyError
 
 from unionsnn.base.errors import Fault, FolderInUseError, RepetitionFailedError, RequestError
 from unionsnn.base.files import atomic_write, write_json
@@ -20,10 +22,10 @@ from unionsnn.runs.dry_run import describe
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.runs.selection import best, pareto_front
-from unionsnn.search.queue import Trial, open_study, read_trials
+from unionsnn.search.queue import Trial, open_study, read_trials, retry_lost
 from unionsnn.search.samplers import quiet_optuna
 from unionsnn.search.space import overrides
-from unionsnn.search.storage import shown
+from unionsnn.search.storage import shown, storage_lost
 from unionsnn.search.study import Study
 from unionsnn.search.workers import Watch, work, work_in_processes
 from unionsnn.training.protocols import summarize
@@ -42,6 +44,8 @@ that of a search which never saw it. `shared split`: by the validation part; the
 untouched.
 """
 
+RETRY = "Lost trials have no result: type --retry to try them again."
+
 FOLDWISE = ("grid", "random")
 """Samplers whose points do not depend on results."""
 
@@ -55,6 +59,7 @@ def run_study(
     extend: bool = False,
     trials_only: bool = False,
     nested: bool = False,
+    retry: bool = False,
 ) -> dict[str, Any]:
     """Run all remaining trials, train and test the best one; return the study's record.
 
@@ -66,24 +71,31 @@ def run_study(
         extend: Whether to continue a study whose definition has changed.
         trials_only: Whether to leave the final run to another command.
         nested: Whether to select a point for each outer fold.
+        retry: Whether to try lost trials again.
 
     Raises:
         RequestError: if the study differs from that in the storage, or cannot be nested.
         RepetitionFailedError: if no trial finished.
         WorkersDiedError: if no worker is left.
+        StudyStorageError: if the storage does not work any more.
     """
     if nested and (faults := [*_nested_faults(study)]):
         raise RequestError(*faults)
     started = time.perf_counter()
-    with quiet_optuna():
-        stored = open_study(study, extend=extend)
-        if watch is not None:
-            watch(read_trials(stored))
-        if workers > 1:
-            work_in_processes(study, workers, watch)
-        else:
-            work(study, watch)
-        trials = read_trials(stored)
+    try:
+        with quiet_optuna():
+            stored = open_study(study, extend=extend)
+            if retry:
+                retry_lost(stored)
+            if watch is not None:
+                watch(read_trials(stored))
+            if workers > 1:
+                work_in_processes(study, workers, watch)
+            else:
+                work(study, watch)
+            trials = read_trials(stored)
+    except (StorageInternalError, SQLAlchemyError) as error:
+        raise storage_lost(study.storage, error) from error
     objectives = study.file.objectives
     values = [trial.values for trial in trials]
     place = best(values, objectives)
@@ -91,7 +103,8 @@ def run_study(
         reasons = dict.fromkeys(trial.reason for trial in trials if trial.reason)
         raise RepetitionFailedError(
             f"None of the {len(trials)} trials of {study.name} finished: "
-            f"{'; '.join(map(str, reasons))}",
+            f"{'; '.join(map(str, reasons))}"
+            + (f". {RETRY}" if any(trial.state == "lost" for trial in trials) else ""),
             code="study.no_trial",
         )
     chosen = trials[place]

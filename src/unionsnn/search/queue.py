@@ -10,14 +10,16 @@ from typing import Any, Literal
 
 import optuna
 from optuna.exceptions import DuplicatedStudyError
+from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from unionsnn.base.errors import RequestError
 from unionsnn.config.grid import flatten
-from unionsnn.search.storage import PatientStorage, open_storage
+from unionsnn.search.storage import open_storage, plan_again
 from unionsnn.search.study import Study
 
-State = Literal["finished", "pruned", "failed", "running", "waiting"]
+State = Literal["finished", "pruned", "failed", "lost", "running", "waiting"]
+"""Failed is a verdict on a trial; a lost one has none: its worker died, or memory ran out."""
 
 _STATES: Mapping[TrialState, State] = {
     TrialState.COMPLETE: "finished",
@@ -28,6 +30,9 @@ _STATES: Mapping[TrialState, State] = {
 }
 
 WORKER_DIED = "the worker died"
+
+LOST = "lost"
+"""Attribute of a try that the surroundings ended."""
 
 _PLANNING = 60.0
 """Seconds to wait for another worker that plans the trials."""
@@ -141,7 +146,7 @@ def attach(study: Study) -> optuna.Study:
     return optuna.load_study(study_name=name, storage=storage, **study.methods())
 
 
-def _newest(storage: PatientStorage, name: str) -> str | None:
+def _newest(storage: BaseStorage, name: str) -> str | None:
     """Return the name of the study's newest extension, NAME+N; None if the study is new."""
     names = {s.study_name for s in storage.get_all_studies()}
     if name not in names:
@@ -195,11 +200,24 @@ def _inside(stored: optuna.Study, study: Study) -> list[FrozenTrial]:
     return list(inside.values())
 
 
+def is_lost(tried: FrozenTrial) -> bool:
+    """Return whether a failed try says nothing about its trial."""
+    return "reason" not in tried.user_attrs or LOST in tried.user_attrs
+
+
+def retry_lost(stored: optuna.Study) -> None:
+    """Requeue the trials that were lost."""
+    tries = stored.get_trials(deepcopy=False)
+    for trial in read_trials(stored):
+        if trial.state == "lost":
+            plan_again(stored, tries[trial.trial])
+
+
 def read_trials(stored: optuna.Study) -> list[Trial]:
     """Return the outcome of each planned trial, in planned order.
 
     A trial that was tried several times counts by its best state: finished, pruned, running,
-    waiting, failed.
+    waiting, failed or lost.
     """
     ranks = list(_STATES)
     # Of several failed tries, the last gives the reason.
@@ -214,7 +232,7 @@ def read_trials(stored: optuna.Study) -> list[Trial]:
         trials.append(
             Trial(
                 index,
-                _STATES[tried.state],
+                "lost" if failed and is_lost(tried) else _STATES[tried.state],
                 dict(tried.params or tried.system_attrs.get("fixed_params", {})),
                 tuple(tried.values) if tried.state == TrialState.COMPLETE else None,
                 {int(number): value for number, value in repetitions.items()},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import math
 import os
@@ -13,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import optuna
 import pytorch_lightning as pl
@@ -24,21 +25,26 @@ from optuna.trial import TrialState
 from pytorch_lightning.callbacks import Callback
 
 from unionsnn.base.errors import (
+    DataUnavailableError,
     FolderInUseError,
     MemoryRanOutError,
     MissingObjectiveError,
     NonFiniteLossError,
+    RunFolderError,
+    TooLargeError,
     WorkersDiedError,
 )
+from unionsnn.base.files import UNUSABLE_FOLDER_ERRNOS
 from unionsnn.base.processes import ProcessPool, end_on
+from unionsnn.base.secrets import masked
 from unionsnn.config.schema import Config
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.runs.experiment import recorded_splits, refuse_other_data
 from unionsnn.runs.run_folder import RunFolder
-from unionsnn.search.queue import Trial, attach, read_trials
+from unionsnn.search.queue import LOST, Trial, attach, read_trials
 from unionsnn.search.samplers import quiet_optuna
 from unionsnn.search.space import Value
-from unionsnn.search.storage import plan_again, release_stale
+from unionsnn.search.storage import plan_again, release_stale, storage_lost
 from unionsnn.search.study import Study
 from unionsnn.search.study_file import PARAMETERS
 from unionsnn.tracking.csv import Csv
@@ -53,8 +59,31 @@ Watch = Callable[[list[Trial]], None]
 
 _ERRORS_IN_A_ROW = 5
 
+_OF_THE_STORAGE = (
+    StorageInternalError,
+    UpdateFinishedTrialError,
+    # Those of a journal.
+    OSError,
+    ValueError,
+    # Optuna's, where it cannot note the end of a trial.
+    AssertionError,
+)
+
 _PATIENCE = 3600.0
 """Seconds to wait for another worker that trains the same point of the space."""
+
+
+MEMORY = (MemoryError, MemoryRanOutError, TooLargeError, torch.OutOfMemoryError)
+"""Errors of memory, which another machine, or this one with fewer workers, may not meet."""
+
+_STOPPING = (OSError, RunFolderError, DataUnavailableError)
+
+# The device is lost to this process, by a fault of its own or of the trial.
+_DEVICE: tuple[type[Exception], ...] = (
+    (torch.AcceleratorError,) if hasattr(torch, "AcceleratorError") else ()
+)
+
+_ERRNOS = {*UNUSABLE_FOLDER_ERRNOS, errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE}
 
 
 class QueueEmptyError(Exception):
@@ -91,8 +120,9 @@ class TrialRunner:
     """Objective function of a study, called with each Optuna trial.
 
     A failed trial records the reason in its user attributes, and the study continues. A trial that
-    is interrupted, or whose storage is unavailable, is requeued with its parameters; its finished
-    repetitions are on disk and not trained again.
+    is interrupted, also by a full disk, or whose storage is unavailable, is requeued with its
+    parameters; its finished repetitions are on disk and not trained again. One for which memory ran
+    out is marked as lost.
 
     Args:
         study: The study.
@@ -131,18 +161,36 @@ class TrialRunner:
         except Exception as error:
             if isinstance(error, MissingObjectiveError):
                 self.missing = error
+            if isinstance(error, MEMORY):
+                trial.set_user_attr(LOST, True)
+            elif isinstance(error, _DEVICE):
+                self._interrupt(trial, error, self.study.file.retries)
+            elif stops(error):
+                self._interrupt(trial, error)
             trial.set_user_attr("reason", reason(error))
             raise
         except BaseException as error:
-            self._again(trial)
-            self.interruption = error
-            # The only exception that Optuna records before re-raising it.
-            raise KeyboardInterrupt from error
+            self._interrupt(trial, error)
 
-    def _again(self, trial: optuna.Trial) -> None:
+    def _interrupt(
+        self, trial: optuna.Trial, error: BaseException, retries: int | None = None
+    ) -> NoReturn:
+        """Free the trial and end the worker."""
+        self.interruption = error
+        # On a full disk, the trial is freed when its heartbeats have been absent for long enough.
+        with contextlib.suppress(StorageInternalError, OSError):
+            self._again(trial, reason(error), retries)
+        # The only exception that Optuna records before re-raising it.
+        raise KeyboardInterrupt from error
+
+    def _again(
+        self, trial: optuna.Trial, why: str = "interrupted", retries: int | None = None
+    ) -> None:
         stored = trial.study.get_trials(deepcopy=False)[trial.number]
-        trial.set_user_attr("reason", "interrupted")
-        plan_again(trial.study, stored)
+        # First, so that the trial is free although the storage may fail next.
+        plan_again(trial.study, stored, retries)
+        trial.set_user_attr(LOST, True)
+        trial.set_user_attr("reason", why)
 
     def _values(self, trial: optuna.Trial) -> tuple[float, ...]:
         point: dict[str, Value] = {}
@@ -252,14 +300,31 @@ def objective(record: Repetition, key: str) -> float:
     return value
 
 
-def reason(error: Exception) -> str:
+def reason(error: BaseException) -> str:
     """Return in one line why a trial failed."""
-    kinds = {
-        "out of memory": (MemoryError, MemoryRanOutError, torch.OutOfMemoryError),
-        "not finite": (NonFiniteLossError,),
-    }
+    if not isinstance(error, Exception):
+        return "interrupted"
+    kinds = {"out of memory": MEMORY, "not finite": (NonFiniteLossError,)}
     kind = next((k for k, types in kinds.items() if isinstance(error, types)), type(error).__name__)
-    return f"{kind}: {' '.join(str(error).split())}"[:500]
+    return masked(f"{kind}: {' '.join(str(error).split())}")[:500]
+
+
+def stops(error: Exception) -> bool:
+    """Return whether an error is about disk, files, network or device, and not about the trial.
+
+    The next trial would meet it as well.
+    """
+    if isinstance(error, _STOPPING):
+        return True
+    # torch hides an error of the disk behind one of its own.
+    if isinstance(error, RuntimeError) and "inline_container" in str(error):
+        return True
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in _ERRNOS:
+            return True
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+    return False
 
 
 def work(study: Study, watch: Watch | None = None, poll: float = 1.0) -> None:
@@ -274,6 +339,8 @@ def work(study: Study, watch: Watch | None = None, poll: float = 1.0) -> None:
 
     Raises:
         MissingObjectiveError: if a record lacks the study's objective.
+        StudyStorageError: if the storage does not work any more.
+        Exception: what would meet each trial, such as a full disk; the trial is free again.
     """
     runner = TrialRunner(study, f"{socket.gethostname()}:{os.getpid()}")
     errors = 0
@@ -295,11 +362,16 @@ def work(study: Study, watch: Watch | None = None, poll: float = 1.0) -> None:
                 if not waiting and not running:
                     return
                 errors = 0
-            except (StorageInternalError, UpdateFinishedTrialError, ValueError):
+            except BrokenPipeError:
+                # From `watch`.
+                raise
+            except _OF_THE_STORAGE as error:
                 # The storage was unavailable, or others have requeued the trial.
+                if runner.interruption is not None:
+                    raise runner.interruption from None
                 errors += 1
                 if errors > _ERRORS_IN_A_ROW:
-                    raise
+                    raise storage_lost(study.storage, error) from error
                 time.sleep(poll)
             except KeyboardInterrupt:
                 raise runner.interruption or KeyboardInterrupt from None

@@ -16,6 +16,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
 
 from unionsnn.base.environment import environment
+from unionsnn.base.secrets import masked
 from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
 from unionsnn.tracking.tracker import RunDescription, Table, TrackedRun
@@ -145,7 +146,7 @@ class GuardedRun:
         if run is not None:
             with suppress(Exception), self._surroundings():
                 run.finish(failed=True)
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        reason = masked(" ".join(f"{type(error).__name__}: {error}".split()))
         try:
             self.failure.parent.mkdir(parents=True, exist_ok=True)
             with self.failure.open("x") as file:

@@ -18,7 +18,7 @@ from unionsnn.reports.views.results import summary_line
 Record = Mapping[str, Any]
 Watch = Callable[[Sequence[Any]], None]
 
-_DONE = ("finished", "pruned", "failed")
+_DONE = ("finished", "pruned", "failed", "lost")
 
 
 def trials_table(record: Record) -> Table:
@@ -240,8 +240,7 @@ class TrialBar(_Trials):
             f"{cell.index} ({len(cell.repetitions)})" for cell in cells if cell.state == "running"
         )
         words = f"best {self.key} {self.best(cells)}; {count['pruned']} pruned"
-        if count["failed"]:
-            words += f", {count['failed']} failed"
+        words += "".join(f", {count[s]} {s}" for s in ("failed", "lost") if count[s])
         if running:
             words += f"; running: {running}"
         self.progress.update(self._task, completed=done, total=len(cells), description=words)
