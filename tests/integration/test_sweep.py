@@ -17,7 +17,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 from small_studies import CONTENT
-from unionsnn.cli.app import command_line
+from unionsnn.cli.app import command_line, main
+from unionsnn.search import workers
 from unionsnn.search.study_file import shipped
 
 SMOKE = [name for name in shipped() if name.endswith("_smoke")]
@@ -107,12 +108,54 @@ def test_a_dry_run_shows_space_count_and_estimate_and_writes_nothing(run: Any, s
         (["tu_grid_smoke", "model=ginn"], "Did you mean 'gin'"),
         (["tu_tpe_smoke", "--nested"], "choose grid or random"),
         (["tu_grid_smoke", "--storage", "nonsense"], "cannot be opened"),
+        (["tu_grid_smoke", "data=mutag"], "type unionsnn sweep tu_grid data=mutag"),
+        (["tu_grid_smoke", "--dry-run", "logger=[csv,wandb]"], "logger takes one of"),
     ],
 )
 def test_a_wrong_request_has_status_2(run: Any, words: list[str], message: str) -> None:
     done = run(*words)
     assert done.exit_code == 2
     assert message in done.stderr
+
+
+def test_keys_given_twice_are_refused(run: Any, small: str) -> None:
+    Path(small).write_text(Path(small).read_text() + "seed: 1\nseed: 2\n")
+    done = run(small)
+    assert done.exit_code == 2
+    assert "[yaml.duplicate]" in done.stderr
+
+
+def test_a_study_that_lost_trials_says_so_with_status_1(
+    run: Any, small: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = workers.train_repetition
+
+    def fail(training: Any, *rest: Any, **options: Any) -> Any:
+        if training.config.optimizer.lr == 0.01:
+            raise MemoryError("1 GB")
+        return train(training, *rest, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(workers, "train_repetition", fail)
+        for _ in range(2):
+            done = run(small, "--trials-only")
+            assert done.exit_code == 1
+            assert "trial 1 was lost: out of memory: 1 GB" in done.stderr
+            assert "type --retry" in done.stderr
+    assert run(small, "--trials-only", "--retry").exit_code == 0
+
+
+def test_hyphens_of_a_wandb_sweep_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["unionsnn", "train", "--optimizer.lr=0.01"])
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert "type optimizer.lr=0.01" in said
+    assert "${args_no_hyphens}" in said
 
 
 def test_optuna_dashboard_serves_the_study(run: Any, small: str) -> None:

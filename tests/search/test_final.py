@@ -159,8 +159,8 @@ def test_best_yaml_needs_no_folder_of_the_user_and_keeps_seed_and_control(
     assert (config.seed, config.coefficient.control) == (4, "constant")
 
 
-@pytest.mark.parametrize("name", ["what?", "50%41", "a#b c", "{x}", 'it\'s "q"'])
-def test_a_study_may_have_a_name_of_any_signs(make: Make, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["größe-2.b", "-_"])
+def test_a_study_has_a_name_of_any_letters(make: Make, tmp_path: Path, name: str) -> None:
     study = make(space={"optimizer.lr": "choice(0.1)"}, options={"name": name})
     record = run_study(study, trials_only=True)
     assert (tmp_path / "runs" / "studies" / name / "study.db").is_file()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import optuna
 import pytest
 from optuna.trial import TrialState
 
+from small_studies import points
 from unionsnn.base.errors import (
     DataUnavailableError,
     MemoryRanOutError,
@@ -21,7 +23,7 @@ from unionsnn.base.errors import (
 from unionsnn.search import workers
 from unionsnn.search.driver import run_study
 from unionsnn.search.queue import WORKER_DIED, Trial, open_study, read_trials
-from unionsnn.search.storage import plan_again
+from unionsnn.search.storage import plan_again, release_stale
 from unionsnn.search.study import Study
 from unionsnn.search.workers import work
 
@@ -158,3 +160,27 @@ def test_interruptions_do_not_count_as_deaths(make: Make) -> None:
     assert {trial.state for trial in read_trials(stored)} == {"waiting"}
     for trial in stored.get_trials(states=(TrialState.WAITING,)):
         assert trial.system_attrs.get("retry_history", []) == []
+
+
+def test_a_journal_on_a_shared_file_system_is_a_storage(
+    make: Make, calls: Calls, tmp_path: Path
+) -> None:
+    options = {"storage": f"journal://{tmp_path / 'shared' / 'study.log'}"}
+    study = make(space=TWO, options=options)
+    stored = open_study(study)
+    # A worker elsewhere that died.
+    trial = stored.ask()
+    trial.set_user_attr("worker", "elsewhere:1")
+    stored._storage.record_heartbeat(trial._trial_id)  # type: ignore[attr-defined]
+    release_stale(stored, 1)
+    assert [t.state for t in read_trials(stored)] == ["running", "waiting"]
+    stored._storage.set_trial_system_attr(trial._trial_id, "heartbeat", 0.0)
+    release_stale(stored, 1)
+    assert [t.state for t in read_trials(stored)] == ["waiting", "waiting"]
+    record = run_study(study, trials_only=True)
+    assert [t["state"] for t in record["trials"]] == ["finished"] * 2
+    assert not (study.folder / "study.db").exists()
+    assert points(read_trials(open_study(study))) == points(
+        read_trials(open_study(make(space=TWO, options=options)))
+    )
+    assert len(calls) == len(set(calls)) == 6

@@ -258,7 +258,10 @@ def test_a_key_of_the_space_is_known_by_its_name(make: Make, signs: str) -> None
         make("+optimizer.lr=0.5")
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/a", "a\nb", "a+1", "x" * 300])
+@pytest.mark.parametrize(
+    "name",
+    ["", ".", "..", "a/b", "/a", "a\nb", "a+1", "x" * 300, "what?", "a b", "{x}", "a\x1b[31m"],
+)
 def test_a_name_that_names_no_folder_is_refused(make: Make, name: str) -> None:
     with pytest.raises(RequestError) as refusal:
         make(options={"name": name})

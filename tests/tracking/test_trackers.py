@@ -252,3 +252,17 @@ def test_a_wrong_request_says_what_to_do(words: str, code: str, parts: list[str]
 def test_the_tracker_is_no_part_of_what_a_run_is_named_after() -> None:
     assert len({config_hash(compose_config([f"logger={name}"])) for name in trackers()}) == 1
     assert compose_config(["logger=csv"]).to_dict()["logger"] == {"name": "csv"}
+
+
+@pytest.mark.parametrize("mode", [None, "disabled", "online"])
+def test_the_variable_of_wandb_sets_the_mode(
+    monkeypatch: pytest.MonkeyPatch, mode: str | None
+) -> None:
+    if mode is None:
+        monkeypatch.delenv("WANDB_MODE", raising=False)
+    else:
+        monkeypatch.setenv("WANDB_MODE", mode)
+    logger: Any = compose_config(["logger=wandb"]).logger
+    assert logger.mode == (mode or "offline")
+    logger = compose_config(["logger=wandb", "logger.mode=offline"]).logger
+    assert logger.mode == "offline"

@@ -13,6 +13,7 @@ import click
 from unionsnn.base.errors import MemoryRanOutError, RequestError, UnionsnnError
 from unionsnn.base.files import UNUSABLE_FOLDER_ERRNOS
 from unionsnn.base.processes import STOP_SIGNALS, Terminated, end_on, torchrun_process
+from unionsnn.base.secrets import masked
 from unionsnn.base.version import __version__
 from unionsnn.cli.coefficients import cache, case_study, coefficients, precompute
 from unionsnn.cli.common import (
@@ -52,6 +53,7 @@ def main() -> NoReturn:
         status = command_line.main(prog_name="unionsnn", standalone_mode=False)
         sys.exit(status if isinstance(status, int) else 0)
     except click.ClickException as error:
+        error.message = masked(error.message)
         error.show()
         if isinstance(error, click.NoSuchOption):
             _say_what_to_type(error)
@@ -68,6 +70,7 @@ def main() -> NoReturn:
 
 def _say_what_to_type(error: click.NoSuchOption) -> None:
     option, context = error.option_name, error.ctx
+    typed = next((word for word in sys.argv if word.startswith(f"{option}=")), "")
     if option in ("-m", "--multirun"):
         click.echo(
             "unionsnn runs one experiment per command; to run several, type one command for "
@@ -77,6 +80,12 @@ def _say_what_to_type(error: click.NoSuchOption) -> None:
     elif context and context.parent and any(option in each.opts for each in command_line.params):
         click.echo(
             f"{option} goes before the command: type unionsnn {option} {context.info_name} ...",
+            err=True,
+        )
+    elif typed:
+        click.echo(
+            f"Overrides have no hyphens in front: type {masked(typed.lstrip('-'))}. In the command "
+            "of a W&B sweep, write ${args_no_hyphens} in place of ${args}.",
             err=True,
         )
 

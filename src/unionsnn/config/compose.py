@@ -252,6 +252,13 @@ def _group_fault(
         return None
     if value is None and group == "experiment":
         return None
+    if isinstance(value, list):
+        csv = " Metrics of each epoch are written as CSV beside any tracker." * (group == "logger")
+        return Fault(
+            f"{override.input_line} names several; {group} takes one of "
+            f"{', '.join(sorted(options))}.{csv}",
+            "config.several",
+        )
     return Fault(
         f"{group}={override.get_value_element_as_str()} is unknown; allowed are "
         f"{', '.join(sorted(options))}.{nearest(str(value), options)}",

@@ -232,9 +232,13 @@ def shown(url: str) -> str:
     if url.startswith(_JOURNAL):
         return url
     try:
-        return sqlalchemy.engine.make_url(url).render_as_string(hide_password=True)
+        parts = sqlalchemy.engine.make_url(url)
     except (sqlalchemy.exc.ArgumentError, ValueError):
-        return masked(url)
+        return "that is no URL"
+    # The rest of a password that holds @ would be read as the host.
+    if "@" in (parts.host or ""):
+        return "that is no URL"
+    return masked(parts.render_as_string(hide_password=True))
 
 
 def storage_lost(url: str, error: BaseException) -> StudyStorageError:

@@ -172,7 +172,10 @@ def make_study(
     space = tuple(parse_space(texts))
     if not space:
         raise RequestError(f"The space of {path} has no key left to search.", code="study.space")
-    base = compose_config(kept, config_dir)
+    try:
+        base = compose_config(kept, config_dir)
+    except RequestError as error:
+        raise RequestError(*error.faults, *_other_data(path, file, words)) from None
     name = f"{path.stem}-{base.data.name}-{base.model.name}" if name is None else name
     study = Study(name, file, tuple(kept), space, base, [], {}, config_dir)
     for check in (_request_faults, _key_faults):
@@ -204,6 +207,21 @@ def make_study(
         "versions": {"unionsnn": __version__, "optuna": optuna.__version__},
     }
     return replace(study, definition=definition)
+
+
+def _other_data(path: Path, file: StudySchema, words: Sequence[str]) -> Iterator[Fault]:
+    """Say which data a study is for, if the command line names others."""
+    own = [word for word in file.overrides if word.startswith("data=")]
+    keys = [word.partition("=")[0] for word in file.overrides if word.startswith("data.")]
+    given = [word for word in words if word.startswith("data=")]
+    if own and keys and given and given[-1] != own[-1]:
+        full = path.stem.removesuffix("_smoke")
+        other = f", or type unionsnn sweep {full} {given[-1]}" if full != path.stem else ""
+        yield Fault(
+            f"{path.name} is for {own[-1]}, whose keys it sets ({', '.join(keys)}): leave "
+            f"{given[-1]} out{other}.",
+            "study.data",
+        )
 
 
 def _settings(word: str) -> tuple[str, set[str], bool]:
@@ -261,12 +279,11 @@ def _request_faults(study: Study) -> Iterator[Fault]:
     """Yield faults of name, objectives and experiment."""
     file, base = study.file, study.base
     name = study.name
-    plain = name.isprintable() and "/" not in name and not name.startswith(".")
     # NAME+1 is the name of an extension.
-    if not plain or not 0 < len(name.encode()) <= 200 or re.search(r"\+\d+$", name):
+    if not re.fullmatch(r"[\w-][\w.-]*", name) or len(name.encode()) > 200:
         yield Fault(
-            f"--name is {study.name!r}; it names a folder and a study of the storage: type "
-            "letters, digits, - and _, without /, a dot in front or + and a number at the end.",
+            f"--name is {study.name!r}; it names a folder and a study of the storage: type at most "
+            "200 letters, digits, -, _ and, not in front, dots.",
             "study.name",
         )
     if "${" in str(study.folder):

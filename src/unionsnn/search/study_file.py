@@ -7,13 +7,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-import yaml
 from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from unionsnn.base.errors import Fault, RequestError
 from unionsnn.base.words import nearest
 from unionsnn.config.compose import config_folder
 from unionsnn.config.sections import PositiveInt, Section, sentences
+from unionsnn.config.yaml_files import read_yaml
 from unionsnn.search.samplers import PRUNERS, SAMPLERS, option_faults
 
 Direction = Literal["maximize", "minimize"]
@@ -131,12 +131,7 @@ def read_study(path: Path) -> StudySchema:
     Raises:
         RequestError: with every fault.
     """
-    try:
-        content = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        raise RequestError(
-            f"{path} is not YAML: {' '.join(str(error).split())}", code="study.not_yaml"
-        ) from None
+    content = read_yaml(path)
     if not isinstance(content, dict):
         raise RequestError(
             f"{path} is not a study: it must be a mapping of keys.", code="study.not_yaml"
@@ -150,7 +145,7 @@ def read_study(path: Path) -> StudySchema:
                 f"{', '.join(sorted(grids))}.{nearest(name, grids)}",
                 code="study.space",
             )
-        grid = yaml.safe_load(grids[name].read_text())
+        grid = read_yaml(grids[name])
         content["space"] = {k: f"choice({', '.join(map(str, v))})" for k, v in grid.items()}
     faults: list[Fault] = []
     try:

@@ -30,7 +30,7 @@ class Wandb(Tracker):
 
     name: Literal["wandb"] = "wandb"
     project: Annotated[str, Field(min_length=1)] = "unionsnn"
-    mode: Literal["offline", "online"] = "offline"
+    mode: Literal["offline", "online", "disabled"] = "offline"
     entity: str | None = Field(None, exclude_if=lambda value: value is None)
     group: str | None = Field(None, exclude_if=lambda value: value is None)
     tags: list[str] = Field(default_factory=list)

@@ -28,8 +28,12 @@ from filelock import FileLock
 
 from unionsnn.base.errors import DataError, DataUnavailableError
 from unionsnn.base.files import atomic_write
+<<<<<<< HEAD
 from unionsnn.base.memory import free_bytes
 from unionsnn.base.words import format_bytes
+=======
+from unionsnn.base.secrets import is_masked, masked
+>>>>>>> d561c57 (Study files refuse keys given twice; journals as storage; W&B's hyphens, WANDB_MODE, lists of loggers and data of a smoke study are answered; study names hold what the message says)
 
 _ATTEMPTS = 3
 _RETRY_WAIT = 1.0
@@ -102,7 +106,9 @@ def fetch(
             code="data.path",
         )
     target = Path(root) / "raw" / Path(*parts)
-    mirror = mirror or os.environ.get("UNIONSNN_MIRROR") or None
+    if mirror is None or is_masked(str(mirror)):
+        mirror = os.environ.get("UNIONSNN_MIRROR") or mirror
+    mirror = mirror or None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(target.with_name(f"{target.name}.lock")):
@@ -222,6 +228,11 @@ def _get(
     for kind, place in places.items():
         if place is None:
             continue
+        if is_masked(place):
+            failures.append(
+                f"  {kind} {place}: records do not keep its password; set UNIONSNN_MIRROR"
+            )
+            continue
         try:
             hashes = [sha256]
             if kind == "mirror":
@@ -234,7 +245,7 @@ def _get(
                 return
             failures.append(f"  {kind} {place}: {fault}")
             if kind == "mirror" and upstream is not None:
-                warnings.warn(f"{place} {fault}; trying {upstream}", stacklevel=4)
+                warnings.warn(masked(f"{place} {fault}; trying {upstream}"), stacklevel=4)
         except _UnavailableError as error:
             failures.append(f"  {kind} {place}: {error}")
         finally:

@@ -1,0 +1,139 @@
+"""Passwords reach neither messages nor records, trackers or checkpoints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from unionsnn.base.errors import DataUnavailableError, Fault, RequestError
+from unionsnn.base.secrets import masked, masked_content
+from unionsnn.config.compose import compose_config
+from unionsnn.config.identity import config_hash
+from unionsnn.config.schema import Config
+from unionsnn.data.sources.download import fetch
+from unionsnn.runs.failures import Failure
+from unionsnn.runs.run_folder import RunFolder
+from unionsnn.search.storage import open_storage, shown
+from unionsnn.training.tracking import describe_run
+
+SECRET = "geheim7"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a postgresql+psycopg://me:geheim7@h/db b", "a postgresql+psycopg://me:***@h/db b"),
+        ("postgresql://me:p@geheim7/w:x@h/db", "postgresql://me:***@h/db"),
+        ("postgresql//me:geheim7@h/db", "postgresql//me:***@h/db"),
+        ("postgresql:/me:geheim7@h/db", "postgresql:/me:***@h/db"),
+        ("postgresql:me:geheim7@h", "postgresql:***@h"),
+        ("me:geheim7@h:5432/db", "me:***@h:5432/db"),
+        ("data.mirror=https://u:geheim7@h/x: no", "data.mirror=https://u:***@h/x: no"),
+        ("https://geheim7@h/x", "https://***@h/x"),
+        ("'http://a:ge\"geheim7@b'", "'http://a:***@b'"),
+        ("https://h/x?token=geheim7&y=1", "https://h/x?token=***&y=1"),
+        ("host=h password=geheim7 user=x", "host=h password=*** user=x"),
+    ],
+)
+def test_a_message_has_no_password(text: str, shown: str) -> None:
+    assert masked(text) == shown
+    assert masked(shown) == shown
+    assert str(Fault(text, "x.y")) == shown
+    assert RequestError(text).faults == [shown]
+    assert Failure.of(ValueError(text)).reason == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "postgresql://me@h/db",
+        "https://host:8080/x",
+        "rooted@5, a~@1+2",
+        "model.num_tokens=5",
+        "The key 'x' does not exist. Keys there: data.x.",
+    ],
+)
+def test_other_words_stay(text: str) -> None:
+    assert masked(text) == text
+    assert masked_content({"a": [text]}) == {"a": [text]}
+
+
+def test_values_of_secret_variables_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "0123456789abcdef")
+    monkeypatch.setenv("SHORT_TOKEN", "false")
+    assert masked("key 0123456789abcdef, false") == "key ***, false"
+
+
+@pytest.fixture
+def secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Config:
+    monkeypatch.setenv("MIRROR", f"https://me:{SECRET}@h/x")
+    return compose_config(
+        [
+            "data.mirror=${oc.env:MIRROR}",
+            "logger=mlflow",
+            f'logger.uri="http://me:{SECRET}@h:5000"',
+            f"paths.output={tmp_path}",
+            f"paths.data={tmp_path / 'data'}",
+        ]
+    )
+
+
+def test_what_is_recorded_has_no_password_and_the_run_is_the_same(
+    secret: Config, tmp_path: Path
+) -> None:
+    assert secret.data.mirror == f"https://me:{SECRET}@h/x"
+    assert getattr(secret.logger, "uri", None) == f"http://me:{SECRET}@h:5000"
+    assert SECRET not in json.dumps(secret.to_dict())
+    assert secret.to_dict()["data"]["mirror"] == "https://me:***@h/x"
+    assert SECRET not in str(describe_run(secret, tmp_path, "results"))
+    assert config_hash(secret) == config_hash(compose_config([]))
+    # Again, as when it is resumed.
+    for _ in range(2):
+        with RunFolder.of(secret).locked() as folder:
+            assert SECRET not in (folder.path / "config.json").read_text()
+            (folder.path / "unfinished").mkdir(exist_ok=True)
+            (folder.path / "unfinished" / "00.ckpt").touch()
+
+
+def test_a_recorded_mirror_is_replaced_by_the_variable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("UNIONSNN_MIRROR", raising=False)
+    places = {"upstream": None, "root": tmp_path / "root", "mirror": "https://me:***@h/x"}
+    with pytest.raises(DataUnavailableError, match="set UNIONSNN_MIRROR"):
+        fetch("a.txt", **places)  # type: ignore[arg-type]
+    (tmp_path / "a.txt").write_text("x")
+    monkeypatch.setenv("UNIONSNN_MIRROR", str(tmp_path))
+    assert fetch("a.txt", **places).read_text() == "x"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql//me:geheim7@h/db",
+        "postgresql+psycopg://me:a@geheim7@h/db",
+        "postgresql+psycopg://me:geheim7/db",
+        "postgresql+psycopg://me:1/geheim7@h/db",
+        "me:geheim7@h/db",
+        "geheim7",
+        "journal://",
+        "nonsense://me:geheim7@h/db",
+    ],
+)
+def test_a_malformed_storage_is_not_repeated(url: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        open_storage(url, 1, 0)
+    assert caught.value.codes == ["study.storage"]
+    assert SECRET not in str(caught.value)
+    assert SECRET not in shown(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "package"),
+    [("mysql://me@h/db", "mysqlclient"), ("mysql+pymysql://me@h/db", "pymysql")],
+)
+def test_an_absent_driver_is_named(url: str, package: str) -> None:
+    with pytest.raises(RequestError, match=f"pip install {package}"):
+        open_storage(url, 1, 0)
