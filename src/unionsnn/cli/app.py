@@ -53,8 +53,9 @@ def main() -> NoReturn:
         status = command_line.main(prog_name="unionsnn", standalone_mode=False)
         sys.exit(status if isinstance(status, int) else 0)
     except click.ClickException as error:
-        error.message = masked(error.message)
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        click.echo(masked(shown.getvalue()), nl=False, err=True)
         if isinstance(error, click.NoSuchOption):
             _say_what_to_type(error)
         sys.exit(RequestError.exit_status)
