@@ -28,12 +28,9 @@ from filelock import FileLock
 
 from unionsnn.base.errors import DataError, DataUnavailableError
 from unionsnn.base.files import atomic_write
-<<<<<<< HEAD
 from unionsnn.base.memory import free_bytes
-from unionsnn.base.words import format_bytes
-=======
 from unionsnn.base.secrets import is_masked, masked
->>>>>>> d561c57 (Study files refuse keys given twice; journals as storage; W&B's hyphens, WANDB_MODE, lists of loggers and data of a smoke study are answered; study names hold what the message says)
+from unionsnn.base.words import format_bytes
 
 _ATTEMPTS = 3
 _RETRY_WAIT = 1.0
