@@ -130,6 +130,7 @@ class TrialRunner:
 
     Attributes:
         interruption: What has interrupted a trial.
+        storage_error: What the storage has failed with, which Optuna does not raise.
         missing: Why the study cannot continue: a record lacks its objective.
     """
 
@@ -137,6 +138,7 @@ class TrialRunner:
         self.study = study
         self.worker = worker
         self.interruption: BaseException | None = None
+        self.storage_error: StorageInternalError | None = None
         self.missing: MissingObjectiveError | None = None
         self._data: tuple[tuple[Any, ...], GraphDataModule] | None = None
 
@@ -155,7 +157,8 @@ class TrialRunner:
         except optuna.TrialPruned as error:
             trial.set_user_attr("reason", str(error))
             raise
-        except StorageInternalError:
+        except StorageInternalError as error:
+            self.storage_error = error
             self._again(trial)
             raise
         except Exception as error:
@@ -354,7 +357,10 @@ def work(study: Study, watch: Watch | None = None, poll: float = 1.0) -> None:
                     for state in (TrialState.WAITING, TrialState.RUNNING)
                 )
                 if waiting:
+                    runner.storage_error = None
                     stored.optimize(runner, n_trials=1, catch=(Exception,))
+                    if runner.storage_error is not None:
+                        raise runner.storage_error
                 elif running:
                     time.sleep(poll)
                 if watch is not None:
