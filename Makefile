@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test test-slow lint format wheel clean
+.PHONY: help install train test test-slow test-lowest lint format wheel clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -29,6 +29,15 @@ test: $(STAMP) ## Run the tests; one of them with ARGS="tests/nn -k gate"
 
 test-slow: $(STAMP) ## Run the long tests, some of them on real data
 	$(BIN)/python -m pytest -m slow $(ARGS)
+
+# Into its own environment, whose torch may take gigabytes.
+test-lowest: $(STAMP) ## Run the tests on the lowest versions that pyproject.toml allows
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --resolution lowest-direct --extra dev pyproject.toml --output-file $(VENV)/lowest.txt
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)-lowest
+	$(BIN)/uv pip install --quiet --python $(VENV)-lowest --requirement $(VENV)/lowest.txt
+	$(BIN)/uv pip install --quiet --python $(VENV)-lowest --no-deps --editable .
+	$(VENV)-lowest/bin/python -m pytest --numprocesses 2 --dist worksteal $(ARGS)
 
 lint: $(STAMP) ## Check style, types and the direction of imports
 	$(BIN)/ruff check .
