@@ -120,7 +120,9 @@ def printed_rows(stdout: str) -> list[tuple[int, str, str, float]]:
     return [(int(r["graph"]), r["source"], r["target"], float(r["a_r1"])) for r in table]
 
 
-def coefficients_of(path: Path, read: Callable[[Path], Iterable[Rows]]) -> Attempt:
+def coefficients_of(
+    path: Path, read: Callable[[Path], Iterable[Rows]], *, directed: bool = True
+) -> Attempt:
     """Compute the coefficients of a file that a second reader reads as one of several lists."""
 
     def check(done: Ended) -> Iterable[str]:
@@ -138,11 +140,18 @@ def coefficients_of(path: Path, read: Callable[[Path], Iterable[Rows]]) -> Attem
                 if not math.isclose(a, right, rel_tol=1e-6, abs_tol=1e-9):
                     yield f"wrong value: {source!r} - {target!r} has {a}, not {right}"
                     break
+
+        def as_meant(rows: Rows) -> Rows:
+            # Blanks before a quote are a matter of taste, and which end comes first where each
+            # edge is listed once.
+            plain = [(n, s.strip(' "\t'), t.strip(' "\t')) for n, s, t in rows]
+            return plain if directed else [(n, *sorted(ends)) for n, *ends in plain]
+
         try:
-            meanings = [Counter(listed) for listed in read(path)]
+            meanings = [Counter(as_meant(listed)) for listed in read(path)]
         except Exception:
             return
-        listed = Counter((number, s.strip(' "'), t.strip(' "')) for number, s, t, _ in rows)
+        listed = Counter(as_meant([(n, s, t) for n, s, t, _ in rows]))
         if meanings and listed not in meanings:
             more, less = listed - meanings[0], meanings[0] - listed
             yield f"read as another graph: {sorted(more)[:3]} for {sorted(less)[:3]}"
@@ -170,10 +179,7 @@ def edge_list(rng: Random, base: Base, folder: Path) -> Attempt:
             table = list(csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True))
         if mark == " " and "," in text:
             return ()
-        # Blanks before a quote are a matter of taste.
-        rows = [
-            (0, row[0].strip(' "'), row[1].strip(' "')) for row in table if any(map(str.strip, row))
-        ]
+        rows = [(0, row[0], row[1]) for row in table if any(map(str.strip, row))]
         if mark == " ":
             rows = [row for row in rows if not row[1].startswith(("#", "%", "//"))]
         return rows, rows[1:]
@@ -188,10 +194,9 @@ def graphml(rng: Random, base: Base, folder: Path) -> Attempt:
 
     def read(path: Path) -> Iterable[Rows]:
         graph = nx.read_graphml(path)
-        edges = [(0, str(v), str(u)) for v, u, *_ in graph.edges]
-        return edges, [(0, u, v) for _, v, u in edges]
+        return ([(0, str(v), str(u)) for v, u, *_ in graph.edges],)
 
-    return coefficients_of(path, read)
+    return coefficients_of(path, read, directed=False)
 
 
 def graph6(rng: Random, base: Base, folder: Path) -> Attempt:
