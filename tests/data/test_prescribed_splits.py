@@ -99,6 +99,12 @@ def test_validation_is_drawn_from_the_training_part_alone(validation: dict[str, 
     assert set(split.validation % 3) == {0, 1, 2}
 
 
+def test_a_mask_of_training_nodes_alone_is_no_split(caplog: pytest.LogCaptureFixture) -> None:
+    held = nodes(train_mask=PLACE == 0)
+    assert held.part is None
+    assert "which is not used" in caplog.text
+
+
 HALF = torch.arange(N) < N // 2
 
 
@@ -107,7 +113,6 @@ HALF = torch.arange(N) < N // 2
     [
         ({"train_mask": HALF, "test_mask": PLACE == 0}, "6 nodes are both in the train and in the"),
         ({"train_mask": HALF, "val_mask": HALF, "test_mask": ~HALF}, "30 nodes are both"),
-        ({"train_mask": HALF}, "no test node"),
         ({"train_mask": HALF, "val_mask": ~HALF}, "no test node"),
         ({"test_mask": HALF}, "no train node"),
         ({"train_mask": HALF, "test_mask": ~HALF & HALF}, "no test node"),

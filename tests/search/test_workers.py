@@ -50,7 +50,7 @@ def test_a_trial_whose_worker_dies_too_often_is_given_up_with_the_reason(
     worker.join(60)
     assert worker.exitcode == 0
     (cell,) = results(study)
-    assert (cell.state, cell.reason) == ("failed", "the worker died")
+    assert (cell.state, cell.reason) == ("lost", "the worker died")
 
 
 def test_processes_of_one_command_end_with_the_sequential_result(make: Make) -> None:

@@ -233,7 +233,11 @@ def test_every_key_reaches_the_run(tiny: Maker, tmp_path: Path) -> None:
 
 REFUSALS = [
     ("logger.name=wandbb", "logger.unknown", ["csv, mlflow, none"]),
-    ("logger=wandb logger.mode=onlin", "config.value", ["'onlin'", "'offline' or 'online'"]),
+    (
+        "logger=wandb logger.mode=onlin",
+        "config.value",
+        ["'onlin'", "'offline', 'online' or 'disabled'"],
+    ),
     ("logger=csv +logger.mode=online", "config.no_effect", ["type logger=wandb, or"]),
     ("+logger.tags=[a]", "config.no_effect", ["type logger=mlflow or logger=wandb"]),
     ("logger=mlflow +logger.entity=x", "config.no_effect", ["logger.entity"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import warnings
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -17,6 +18,9 @@ from unionsnn.base.memory import format_gigabytes, free_bytes
 from unionsnn.data.arrays import PARTS, GraphArrays, IntArray
 from unionsnn.data.edges import both_ways, graphs_of_edges, slices
 from unionsnn.data.sources.source import NodeSource, RawFiles, Source, Unlabelled
+
+
+logger = logging.getLogger(__name__)
 
 
 class PyG(Source):
@@ -323,6 +327,10 @@ def _prescribed(data: Any, num_nodes: int) -> IntArray | None:
         if given:
             masks[part] = _mask(data[given[0]], given[0], num_nodes)
     if not masks:
+        return None
+    if masks.keys() == {"train"}:
+        # The karate club of PyG names the nodes that a paper labelled, which is not a split.
+        logger.warning("the set has a train_mask alone, which is not used: a split is drawn")
         return None
     lacking = [part for part in ("train", "test") if part not in masks or not masks[part].any()]
     if lacking:
