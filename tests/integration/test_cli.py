@@ -109,7 +109,9 @@ def test_a_wrong_request_exits_with_2_and_one_clear_message(
     [
         (RequestError("one", "two", code="area.fault"), 2, ["area.fault", "area.fault"]),
         (DataUnavailableError("no\nmirror has it"), 1, ["data.unavailable"]),
-        (RuntimeError("a library's own"), 1, ["failed"]),
+        (RuntimeError("a library's own"), 1, ["unexpected"]),
+        (KeyError("a fault of ours"), 1, ["unexpected"]),
+        (RequestError("\x1b[2J is a name", code="area.fault"), 2, ["area.fault"]),
         (MemoryError("4 GB"), 1, ["memory.ran_out"]),
         (PermissionError(13, "Permission denied", "/data/raw"), 1, ["file.unusable"]),
         (FloatingPointError("overflow"), 1, ["failed"]),
@@ -118,6 +120,7 @@ def test_a_wrong_request_exits_with_2_and_one_clear_message(
 def test_an_error_becomes_a_line_for_each_fault_with_its_code_and_a_status(
     command: Command,
     monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
     error: Exception,
     status: int,
     codes: list[str],
@@ -125,11 +128,18 @@ def test_an_error_becomes_a_line_for_each_fault_with_its_code_and_a_status(
     def fail(as_json: bool) -> None:
         raise error
 
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(app.info, "callback", fail)
     done = command("info")
     assert done.status == status
     assert done.stdout == ""
     assert printed_codes(done.stderr) == codes
+    assert "\x1b" not in done.stderr
+    if codes == ["unexpected"]:
+        (path,) = tmp_path.glob("unionsnn-error-*.txt")
+        assert f"its traceback is in {path}." in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+        assert "in fail\n" in path.read_text()
     if isinstance(error, RequestError):
         assert command("-v", "info") == done
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -150,13 +151,13 @@ def test_training_and_dry_run_refuse_before_the_first_step(
 
     monkeypatch.setattr("encoded_model.Encoded.forward", never)
     free(5_000_000)
-    for run in (run_experiment, describe):
+    for run in (run_experiment, functools.partial(describe, trust=True)):
         with pytest.raises(RequestError, match=r"data\.max_pairs="):
             run(tiny(*MODEL))
 
 
 def test_a_dry_run_shows_the_largest_batch(tiny: Maker) -> None:
-    plan = describe(tiny(*MODEL))
+    plan = describe(tiny(*MODEL), trust=True)
     batch = plan["largest_batch"]
     assert batch["needed"] == batch["num_graphs"] * batch["largest"] ** 2 * 1000
     assert re.fullmatch(r"16 graphs of up to \d+ nodes, about .* GB of .* GB free", plan["batch"])
@@ -166,7 +167,7 @@ def command(tiny: Maker, tmp_path: Path, *overrides: str, dry_run: bool = False)
     paths = [f"paths.output={tmp_path / 'runs'}", f"paths.data={tmp_path / 'data'}"]
     given = ["data.num_train=16", "data.num_validation=8", "data.num_test=8"]
     given += ["trainer.accelerator=cpu", "trainer.max_epochs=1", "logger=none"]
-    flags = ["--dry-run"] if dry_run else []
+    flags = ["--dry-run", "--trust"] if dry_run else []
     return CliRunner().invoke(
         command_line, ["-q", "train", *flags, *MODEL, *overrides, *given, *paths]
     )

@@ -108,6 +108,12 @@ class NonFiniteLossError(UnionsnnError, RuntimeError):
     default_code = "training.not_finite"
 
 
+class NonFiniteOutputError(UnionsnnError, RuntimeError):
+    """A trained network gives outputs that are NaN or infinite."""
+
+    default_code = "predict.not_finite"
+
+
 class MemoryRanOutError(UnionsnnError, RuntimeError):
     """A step of training or evaluation did not fit into memory."""
 

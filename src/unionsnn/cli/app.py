@@ -6,6 +6,8 @@ import io
 import logging
 import signal
 import sys
+import tempfile
+import traceback
 from typing import Any, NoReturn
 
 import click
@@ -24,6 +26,7 @@ from unionsnn.cli.common import (
     dry_run_option,
     echo_json,
     json_option,
+    trust_option,
 )
 from unionsnn.cli.compare import compare
 from unionsnn.cli.data import clean, datasets
@@ -31,6 +34,7 @@ from unionsnn.cli.expressivity import expressivity
 from unionsnn.cli.predict import export, predict
 from unionsnn.cli.reports import report, reproduce
 from unionsnn.cli.sweep import sweep
+from unionsnn.reports.formatting import printable
 
 INTERRUPTED = 130
 TERMINATED = 143
@@ -55,7 +59,7 @@ def main() -> NoReturn:
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)
-        click.echo(masked(shown.getvalue()), nl=False, err=True)
+        click.echo(printable(masked(shown.getvalue())), nl=False, err=True)
         if isinstance(error, click.NoSuchOption):
             _say_what_to_type(error)
         sys.exit(RequestError.exit_status)
@@ -101,12 +105,14 @@ class CommandLine(click.Group):
         except (click.exceptions.Exit, click.Abort, BrokenPipeError):
             # click gives these a status itself; to Python they are RuntimeErrors and an OSError.
             raise
-        except (UnionsnnError, RuntimeError, OSError, FloatingPointError, MemoryError) as error:
+        except click.ClickException:
+            raise
+        except Exception as error:
             if ctx.params["verbose"] and not isinstance(error, RequestError):
                 raise
             known = _known(error)
             for fault in known.faults:
-                click.echo(f"error: {fault} [{fault.code}]", err=True)
+                click.echo(f"error: {printable(fault)} [{fault.code}]", err=True)
             ctx.exit(known.exit_status)
 
 
@@ -122,7 +128,25 @@ def _known(error: Exception) -> UnionsnnError:
         )
     if isinstance(error, MemoryError):
         return MemoryRanOutError(f"Memory ran out. {error}")
-    return UnionsnnError(str(error))
+    if isinstance(error, OSError | FloatingPointError):
+        return UnionsnnError(str(error))
+    return UnionsnnError(
+        f"{type(error).__name__}: {' '.join(str(error).split())[:500]}. This is a fault of "
+        f"unionsnn's own, or of a class of yours; {_traceback(error)}",
+        code="unexpected",
+    )
+
+
+def _traceback(error: Exception) -> str:
+    """Write the traceback of an unexpected error to a file, and say where."""
+    text = masked("".join(traceback.format_exception(error)))
+    try:
+        descriptor, path = tempfile.mkstemp(prefix="unionsnn-error-", suffix=".txt")
+        with open(descriptor, "w", encoding="utf-8", errors="replace") as file:
+            file.write(f"unionsnn {__version__}, Python {sys.version}\n{text}")
+    except OSError:
+        return "type unionsnn --verbose ... to see its traceback."
+    return f"its traceback is in {path}."
 
 
 @click.group(cls=CommandLine, context_settings={"help_option_names": ["-h", "--help"]})
@@ -149,6 +173,7 @@ def command_line(ctx: click.Context, verbose: bool, quiet: bool) -> None:
 @click.argument("overrides", nargs=-1, type=OVERRIDE)
 @config_dir_option
 @dry_run_option("Show what would be done, with a time estimate.")
+@trust_option("Run your own classes in a dry run, too.")
 @json_option("Print the record as JSON.")
 @click.pass_obj
 def train(
@@ -156,6 +181,7 @@ def train(
     overrides: tuple[str, ...],
     config_dir: str | None,
     dry_run: bool,
+    trust: bool,
     as_json: bool,
 ) -> None:
     """Train one experiment under its protocol.
@@ -177,7 +203,9 @@ def train(
     folder = RunFolder.of(config)
     before = {} if config.force or dry_run or as_json else folder.finished()
     with data_progress(config.trainer.progress) as progress:
-        record = describe(config, progress) if dry_run else run_experiment(config, progress)
+        record = (
+            describe(config, progress, trust=trust) if dry_run else run_experiment(config, progress)
+        )
     if not record:
         # A process started by torchrun, other than the first.
         return

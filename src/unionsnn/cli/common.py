@@ -61,6 +61,11 @@ def dry_run_option(text: str) -> Callable[[FC], FC]:
     return click.option("--dry-run", is_flag=True, help=text)
 
 
+def trust_option(text: str) -> Callable[[FC], FC]:
+    """Return the option ``--trust`` with a help text."""
+    return click.option("--trust", is_flag=True, help=text)
+
+
 def json_option(text: str = "Print as JSON.") -> Callable[[FC], FC]:
     """Return the option ``--json`` with a help text."""
     return click.option("--json", "as_json", is_flag=True, help=text)
@@ -135,5 +140,10 @@ def show_report(report: Report, out: Path | None, *, as_json: bool, content: obj
 
 
 def echo_json(content: object) -> None:
-    """Print an object as JSON."""
-    click.echo(json.dumps(content, indent=1))
+    """Print an object as JSON, in which a number that is not finite is null."""
+    try:
+        text = json.dumps(content, indent=1, allow_nan=False)
+    except ValueError:
+        plain = json.loads(json.dumps(content), parse_constant=lambda name: None)
+        text = json.dumps(plain, indent=1)
+    click.echo(text)

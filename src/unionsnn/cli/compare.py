@@ -15,6 +15,7 @@ from unionsnn.cli.common import (
     echo_json,
     json_option,
     out_option,
+    trust_option,
 )
 
 
@@ -23,6 +24,7 @@ from unionsnn.cli.common import (
 @common_option
 @config_dir_option
 @dry_run_option("Show what would be done, with a time estimate.")
+@trust_option("Run your own classes in a dry run, too.")
 @json_option("Print the comparison as JSON.")
 @out_option("Table to write: .md, .csv or .tex.")
 @click.pass_obj
@@ -32,6 +34,7 @@ def compare(
     common: tuple[str, ...],
     config_dir: str | None,
     dry_run: bool,
+    trust: bool,
     as_json: bool,
     out: Path | None,
 ) -> None:
@@ -62,7 +65,11 @@ def compare(
         if dry_run:
             from unionsnn.runs.dry_run import describe
 
-            plans = [describe(c.config, progress) for c in candidates if c.config is not None]
+            plans = [
+                describe(c.config, progress, trust=trust)
+                for c in candidates
+                if c.config is not None
+            ]
         else:
             result = run_comparison(candidates, config.paths.output, progress)
             if out is not None:

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import click
 
-from unionsnn.cli.common import Options, echo_json, json_option, out_option
+from unionsnn.cli.common import (
+    Options,
+    config_dir_option,
+    echo_json,
+    json_option,
+    out_option,
+    trust_option,
+)
+from unionsnn.config.targets import named_networks
 
 _THERE = click.Path(exists=True, path_type=Path)
 
@@ -19,6 +27,8 @@ _THERE = click.Path(exists=True, path_type=Path)
     "--format", "form", help="edgelist, graphml, graph6, npz or pt. Default: by extension."
 )
 @click.option("--symmetrize", is_flag=True, help="Add the reverse of each edge of a file.")
+@trust_option("Import the network's class although it is not of this package.")
+@config_dir_option
 @json_option("Print all rows as JSON.")
 @click.pass_obj
 def predict(
@@ -28,6 +38,8 @@ def predict(
     out: Path | None,
     form: str | None,
     symmetrize: bool,
+    trust: bool,
+    config_dir: str | None,
     as_json: bool,
 ) -> None:
     """Apply trained networks to your own graphs.
@@ -36,6 +48,9 @@ def predict(
     checkpoints. FILE is a graph file (edge list, GraphML, graph6, npz, PyG's .pt), or a folder of
     them, with or without labels.csv. Nodes get the features that the run was trained on; node
     labels and attributes come from npz files (node_labels, node_attributes).
+
+    A network of this package runs no other code. One from elsewhere is imported only with --trust,
+    or if a file in the folder model of --config-dir names its class.
     """
     from unionsnn.reports.progress import data_progress
     from unionsnn.reports.table import check_output, show
@@ -45,7 +60,14 @@ def predict(
     if out is not None:
         check_output("--out", out, predictions.EXTENSIONS)
     with data_progress(options.progress(as_json=as_json)) as progress:
-        found = apply(run, file, form=form, symmetrize=symmetrize, progress=progress)
+        found = apply(
+            run,
+            file,
+            form=form,
+            symmetrize=symmetrize,
+            trust=trust or named_networks(config_dir),
+            progress=progress,
+        )
         if out is not None:
             predictions.write_predictions(found, out)
     if as_json:
@@ -58,8 +80,10 @@ def predict(
 @click.command()
 @click.argument("run", metavar="RUN", type=_THERE)
 @out_option("Program to write: .pt2.", required=True)
+@trust_option("Import the network's class although it is not of this package.")
+@config_dir_option
 @json_option("Print the summary as JSON.")
-def export(run: Path, out: Path, as_json: bool) -> None:
+def export(run: Path, out: Path, trust: bool, config_dir: str | None, as_json: bool) -> None:
     """Export a trained network to a program that runs without this package.
 
     RUN is a checkpoint, or a run folder with one. Each call of the torch.export program takes one
@@ -70,7 +94,7 @@ def export(run: Path, out: Path, as_json: bool) -> None:
     check_output("--out", out, (".pt2",))
     from unionsnn.runs.export import export_checkpoint
 
-    found = export_checkpoint(run, out)
+    found = export_checkpoint(run, out, trust=trust or named_networks(config_dir))
     if as_json:
         echo_json(found)
         return
@@ -80,3 +104,5 @@ def export(run: Path, out: Path, as_json: bool) -> None:
         f"checked on {len(found['errors'])} other graphs: largest difference "
         f"{max(found['errors']):.1e}"
     )
+    for note in found["notes"]:
+        click.echo(f"note: {note}")

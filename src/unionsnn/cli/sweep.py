@@ -15,6 +15,7 @@ from unionsnn.cli.common import (
     dry_run_option,
     echo_json,
     json_option,
+    trust_option,
 )
 
 
@@ -37,6 +38,7 @@ def _names() -> Iterable[str]:
 @click.option("--trials-only", is_flag=True, help="Skip the final run; another command makes it.")
 @config_dir_option
 @dry_run_option("Show the space, the number of trials and a time estimate.")
+@trust_option("Run your own classes in a dry run, too.")
 @json_option("Print the study's record as JSON.")
 @click.pass_obj
 def sweep(
@@ -53,6 +55,7 @@ def sweep(
     trials_only: bool,
     config_dir: str | None,
     dry_run: bool,
+    trust: bool,
     as_json: bool,
 ) -> None:
     """Search hyper-parameters, then train and test the best configuration once.
@@ -84,7 +87,7 @@ def sweep(
 
     if dry_run:
         with data_progress(kind) as progress:
-            plan = describe_study(request, progress)
+            plan = describe_study(request, progress, trust=trust)
         if as_json:
             echo_json(plan)
         else:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from unionsnn.base.errors import RequestError
 from unionsnn.config.sections import sentences
+from unionsnn.config.yaml_files import read_yaml
 
 if TYPE_CHECKING:
     from unionsnn.config.schema import Config
@@ -63,6 +65,38 @@ def argument_faults(target: str, arguments: Mapping[str, Any]) -> list[str]:
         # Named when the data are made, with all that is known then.
         return []
     return []
+
+
+def is_network(target: str) -> bool:
+    """Return whether a dotted path is that of a network of this package."""
+    return target.startswith("unionsnn.models.")
+
+
+def own_code(config: Config) -> list[str]:
+    """Return the keys of a request that name code outside of this package, as they are typed."""
+    data = config.data
+    named = {
+        "model._target_": None if is_network(config.model.target) else config.model.target,
+        "data._target_": None if data.target.startswith("unionsnn.data.") else data.target,
+        "data.dataset": (data.model_extra or {}).get("dataset"),
+    }
+    return [f"{key}={target}" for key, target in named.items() if target is not None]
+
+
+def named_networks(config_dir: str | Path | None) -> set[str]:
+    """Return the classes that the files of a user's folder name as networks.
+
+    Raises:
+        RequestError: if there is no such folder, or a file in it cannot be read.
+    """
+    if config_dir is None:
+        return set()
+    if not Path(config_dir).is_dir():
+        raise RequestError(
+            f"--config-dir is {str(config_dir)!r}; there is no such folder.", code="config.folder"
+        )
+    contents = map(read_yaml, sorted((Path(config_dir) / "model").rglob("*.yaml")))
+    return {str(each.get("_target_")) for each in contents if isinstance(each, dict)}
 
 
 def code_digests(config: Config) -> dict[str, str]:

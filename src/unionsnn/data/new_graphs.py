@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from unionsnn.data.sources.graph_files import FORMATS, format_of
 
 TABLE = "labels.csv"
 """Optional table of labels in a folder of graphs."""
+
+_NAMED = 5
 
 _READ_FROM = {
     "labels": ("node_labels",),
@@ -37,12 +39,14 @@ class NewGraphs:
         names: Name of each graph.
         node_names: Name of each node in the file.
         labels: Label of each graph, if a table has them.
+        notes: What was left out.
     """
 
     arrays: GraphArrays
     names: tuple[str, ...]
     node_names: NDArray[Any]
     labels: list[str] | None
+    notes: list[str]
 
 
 def read_new_graphs(
@@ -67,7 +71,7 @@ def read_new_graphs(
     Raises:
         DataError: A file is wrong, or its nodes lack features used in training.
     """
-    files, labels = _files(path, form)
+    files, labels, notes = _files(path, form)
     graphs = read_files(files, form, one_each=labels is not None)
     for key in _READ_FROM.get(features, ()):
         if key not in graphs.features:
@@ -98,26 +102,41 @@ def read_new_graphs(
         **graphs.features,
     )
     node_names = np.concatenate([file.node_names().astype(object) for file in graphs.files])
-    return NewGraphs(arrays, tuple(names), node_names, labels)
+    return NewGraphs(arrays, tuple(names), node_names, labels, notes)
 
 
-def _files(path: Path, form: str | None) -> tuple[list[Path], list[str] | None]:
-    """Return the graph files, and their labels if a table has them."""
+def _files(path: Path, form: str | None) -> tuple[list[Path], list[str] | None, list[str]]:
+    """Return the graph files, their labels if a table has them, and what was left out."""
     if not path.is_dir():
-        return [path], None
+        return [path], None, []
     if (path / TABLE).is_file():
         table = read_label_table(path, TABLE)
-        return table.files, [", ".join(row) for row in table.labels]
+        files, labels = table.files, [", ".join(row) for row in table.labels]
+        return files, labels, _left_out(path, {*files, path / TABLE})
     formats = FORMATS.values() if form is None else [FORMATS[form]]
     extensions = tuple(extension for each in formats for extension in each.extensions)
-    files = sorted(p for p in path.iterdir() if p.suffix.lower() in extensions)
+    files = sorted(
+        p
+        for p in path.iterdir()
+        if p.suffix.lower() in extensions and not p.name.startswith(".") and p.is_file()
+    )
     if not files:
         raise DataError(
             f"{path} holds no graph file; allowed are {', '.join(extensions)}, and a table "
             f"{TABLE} that lists them.",
             code="data.no_graphs",
         )
-    return files, None
+    return files, None, _left_out(path, set(files))
+
+
+def _left_out(folder: Path, read: Collection[Path]) -> list[str]:
+    """Name what a folder holds beside the files that are read."""
+    known = {path.resolve() for path in read}
+    others = sorted(path.name for path in folder.iterdir() if path.resolve() not in known)
+    if not others:
+        return []
+    more = f" and {len(others) - _NAMED:,} more" if len(others) > _NAMED else ""
+    return [f"left out of {folder}: {', '.join(others[:_NAMED])}{more}"]
 
 
 def check_format(path: Path, form: str | None) -> None:

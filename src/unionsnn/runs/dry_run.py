@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from unionsnn.base.errors import RequestError
 from unionsnn.config.grid import cell_text, cells_of
 from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
+from unionsnn.config.targets import own_code
 from unionsnn.data.datamodules import GraphDataModule, Progress
 from unionsnn.data.splits import Split
 from unionsnn.runs.run_folder import RunFolder
@@ -36,15 +38,28 @@ from unionsnn.training.tasks import Task
 _TIMED_STEPS = 5
 
 
-def describe(config: Config, progress: Progress | None = None) -> dict[str, Any]:
+def describe(
+    config: Config, progress: Progress | None = None, *, trust: bool = False
+) -> dict[str, Any]:
     """Load, build and time a few steps; write only the data caches.
 
     The estimate is for max_epochs in every repetition; early stopping makes it shorter.
+
+    Args:
+        config: The request.
+        progress: Called during long work on data.
+        trust: Whether to run classes and functions that are not of this package.
 
     Raises:
         RequestError: The request does not fit the data, the model or the machine.
         MemoryRanOutError: A step, which is timed on the CPU, does not fit into its memory.
     """
+    if (own := own_code(config)) and not trust:
+        raise RequestError(
+            f"The request is valid, but a dry run runs no code of yours, and {' and '.join(own)} "
+            f"{'names' if len(own) == 1 else 'name'} some: type --trust to have it run, and timed.",
+            code="dry_run.own_code",
+        )
     check_accelerator(config)
     config.logger.check()
     check_model(config)

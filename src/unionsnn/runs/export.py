@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from unionsnn.data.datasets import build_dataset
 from unionsnn.data.edges import both_ways
 from unionsnn.data.encodings.definitions import ENCODINGS, Encodings
 from unionsnn.nn.batch import ATTRIBUTES, GraphBatch
-from unionsnn.runs.prediction import checkpoint_paths
+from unionsnn.runs.prediction import checkpoint_paths, without_digest
 from unionsnn.training.build import coefficient_spec, layer_spec
 from unionsnn.training.checkpoints import network_of, read_checkpoint
 
@@ -50,7 +51,9 @@ class OneGraph(nn.Module):
         return output
 
 
-def export_checkpoint(run: Path, out: Path) -> dict[str, Any]:
+def export_checkpoint(
+    run: Path, out: Path, *, trust: bool | Collection[str] = False
+) -> dict[str, Any]:
     """Export the network of a checkpoint to a program for graphs of any size.
 
     The program is called as ``program(x, edge_index, attributes)``: one graph, and a dict of the
@@ -59,18 +62,20 @@ def export_checkpoint(run: Path, out: Path) -> dict[str, Any]:
     Args:
         run: A checkpoint, or a run folder, whose first checkpoint is used.
         out: File to write.
+        trust: As in `read_checkpoint`.
 
     Returns:
-        The checkpoint, the inputs with their shapes, and the differences from the network on other
-        graphs than the traced one.
+        The checkpoint, the inputs with their shapes, the differences from the network on other
+        graphs than the traced one, and notes.
 
     Raises:
-        RequestError: if there is no checkpoint.
+        RequestError: if there is no checkpoint, or its network is not trusted.
+        DataError: if the checkpoint is damaged.
         ExportError: if the network cannot be traced, or the program differs from it.
         OSError: if the file cannot be written.
     """
     path = checkpoint_paths(run)[0]
-    checkpoint = read_checkpoint(path)
+    checkpoint = read_checkpoint(path, trust)
     config, widths = checkpoint.config, checkpoint.num_features
     name = config.model.name
     trace, *others = (example(config, widths, *size) for size in (_TRACED, *_CHECKED))
@@ -90,6 +95,7 @@ def export_checkpoint(run: Path, out: Path) -> dict[str, Any]:
         "model": name,
         "inputs": {key: _shape(key, value) for key, value in trace.items()},
         "errors": errors,
+        "notes": without_digest([path], [checkpoint]),
     }
 
 

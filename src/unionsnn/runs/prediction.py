@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from unionsnn.base.errors import DataError, RequestError, WidthError
+from unionsnn.base.errors import DataError, NonFiniteOutputError, RequestError, WidthError
 from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
 from unionsnn.data.arrays import GraphArrays
@@ -85,6 +85,7 @@ def predict(
     *,
     form: str | None = None,
     symmetrize: bool = False,
+    trust: bool | Collection[str] = False,
     progress: Progress | None = None,
 ) -> Prediction:
     """Apply all repetitions of a run, or one checkpoint, to the user's graphs.
@@ -94,18 +95,22 @@ def predict(
         file: A graph file, or a folder of them.
         form: Format of the file; by default chosen by its extension.
         symmetrize: Whether to add the reverse of one-way edges.
+        trust: As in `read_checkpoint`.
         progress: Called during long work.
 
     Raises:
-        RequestError: if the run has no weights, or none that apply to new graphs.
-        DataError: if the graphs do not match those that the run was trained on.
+        RequestError: if the run has no weights, none that apply to new graphs, or a network that is
+            not trusted.
+        DataError: if a checkpoint is damaged, or the graphs do not match those that the run was
+            trained on.
+        NonFiniteOutputError: if an output is NaN or infinite.
     """
     try:
         check_format(file, form)
     except DataError as error:
         raise RequestError(str(error), code=error.codes[0]) from error
     paths = checkpoint_paths(run)
-    checkpoints = [read_checkpoint(path) for path in paths]
+    checkpoints = [read_checkpoint(path, trust) for path in paths]
     refuse_mixed(run, checkpoints)
     first, config = checkpoints[0], checkpoints[0].config
     refuse_control(run, config)
@@ -120,6 +125,14 @@ def predict(
     )
     data = module_of(graphs.arrays, file, first, progress)
     outputs = np.stack([apply(network_of(each), data, config) for each in checkpoints])
+    for path, each in zip(paths, outputs, strict=True):
+        wrong = np.flatnonzero(~np.isfinite(each).all(axis=1))
+        if len(wrong):
+            raise NonFiniteOutputError(
+                f"The network of {path} gives NaN or infinite outputs for {len(wrong)} of "
+                f"{len(each)} items, first for number {wrong[0]}: its weights, or the values of "
+                "the nodes, are beyond what it can compute with."
+            )
     sizes = np.diff(graphs.arrays.node_slices)
     return Prediction(
         task=config.data.task,
@@ -129,7 +142,7 @@ def predict(
         repetitions=[_number(path, i) for i, path in enumerate(paths)],
         each=outputs,
         labels=graphs.labels,
-        notes=_notes(config, paths),
+        notes=[*_notes(config, paths), *without_digest(paths, checkpoints), *graphs.notes],
     )
 
 
@@ -156,6 +169,17 @@ def checkpoint_paths(run: Path) -> list[Path]:
             code="predict.no_checkpoint",
         )
     return paths
+
+
+def without_digest(paths: Sequence[Path], checkpoints: Sequence[Checkpoint]) -> list[str]:
+    """Say which checkpoints could not be checked against a digest; empty if all could."""
+    old = [path.name for path, each in zip(paths, checkpoints, strict=True) if not each.has_digest]
+    if not old:
+        return []
+    return [
+        f"{', '.join(old)}: from an earlier version, which wrote no digest of the weights, so only "
+        "the checksums of the file were compared"
+    ]
 
 
 def refuse_mixed(run: Path, checkpoints: Sequence[Checkpoint]) -> None:

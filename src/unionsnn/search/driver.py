@@ -292,11 +292,16 @@ def write_best(study: Study, chosen: Trial) -> Path:
     return path
 
 
-def describe_study(study: Study, progress: Progress | None = None) -> dict[str, Any]:
-    """Return the plan of a study, with a time limit without pruning or early stopping."""
+def describe_study(
+    study: Study, progress: Progress | None = None, *, trust: bool = False
+) -> dict[str, Any]:
+    """Return the plan of a study, with a time limit without pruning or early stopping.
+
+    `trust` is that of `describe`.
+    """
     first = {p.key: p.examples()[0] for p in study.space}
     config = study.config(first)
-    one = describe(config, progress)
+    one = describe(config, progress, trust=trust)
     return {
         "name": study.name,
         "storage": shown(study.storage),

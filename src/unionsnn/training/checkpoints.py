@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
-import pickle
+import json
+import zipfile
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from lightning_fabric.plugins import TorchCheckpointIO
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor, nn
 
 from unionsnn.base.errors import DataError, RequestError
 from unionsnn.base.files import atomic_write
 from unionsnn.config.schema import Config
+from unionsnn.config.targets import is_network
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.datasets import feature_widths
-from unionsnn.training.build import build_model
+from unionsnn.training.build import build_model, check_model
 from unionsnn.training.tasks import Task
 
 _NEEDED = {"state_dict", "config", "num_features", "num_outputs"}
+
+_Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
+
+
+class _Content(BaseModel):
+    """What a checkpoint file holds beside what this version does not read."""
+
+    model_config = ConfigDict(strict=True, arbitrary_types_allowed=True, extra="allow")
+
+    state_dict: dict[str, Tensor]
+    config: dict[str, Any]
+    num_features: _Count | list[_Count] | tuple[_Count, ...]
+    num_outputs: _Count
+    class_names: list[str | int | float] | tuple[str | int | float, ...] = ()
+    feature_widths: list[_Count] | tuple[_Count, ...] | None = None
+    normalize_features: bool | None = None
+    digest: str | None = None
 
 
 @dataclass(frozen=True)
@@ -35,6 +57,8 @@ class Checkpoint:
         class_names: Names of the classes, if they have any.
         feature_widths: Columns of each categorical feature; None in files of earlier versions.
         normalize_features: Whether the rows of node features were divided by their sums.
+        has_digest: Whether the file has a digest, which was found to be right; files of earlier
+            versions have none.
     """
 
     state_dict: dict[str, Tensor]
@@ -44,6 +68,7 @@ class Checkpoint:
     class_names: tuple[str, ...] = ()
     feature_widths: tuple[int, ...] | None = None
     normalize_features: bool = False
+    has_digest: bool = True
 
 
 def save_checkpoint(path: Path, task: Task, config: Config, data: GraphDataModule) -> None:
@@ -61,7 +86,17 @@ def save_checkpoint(path: Path, task: Task, config: Config, data: GraphDataModul
         "class_names": list(data.arrays.class_names),
         "normalize_features": data.normalize_features,
     }
-    save_tensors(path, content)
+    save_tensors(path, {**content, "digest": content_digest(content)})
+
+
+def content_digest(content: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a checkpoint's weights and of everything that comes with them."""
+    rest = {k: v for k, v in content.items() if k not in ("state_dict", "digest")}
+    digest = hashlib.sha256(json.dumps(rest, sort_keys=True, default=repr).encode())
+    for name, tensor in sorted(content["state_dict"].items()):
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def save_tensors(path: Path, content: Any) -> None:
@@ -86,17 +121,29 @@ class AtomicCheckpoints(TorchCheckpointIO):
         save_tensors(Path(path), checkpoint)
 
 
-def read_checkpoint(path: str | Path) -> Checkpoint:
-    """Read a checkpoint without running code from it.
+def read_content(path: Path) -> dict[str, Any]:
+    """Read what `save_checkpoint` wrote, without running code from it, and check its digest.
 
     Raises:
-        DataError: The file is damaged or not a checkpoint of this package.
+        DataError: The file is damaged, or not a checkpoint of this package.
     """
+    if not path.exists():
+        raise DataError(f"{path} does not exist.", code="checkpoint.missing")
+    if not path.is_file():
+        # A pipe would be waited for.
+        raise DataError(
+            f"{path} is not a regular file; name a run folder, or a file of its folder "
+            "checkpoints.",
+            code="checkpoint.damaged",
+        )
     try:
+        with zipfile.ZipFile(path) as archive:
+            # torch does not verify the checksums.
+            damaged = archive.testzip()
+        if damaged is not None:
+            raise zipfile.BadZipFile(f"wrong checksum of {damaged}")
         content = torch.load(path, weights_only=True, map_location="cpu")
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist.", code="checkpoint.missing") from None
-    except (RuntimeError, OSError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
+    except Exception as error:  # Damage can surface anywhere between zip and pickle.
         reason = str(error).partition("\n")[0][:100] or "it is truncated"
         raise DataError(
             f"{path} is not a checkpoint or is damaged ({type(error).__name__}: {reason}); name a "
@@ -109,22 +156,72 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
             code="checkpoint.foreign",
         )
     try:
+        _Content.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise DataError(
+            f"{path} is not a checkpoint of this package: {key} is {repr(first['input'])[:100]} "
+            f"({first['msg']}).",
+            code="checkpoint.foreign",
+        ) from error
+    if content.get("digest") not in (None, content_digest(content)):
+        raise DataError(
+            f"{path} does not hold what was written: its digest is of other weights. Restore the "
+            "file, or train again (force=true).",
+            code="checkpoint.damaged",
+        )
+    return content
+
+
+def read_checkpoint(path: str | Path, trust: bool | Collection[str] = False) -> Checkpoint:
+    """Read a checkpoint without running code from it, or importing what it names.
+
+    Args:
+        path: The file.
+        trust: Whether its network may be a class from outside of this package, or the dotted paths
+            of the classes that it may be.
+
+    Raises:
+        DataError: The file is damaged, or not a checkpoint of this package.
+        RequestError: Its network is a class that is not trusted.
+    """
+    path = Path(path)
+    content = read_content(path)
+    try:
         config = Config.from_dict(content["config"])
     except RequestError as error:
         raise DataError(
             f"{path} has a configuration from another version: {' '.join(error.faults)}",
             code="checkpoint.version",
         ) from error
+    except Exception as error:  # Checks rely on the types of what this package composes.
+        raise DataError(
+            f"{path} has a configuration that cannot be read ({type(error).__name__}: {error}).",
+            code="checkpoint.version",
+        ) from error
+    target = config.model.target
+    allowed = trust if isinstance(trust, bool) else target in trust
+    if not (allowed or is_network(target)):
+        raise RequestError(
+            f"{path} names the network {target}, which is not of this package, so it was not "
+            "imported: a checkpoint of unknown origin can name any code. If you know where the "
+            "file comes from, type --trust, or --config-dir FOLDER with a file of yours in "
+            "FOLDER/model that names the class; in Python, trust=True.",
+            code="checkpoint.target",
+        )
     normalized = (config.data.model_extra or {}).get("normalize_features", False)
     widths = content.get("feature_widths")
+    features = content["num_features"]
     return Checkpoint(
         content["state_dict"],
         config,
-        content["num_features"],
+        features if isinstance(features, int) else list(features),
         content["num_outputs"],
         tuple(str(name) for name in content.get("class_names") or ()),
         None if widths is None else tuple(widths),
         content.get("normalize_features", normalized),
+        content.get("digest") is not None,
     )
 
 
@@ -135,6 +232,7 @@ def network_of(checkpoint: Checkpoint) -> nn.Module:
         DataError: The weights do not fit the network, which may differ between versions.
     """
     config = checkpoint.config
+    check_model(config, checkpoint.num_features, checkpoint.num_outputs)
     model = build_model(config, checkpoint.num_features, checkpoint.num_outputs)
     if config.trainer.precision == "64-true":
         model.double()
@@ -148,6 +246,9 @@ def network_of(checkpoint: Checkpoint) -> nn.Module:
     return model.eval()
 
 
-def load_checkpoint(path: str | Path) -> nn.Module:
-    """Build the network of a checkpoint file, in evaluation mode."""
-    return network_of(read_checkpoint(path))
+def load_checkpoint(path: str | Path, trust: bool | Collection[str] = False) -> nn.Module:
+    """Build the network of a checkpoint file, in evaluation mode.
+
+    `trust` is that of `read_checkpoint`.
+    """
+    return network_of(read_checkpoint(path, trust))

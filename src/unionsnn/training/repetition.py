@@ -37,7 +37,7 @@ from unionsnn.training.callbacks import (
     TestPredictions,
     progress_callbacks,
 )
-from unionsnn.training.checkpoints import AtomicCheckpoints, save_checkpoint
+from unionsnn.training.checkpoints import AtomicCheckpoints, read_content, save_checkpoint
 from unionsnn.training.devices import (
     EqualBuffers,
     ExistingProcesses,
@@ -301,7 +301,7 @@ def measure_selected(training: Training, data: GraphDataModule) -> dict[str, flo
     """
     config = training.config
     prepare(training, data)
-    content = torch.load(training.checkpoint, weights_only=True)
+    content = read_content(training.checkpoint)
     with surroundings(config):
         task = build_task(config, data)
         task.model.load_state_dict(content["state_dict"])

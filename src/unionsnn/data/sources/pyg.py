@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -19,6 +20,8 @@ from unionsnn.data.arrays import PARTS, GraphArrays, IntArray
 from unionsnn.data.edges import both_ways, graphs_of_edges, slices
 from unionsnn.data.sources.source import NodeSource, RawFiles, Source, Unlabelled
 
+# Packages whose functions do other things than to make a data set.
+_NOT_THE_USERS = {"torch", "torch_geometric", "numpy", "unionsnn", "pytorch_lightning", "networkx"}
 
 logger = logging.getLogger(__name__)
 
@@ -383,12 +386,36 @@ def _mask(value: Any, key: str, num_nodes: int) -> NDArray[np.bool_]:
 
 
 def make_dataset(path: str, arguments: Mapping[str, Any], folder: Path) -> Any:
-    """Import a data set class and call it."""
+    """Import a data set class, or the user's function that makes one, and call it.
+
+    Raises:
+        DataError: It is not such a class or function, which is found out before it is called; or it
+            refuses its arguments, or fails.
+    """
     module, _, name = path.rpartition(".")
+    package = module.partition(".")[0]
+    refused = DataError(
+        f"data.dataset is {path!r}, which is no data set, so it was not called; type the dotted "
+        "path of a class with the methods __getitem__ and __len__, such as "
+        "torch_geometric.datasets.TUDataset, or of a function in a module of yours",
+        code="data.dataset",
+    )
+    if package in sys.stdlib_module_names:
+        raise refused
     try:
         kind = getattr(import_module(module), name)
+        # What a module only imported from elsewhere is not its own.
+        own = str(getattr(kind, "__module__", "")).partition(".")[0] == package
+        if inspect.isclass(kind):
+            fits = own and hasattr(kind, "__getitem__") and hasattr(kind, "__len__")
+        else:
+            fits = own and inspect.isfunction(kind) and package not in _NOT_THE_USERS
+        if not fits:
+            raise refused
         signature = inspect.signature(kind)
-    except (ImportError, AttributeError, ValueError, TypeError) as error:
+    except DataError:
+        raise
+    except Exception as error:  # A user's module may fail in any way.
         raise DataError(
             f"data.dataset is {path!r}, which cannot be imported ({error}); type the dotted path "
             "of a class, such as torch_geometric.datasets.TUDataset",
