@@ -16,8 +16,8 @@ from scipy import sparse
 from torch_geometric.data import Data, InMemoryDataset
 
 from unionsnn.base.errors import DataError, RequestError
-from unionsnn.data.sources import graph_files
-from unionsnn.data.sources.graph_files import FORMATS, GraphFile, format_of, read_graph_file
+from unionsnn.data.sources.graph_files import parsed
+from unionsnn.data.sources.graph_files.formats import FORMATS, GraphFile, format_of, read_graph_file
 
 
 def written(tmp_path: Path, name: str, content: str | bytes) -> Path:
@@ -422,7 +422,7 @@ def test_arrays_are_compared_with_memory_before_they_are_unpacked(
         "b.npz": {"edge_index": EDGES, "num_nodes": 10**6},
     }.items():
         np.savez_compressed(tmp_path / name, **arrays)
-        monkeypatch.setattr(graph_files, "free_bytes", lambda: 10**6)
+        monkeypatch.setattr(parsed, "free_bytes", lambda: 10**6)
         with pytest.raises(DataError, match="free") as refused:
             read_graph_file(tmp_path / name)
         assert refused.value.codes == ["data.memory"]

@@ -12,7 +12,7 @@ from pyarrow import parquet
 from rich.console import Console
 
 from unionsnn.base.errors import RequestError
-from unionsnn.data.sources.graph_files import read_graph_file
+from unionsnn.data.sources.graph_files.formats import read_graph_file
 from unionsnn.reports.table import check_output, show
 from unionsnn.reports.views import coefficients as tables
 

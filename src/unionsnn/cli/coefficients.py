@@ -133,7 +133,7 @@ def coefficients(
     from unionsnn.coefficients.cache import CoefficientCache
     from unionsnn.coefficients.summary import column_summary
     from unionsnn.data.sources.download import data_root
-    from unionsnn.data.sources.graph_files import read_graph_file
+    from unionsnn.data.sources.graph_files.formats import read_graph_file
     from unionsnn.reports.figures.plots import check_drawable, draw_coefficients, save_figure
     from unionsnn.reports.formatting import counted
     from unionsnn.reports.progress import data_progress
@@ -209,7 +209,7 @@ def _checked(
 ) -> CoefficientSpec:
     """Check everything that does not need the file, and report all faults at once."""
     from unionsnn.coefficients import CoefficientSpec
-    from unionsnn.data.sources.graph_files import FORMATS, format_of
+    from unionsnn.data.sources.graph_files.formats import FORMATS, format_of
     from unionsnn.reports.figures.plots import check_plot
     from unionsnn.reports.table import check_output
     from unionsnn.reports.views.coefficients import WRITERS

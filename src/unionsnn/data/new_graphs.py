@@ -14,7 +14,7 @@ from unionsnn.base.errors import DataError
 from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.edges import graphs_of_edges
 from unionsnn.data.sources.folder import read_files, read_label_table
-from unionsnn.data.sources.graph_files import FORMATS, format_of
+from unionsnn.data.sources.graph_files.formats import FORMATS, format_of
 
 TABLE = "labels.csv"
 """Optional table of labels in a folder of graphs."""

@@ -269,7 +269,7 @@ def read_graph6_array(path: Path) -> list[Graph]:
 
 
 def _graphs_of_file(path: Path) -> list[Graph]:
-    from unionsnn.data.sources.graph_files import read_graph_file
+    from unionsnn.data.sources.graph_files.formats import read_graph_file
 
     return list(read_graph_file(path, "graph6").each())
 

@@ -16,7 +16,8 @@ from unionsnn.base.errors import DataError
 from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.edges import both_ways, graphs_of_edges, slices
 from unionsnn.data.sources.download import files_hash
-from unionsnn.data.sources.graph_files import FORMATS, GraphFile, npz_arrays, read_graph_file
+from unionsnn.data.sources.graph_files.formats import FORMATS, GraphFile, read_graph_file
+from unionsnn.data.sources.graph_files.npz import npz_arrays
 from unionsnn.data.sources.source import RawFiles, Source, Unlabelled
 
 NODE_ARRAYS = {"node_labels": np.int64, "node_attributes": np.float32}

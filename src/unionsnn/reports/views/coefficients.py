@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unionsnn.base.files import atomic_write
-from unionsnn.data.sources.graph_files import GraphFile
+from unionsnn.data.sources.graph_files.formats import GraphFile
 from unionsnn.reports.formatting import counted, duration_text
 from unionsnn.reports.table import Table, numbers, words
 

@@ -1,0 +1,216 @@
+"""Edge lists: a line for each edge, whose first two columns are names of nodes."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+
+from unionsnn.base.errors import GraphFileError
+from unionsnn.data.arrays import IntArray
+from unionsnn.data.sources.graph_files.parsed import ParsedGraph
+
+_SEPARATORS = {".csv": ",", ".tsv": "\t", ".edges": None, ".edgelist": None}
+"""What separates the columns, by file extension; None is any number of blanks or tabs."""
+
+_HEADERS = {
+    *(("source", "target"), ("src", "dst"), ("from", "to"), ("start", "end"), ("head", "tail")),
+    *(("fromnode", "tonode"), ("fromid", "toid"), ("fromnodeid", "tonodeid")),
+    *(("sourceid", "targetid"), ("sourcenode", "targetnode"), ("sender", "receiver")),
+    *(("node1", "node2"), ("id1", "id2"), ("nodeid1", "nodeid2"), ("node1id", "node2id")),
+    *(("vertex1", "vertex2"), ("nodea", "nodeb"), ("u", "v"), ("i", "j")),
+}
+"""Names of the two columns, in lower case without blanks and punctuation."""
+
+_ATTRIBUTES = re.compile(r"\s\{.*\}$")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def read_edge_list(path: Path, header: bool | None = None) -> tuple[bool, list[ParsedGraph]]:
+    """Read two names per line; further columns, such as weights, are left out."""
+    numbers: dict[str, int] = {}
+    ends: list[int] = []
+    first, width, left_out = 0, 0, False
+    for line, (*fields, more) in _edge_rows(path):
+        if not ends and header:
+            header, first = False, line
+            continue
+        if width and len(fields) != width:
+            raise GraphFileError(
+                f"{path}, line {line}: {' '.join(fields)[:60]!r} has {len(fields)} columns, the "
+                f"lines before have {width}."
+            )
+        # A header may leave out the further columns.
+        if ends or header is False or not _is_header(fields):
+            width = len(fields)
+        left_out |= bool(more) or len(fields) > 2
+        first = first or line
+        ends += [numbers.setdefault(name, len(numbers)) for name in fields[:2]]
+    edges, names = np.array(ends, dtype=np.int64).reshape(-1, 2).T, list(numbers)
+    if header is None and _begins_with_header(path, first, edges, names):
+        edges, names = edges[:, 1:] - 2, names[2:]
+    if not names:
+        raise GraphFileError(f"{path} holds no edge: write two node names per line.")
+    for name in names:
+        if _UNPRINTABLE.search(name) or not name.strip("#%/"):
+            raise GraphFileError(
+                f"{path}: {name[:60]!r} cannot be the name of a node: it holds a tab or another "
+                "control character, or only the signs of a comment. Separate columns as the "
+                "file extension says (.csv: commas, .tsv: tabs, .edgelist: blanks) and put "
+                "comments, which begin with # or %, above the first edge of a .txt or .edgelist."
+            )
+    columns = ("the columns after the second",) if left_out else ()
+    return True, [ParsedGraph(edges, len(names), names, columns)]
+
+
+def _is_header(fields: Sequence[str]) -> bool:
+    return tuple(re.sub(r"[\W_]", "", field.lower()) for field in fields[:2]) in _HEADERS
+
+
+def _begins_with_header(path: Path, line: int, edges: IntArray, names: Sequence[str]) -> bool:
+    """Return whether the first line names the columns.
+
+    It does not if one of its names comes again or both are numbers.
+
+    Raises:
+        GraphFileError: It is not certain.
+    """
+    known = _is_header(names[:2])
+    if len(names) < 2 or edges[1, 0] != 1 or (edges[:, 1:] < 2).any():
+        return False
+    if edges.shape[1] == 1 or all(_is_number(name) for name in names[:2]):
+        return known
+    # Nodes may be called u, v, i and j.
+    if known and (len(names[0]) > 1 or all(_is_number(name) for name in names[2:])):
+        return True
+    raise GraphFileError(
+        f"{path}, line {line}: {names[0][:40]!r} and {names[1][:40]!r}, which come nowhere else, "
+        "may be the names of the columns or an edge. Type --header or --no-header; or call the "
+        "columns source and target, or write a line with these names above the first edge.",
+        code="data.header",
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _edge_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of each line and its columns, then whether attributes were cut off."""
+    try:
+        separator = _SEPARATORS.get(path.suffix.lower(), "")
+        doubtful = separator == ""
+        if doubtful:
+            separator = _separator(path)
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = _checked_lines(path, file)
+            if separator is None:
+                yield from _blank_separated(path, lines)
+                return
+            rows = csv.reader(
+                (line for _, line in lines), delimiter=separator, skipinitialspace=True, strict=True
+            )
+            began = False
+            for row in rows:
+                fields = [field.strip() for field in row]
+                if not any(fields) and len(fields) < 2:
+                    continue
+                if doubtful and fields[0].startswith(("#", "%")):
+                    _check_comment(path, rows.line_num, " ".join(fields), began)
+                    continue
+                began = True
+                if len(fields) < 2 or not fields[0] or not fields[1]:
+                    raise _no_edge(path, rows.line_num, row)
+                if (
+                    doubtful
+                    and separator == ","
+                    and any(" " in field and not {",", '"'} & {*field} for field in fields[:2])
+                ):
+                    raise GraphFileError(
+                        f"{path}, line {rows.line_num}: {separator.join(row)[:60]!r} has commas "
+                        "and blanks, and either may separate the columns. Rename the file: .csv "
+                        "for commas, .tsv for tabs, .edgelist for blanks."
+                    )
+                yield rows.line_num, [*fields, ""]
+    except UnicodeDecodeError as error:
+        raise GraphFileError(f"{path} is not a text file in UTF-8 ({error.reason}).") from error
+    except csv.Error as error:
+        raise GraphFileError(
+            f"{path}, line {rows.line_num}: quotes are not as CSV has them ({error})."
+        ) from error
+
+
+def _checked_lines(path: Path, file: TextIO) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(file, 1):
+        if "\0" in line:
+            raise GraphFileError(f"{path}, line {number}: this is not a text file.")
+        if number == 1 and line.startswith("%%MatrixMarket"):
+            raise GraphFileError(
+                f"{path} is in the Matrix Market format. Convert it: scipy.sparse.save_npz("
+                "'graph.npz', scipy.io.mmread(file))."
+            )
+        yield number, line
+
+
+def _separator(path: Path) -> str | None:
+    """Return what separates columns where the file extension leaves it open.
+
+    A tab or a comma does where each line has one.
+    """
+    with path.open(encoding="utf-8-sig") as file:
+        common = {"\t", ","}
+        for line in file:
+            text = line.strip()
+            if text and not text.startswith(("#", "%")):
+                common = {each for each in common if each in text}
+                if not common:
+                    break
+        return "\t" if "\t" in common else "," if common else None
+
+
+def _blank_separated(
+    path: Path, lines: Iterable[tuple[int, str]]
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield columns between blanks; networkx writes a dictionary of attributes after them."""
+    began = False
+    for number, line in lines:
+        text = line.strip()
+        if not text:
+            continue
+        if text[0] in "#%":
+            _check_comment(path, number, text, began)
+            continue
+        began = True
+        bare = _ATTRIBUTES.sub("", text)
+        fields = bare.split()
+        if len(fields) < 2 or any(f.strip(",;") != f or f[0] == '"' for f in fields[:2]):
+            raise _no_edge(path, number, [text])
+        yield number, [*fields, "more" if bare != text and not text.endswith("{}") else ""]
+
+
+def _check_comment(path: Path, number: int, text: str, began: bool) -> None:
+    """Refuse a comment that may be an edge: below the first one, or without a blank."""
+    words = text.lstrip("#%").split()
+    if began or (text.lstrip("#%")[:1].strip() and len(words) == 2 and not _is_header(words)):
+        raise GraphFileError(
+            f"{path}, line {number}: {text[:60]!r} may be a comment or an edge. Comments begin "
+            "with # or % and a blank and stand above the first edge; names that begin so are "
+            "read from .csv and .tsv, which have no comments."
+        )
+
+
+def _no_edge(path: Path, number: int, row: Sequence[str]) -> GraphFileError:
+    return GraphFileError(
+        f"{path}, line {number}: {', '.join(row)[:60]!r} is not an edge. Write two node names, "
+        "separated as the file extension says: commas in .csv, tabs in .tsv, blanks in .edges and "
+        ".edgelist, any of these in .txt, but the same on all lines. Quotes are for .csv and .tsv, "
+        "comments for the others."
+    )
