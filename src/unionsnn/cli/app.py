@@ -102,10 +102,8 @@ class CommandLine(click.Group):
         """Run a command; print each fault of an error with its code and end with its status."""
         try:
             return super().invoke(ctx)
-        except (click.exceptions.Exit, click.Abort, BrokenPipeError):
-            # click gives these a status itself; to Python they are RuntimeErrors and an OSError.
-            raise
-        except click.ClickException:
+        except (click.exceptions.Exit, click.Abort, click.ClickException, BrokenPipeError):
+            # click gives these a status itself.
             raise
         except Exception as error:
             if ctx.params["verbose"] and not isinstance(error, RequestError):

@@ -27,7 +27,7 @@ from unionsnn.base.words import nearest
 from unionsnn.config.grid import flatten, grid_faults
 from unionsnn.config.schema import Config
 from unionsnn.config.targets import argument_faults
-from unionsnn.config.yaml_files import read_yaml
+from unionsnn.config.yaml_files import read_yaml, user_folder
 
 
 def config_folder() -> Path:
@@ -114,11 +114,7 @@ def _search_path(config_dir: str | Path | None) -> list[str]:
     """
     if config_dir is None:
         return []
-    if not Path(config_dir).is_dir():
-        raise RequestError(
-            f"--config-dir is {str(config_dir)!r}; there is no such folder.", code="config.folder"
-        )
-    path = Path(config_dir).resolve()
+    path = user_folder(config_dir).resolve()
     if "${" in str(path):
         raise RequestError(
             f"--config-dir is {str(path)!r}; Hydra reads ${{ as a reference: rename the folder.",

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from unionsnn.base.errors import RequestError
 from unionsnn.config.sections import sentences
-from unionsnn.config.yaml_files import read_yaml
+from unionsnn.config.yaml_files import read_yaml, user_folder
 
 if TYPE_CHECKING:
     from unionsnn.config.schema import Config
@@ -74,13 +73,23 @@ def is_network(target: str) -> bool:
 
 def own_code(config: Config) -> list[str]:
     """Return the keys of a request that name code outside of this package, as they are typed."""
-    data = config.data
-    named = {
-        "model._target_": None if is_network(config.model.target) else config.model.target,
-        "data._target_": None if data.target.startswith("unionsnn.data.") else data.target,
-        "data.dataset": (data.model_extra or {}).get("dataset"),
-    }
-    return [f"{key}={target}" for key, target in named.items() if target is not None]
+    shipped = {"model._target_": is_network, "data._target_": _is_data}
+    return [
+        f"{key}={target}"
+        for key, target in _named(config).items()
+        if not (key in shipped and shipped[key](target))
+    ]
+
+
+def _is_data(target: str) -> bool:
+    return target.startswith("unionsnn.data.")
+
+
+def _named(config: Config) -> dict[str, str]:
+    """Return the classes and functions that a request names, by their keys."""
+    named = {"model._target_": config.model.target, "data._target_": config.data.target}
+    dataset = (config.data.model_extra or {}).get("dataset")
+    return named if dataset is None else {**named, "data.dataset": dataset}
 
 
 def named_networks(config_dir: str | Path | None) -> set[str]:
@@ -91,11 +100,7 @@ def named_networks(config_dir: str | Path | None) -> set[str]:
     """
     if config_dir is None:
         return set()
-    if not Path(config_dir).is_dir():
-        raise RequestError(
-            f"--config-dir is {str(config_dir)!r}; there is no such folder.", code="config.folder"
-        )
-    contents = map(read_yaml, sorted((Path(config_dir) / "model").rglob("*.yaml")))
+    contents = map(read_yaml, sorted((user_folder(config_dir) / "model").rglob("*.yaml")))
     return {str(each.get("_target_")) for each in contents if isinstance(each, dict)}
 
 
@@ -104,14 +109,9 @@ def code_digests(config: Config) -> dict[str, str]:
 
     Modules that such a file imports are not covered.
     """
-    named = [
-        config.data.target,
-        config.model.target,
-        (config.data.model_extra or {}).get("dataset"),
-    ]
     digests = {}
-    for target in named:
-        module = str(target or "").rpartition(".")[0]
+    for target in _named(config).values():
+        module = str(target).rpartition(".")[0]
         if not module or module.partition(".")[0] == __name__.partition(".")[0]:
             continue
         try:

@@ -58,6 +58,19 @@ def read_yaml(path: Path) -> Any:
         ) from None
 
 
+def user_folder(config_dir: str | Path) -> Path:
+    """Return the user's configuration folder.
+
+    Raises:
+        RequestError: if there is none.
+    """
+    if not Path(config_dir).is_dir():
+        raise RequestError(
+            f"--config-dir is {str(config_dir)!r}; there is no such folder.", code="config.folder"
+        )
+    return Path(config_dir)
+
+
 def _expanded(node: yaml.Node, known: dict[yaml.Node, int], path: Path) -> int:
     """Return the number of values below a node, with those that its aliases repeat."""
     if known.get(node) == 0:

@@ -111,6 +111,19 @@ def save_tensors(path: Path, content: Any) -> None:
     atomic_write(path, lambda file: file.write(buffer.getbuffer()))
 
 
+def load_tensors(path: Path) -> Any:
+    """Read what `save_tensors` wrote without running code from it; torch ignores the checksums.
+
+    Raises:
+        Exception: The file is damaged, which can surface anywhere between zip and pickle.
+    """
+    with zipfile.ZipFile(path) as archive:
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise zipfile.BadZipFile(f"wrong checksum of {damaged}")
+    return torch.load(path, weights_only=True, map_location="cpu")
+
+
 class AtomicCheckpoints(TorchCheckpointIO):
     """Writes Lightning's checkpoints like all other files; its own leave a copy when killed."""
 
@@ -137,13 +150,8 @@ def read_content(path: Path) -> dict[str, Any]:
             code="checkpoint.damaged",
         )
     try:
-        with zipfile.ZipFile(path) as archive:
-            # torch does not verify the checksums.
-            damaged = archive.testzip()
-        if damaged is not None:
-            raise zipfile.BadZipFile(f"wrong checksum of {damaged}")
-        content = torch.load(path, weights_only=True, map_location="cpu")
-    except Exception as error:  # Damage can surface anywhere between zip and pickle.
+        content = load_tensors(path)
+    except Exception as error:
         reason = str(error).partition("\n")[0][:100] or "it is truncated"
         raise DataError(
             f"{path} is not a checkpoint or is damaged ({type(error).__name__}: {reason}); name a "

@@ -52,7 +52,7 @@ def _with_its_selection(grid: dict[str, Any]) -> dict[str, Any]:
         if isinstance(cell.get(on), float):
             _in_range({on: cell[on]})
         if not isinstance(cell.get("failed", ""), str):
-            raise DamagedFileError("grid holds a cell whose failure is no text.")
+            raise DamagedFileError("grid holds a cell whose failure is not text.")
     return grid
 
 
@@ -80,6 +80,7 @@ def _with_its_sections(config: dict[str, Any]) -> dict[str, Any]:
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
+Seed = Annotated[list[Count], Field(min_length=2, max_length=2)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Metrics = Annotated[dict[str, float], AfterValidator(_in_range)]
@@ -133,7 +134,7 @@ class Repetition:
     """
 
     index: Count
-    seed: Annotated[list[Count], Field(min_length=2, max_length=2)]
+    seed: Seed
     split_hash: str
     sizes: Sizes
     metrics: Metrics
@@ -185,12 +186,14 @@ class Repetition:
 class Row:
     """What the merged record keeps of a repetition; the fields of `Repetition`.
 
+    They are listed again because a subclass would write them in another order, and files keep it.
+
     Args:
         digests: SHA-256 of each of its files, by their paths in the run folder.
     """
 
     index: Count
-    seed: Annotated[list[Count], Field(min_length=2, max_length=2)]
+    seed: Seed
     split_hash: str
     sizes: Sizes
     metrics: Metrics

@@ -7,7 +7,6 @@ import os
 import signal
 import threading
 import warnings
-import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -37,7 +36,12 @@ from unionsnn.training.callbacks import (
     TestPredictions,
     progress_callbacks,
 )
-from unionsnn.training.checkpoints import AtomicCheckpoints, read_content, save_checkpoint
+from unionsnn.training.checkpoints import (
+    AtomicCheckpoints,
+    load_tensors,
+    read_content,
+    save_checkpoint,
+)
 from unionsnn.training.devices import (
     EqualBuffers,
     ExistingProcesses,
@@ -372,14 +376,9 @@ def set_aside_if_damaged(path: Path) -> None:
     if not path.exists():
         return
     try:
-        with zipfile.ZipFile(path) as archive:
-            # torch does not verify the checksums.
-            fault = archive.testzip()
-        if fault is None:
-            content = torch.load(path, weights_only=True, map_location="cpu")
-            content["callbacks"]["ResumePoint"]
-            return
-    except Exception as error:  # Damage can surface anywhere between zip and pickle.
+        load_tensors(path)["callbacks"]["ResumePoint"]
+        return
+    except Exception as error:
         fault = f"{type(error).__name__}: {error}"
     aside = set_aside(path)
     warnings.warn(
