@@ -104,6 +104,8 @@ def test_a_file_with_the_name_of_a_shipped_one_is_refused_unless_it_is_the_same(
         ("model=null", "config.unknown_option"),
         ("model={a:1}", "config.unknown_option"),
         ("logger=[csv,wandb]", "config.several"),
+        ("data.num_train=1000000000000", "config.value"),
+        (f"data.num_validation={'9' * 400}", "config.value"),
         ("trainer.threads=1000000", "config.machine"),
         ("trainer.devices=1000000", "config.machine"),
         ("protocol.workers=1000000", "config.machine"),

@@ -261,6 +261,9 @@ def test_nan_is_no_target() -> None:
         ([Data(x=torch.ones(2, 1), edge_index=PAIR + 1, y=1)] * 2, "names node 2, but"),
         ([Data(x=torch.ones(2, 1), edge_index=PAIR - 1, y=1)] * 2, "names node -1, but"),
         ([Data(edge_index=PAIR, num_nodes=10**15, y=1)], "do not fit into memory"),
+        ([Data(edge_index=PAIR, num_nodes=float("nan"), y=1)], "num_nodes is nan"),
+        ([Data(edge_index=PAIR, num_nodes=torch.tensor([2, 2]), y=1)], "one whole number"),
+        ([Data(edge_index=PAIR, num_nodes=-1, y=1)], "at least 0"),
     ],
 )
 def test_what_a_graph_cannot_be_read_from_is_refused(items: list[Any], message: str) -> None:

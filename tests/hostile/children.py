@@ -47,7 +47,8 @@ class Ended:
             found.append(f"no end within {SECONDS:.0f} s")
         elif self.status not in (0, 1, 2):
             found.append(f"ended with {self.status}")
-        if "Traceback (most recent call last)" in said:
+        # The command line puts the traceback of what nothing foresaw into a file.
+        if "Traceback (most recent call last)" in said or "[unexpected]" in self.stderr:
             found.append("traceback")
         if self.memory > MEMORY or "[memory" in self.stderr:
             found.append(f"memory: {self.memory >> 20} MiB")

@@ -39,7 +39,7 @@ SPLIT_SIZES = (9000, 1000, 10000)
 """Numbers of training, validation and test graphs in the paper."""
 
 _PAIRS_PER_CALL = 250
-_PairedSize = Annotated[int, Field(ge=2)]
+_PairedSize = Annotated[int, Field(ge=2, le=10_000_000)]
 
 
 class Cycles(Source):

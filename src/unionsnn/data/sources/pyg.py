@@ -200,14 +200,18 @@ def _num_nodes(data: Any, name: str) -> int:
     count = data.num_nodes
     if count is None:
         raise _fault(f"{name} has neither x nor num_nodes")
+    number = _array(count, f"{name}: num_nodes")
+    if number.size != 1 or number.item() < 0 or number.item() % 1 != 0:
+        raise _fault(f"{name}: num_nodes is {count!r}; it must be one whole number, at least 0")
+    count = int(number.item())
     # Rows of the sparsest features and of the graph's own arrays.
-    needed = int(count) * 64
+    needed = count * 64
     if needed > free_bytes():
         raise _fault(
-            f"{name} has {int(count):,} nodes, which take more than {format_gigabytes(needed)} and "
+            f"{name} has {count:,} nodes, which take more than {format_gigabytes(needed)} and "
             "do not fit into memory; number the nodes from 0 without gaps"
         )
-    return int(count)
+    return count
 
 
 def _edges(data: Any, num_nodes: int, name: str) -> NDArray[Any]:
