@@ -26,8 +26,7 @@ from unionsnn.reports.views.records import records_report
 from unionsnn.reports.views.results import print_results
 from unionsnn.runs import experiment
 from unionsnn.runs.comparison import read_candidates
-from unionsnn.runs.experiment import run_experiment
-from unionsnn.runs.results import merge
+from unionsnn.runs.experiment import merge, run_experiment
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training.build import build_data
 from unionsnn.training.repetition import Training

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
@@ -12,13 +13,16 @@ from typing import Any
 
 import torch
 
+from unionsnn.base.environment import environment
 from unionsnn.base.errors import RepetitionFailedError, RequestError
 from unionsnn.base.files import write_json
 from unionsnn.base.processes import refuse_second_run
+from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config, ProtocolConfig
+from unionsnn.config.targets import code_digests
 from unionsnn.data.datamodules import GraphDataModule, Progress
 from unionsnn.data.process_group import agreed, rank
-from unionsnn.data.splits import Split, load_splits, save_splits
+from unionsnn.data.splits import Split, load_splits, save_splits, split_hash
 from unionsnn.runs.distributed import (
     follow,
     joined_by_torchrun,
@@ -26,14 +30,13 @@ from unionsnn.runs.distributed import (
     together,
 )
 from unionsnn.runs.failures import Failure, Outcome, SameAgain, attempt
-from unionsnn.runs.results import merge, warn_of_other_code, warn_of_other_versions
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.runs.selection import select_in_fold
 from unionsnn.runs.workers import train_in_workers
 from unionsnn.training.build import build_data, check_model
 from unionsnn.training.devices import check_accelerator
-from unionsnn.training.protocols import draw_splits
-from unionsnn.training.records import Repetition, Result
+from unionsnn.training.protocols import draw_splits, summarize
+from unionsnn.training.records import RecordedFailure, RecordedProtocol, Repetition, Result
 from unionsnn.training.repetition import Training, train_repetition
 from unionsnn.training.tracking import prepare_tracking, track_results
 
@@ -210,3 +213,96 @@ def recorded_splits(
     cover = data.split_covers and protocol.train_size is None
     save_splits(path, splits, data.num_items, cover=cover)
     return splits
+
+
+def merge(folder: RunFolder[Config]) -> Result:
+    """Merge the repetitions of a folder into one record.
+
+    Its state is ``finished``, or ``incomplete`` with the missing repetitions and the reasons of
+    those that failed; the result is None without a finished repetition.
+    """
+    config = folder.config
+    protocol = config.protocol
+    finished = folder.finished()
+    chosen = [finished[i] for i in range(protocol.num_repetitions) if i in finished]
+    missing = [i for i in range(protocol.num_repetitions) if i not in finished]
+    only = sorted(finished) if missing else None
+    splits = folder.path / "splits.json"
+    written = folder.digests()
+
+    def shared(key: str) -> Any:
+        return _shared([getattr(repetition, key) for repetition in chosen])
+
+    return Result(
+        format=1,
+        state="incomplete" if missing else "finished",
+        missing=missing,
+        failed=[RecordedFailure(**row) for row in folder.failures(missing)],
+        data=config.data.name,
+        task=config.data.task,
+        model=config.model.name,
+        gate=config.gate.preset,
+        control=config.coefficient.control,
+        protocol=RecordedProtocol(
+            name=protocol.name,
+            repetitions=protocol.num_repetitions,
+            selection=protocol.selection,
+            select_on=protocol.select_on,
+            stop_on=protocol.stop_on,
+            report=protocol.report,
+            seed=config.seed,
+            split_hash=split_hash(load_splits(splits)) if splits.exists() else None,
+        ),
+        result=summarize(protocol, chosen) if chosen else None,
+        seconds=round(sum(r.seconds for r in chosen), 3),
+        dataset=shared("dataset"),
+        coefficient=shared("coefficient"),
+        layer_coefficient=shared("layer_coefficient"),
+        parameters=shared("parameters"),
+        hidden_channels=shared("hidden_channels"),
+        versions=shared("versions"),
+        git_revision=shared("git_revision"),
+        repetitions=[folder.row(r, written) for r in chosen],
+        # Describes what is merged, not the folder's first request.
+        config=config.replace({"protocol.only": only}).to_dict(),
+        config_hash=config_hash(config),
+    )
+
+
+def _shared(values: list[Any]) -> Any:
+    """Return the value common to all repetitions, otherwise a list of all values."""
+    different = [value for i, value in enumerate(values) if value not in values[:i]]
+    return different[0] if len(different) == 1 else different or None
+
+
+def warn_of_other_versions(folder: Path, finished: Mapping[int, Repetition]) -> None:
+    """Warn once if finished repetitions were trained with other package versions."""
+    current = environment()["versions"]
+    for repetition in finished.values():
+        before = repetition.versions
+        changed = [f"{k} {before.get(k)} -> {v}" for k, v in current.items() if before.get(k) != v]
+        if changed:
+            warnings.warn(
+                f"{folder} has repetitions from other versions ({', '.join(changed)}); both are "
+                "recorded.",
+                stacklevel=2,
+            )
+            return
+
+
+def warn_of_other_code(folder: RunFolder[Config], finished: Mapping[int, Repetition]) -> None:
+    """Warn once if the user's own classes have changed since repetitions were trained with them."""
+    now = code_digests(folder.config)
+    changed = {
+        target: index
+        for index, repetition in sorted(finished.items(), reverse=True)
+        for target, digest in (repetition.code or {}).items()
+        if now.get(target) != digest
+    }
+    if changed:
+        names = ", ".join(f"{target} (repetition {index})" for target, index in changed.items())
+        warnings.warn(
+            f"The file of {names} has changed since {folder.path} was trained with it; its results "
+            "are those of the old code. Type force=true to train again in a new folder.",
+            stacklevel=2,
+        )
