@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
+from networks import read_by
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
@@ -64,6 +65,14 @@ def matrices(network: nn.Module, data: Data) -> Iterator[tuple[Tensor, Tensor, l
         nodes, A = adjacency(data, index)
         nodes = torch.from_numpy(nodes)
         yield nodes, torch.from_numpy(A), [W[nodes][:, nodes] for W in dense]
+
+
+def edge_matrix(network: nn.Module, data: Batch) -> Tensor:
+    """Encoded edges, [receiver, sender, channels], 0 where there is none."""
+    E = torch.zeros(data.num_nodes, data.num_nodes, network.hidden_channels, dtype=torch.float64)
+    sender, receiver = data.edge_index
+    E[receiver, sender] = network.edge_encoder(read_by(network, data))
+    return E
 
 
 def gin(network: nn.Module, h: Tensor, A: Tensor, W: list[Tensor]) -> Tensor:

@@ -23,7 +23,7 @@ from unionsnn.config.schema import Config, plain_model
 from unionsnn.data.nodes import OneBatch
 from unionsnn.models.drop_gin import DropGIN
 from unionsnn.nn.batch import GraphBatch
-from unionsnn.nn.gates import gates
+from unionsnn.nn.features import structural_modules
 from unionsnn.training.build import build_model
 
 EVERY_NAME = sorted(path.stem for path in (Path(config_folder()) / "model").glob("*.yaml"))
@@ -61,11 +61,19 @@ def composed(name: str, gate: str, **model: Any) -> Config:
 
 
 def build(
-    name: str, gate: str, *, level: str = "graph", features: int = 3, outputs: int = 4, **model: Any
+    name: str,
+    gate: str,
+    *,
+    level: str = "graph",
+    features: int = 3,
+    outputs: int = 4,
+    edges: int | tuple[int, ...] | None = None,
+    inject: str = "gate",
+    **model: Any,
 ) -> nn.Module:
     """Build a small network with fixed weights, its gates fitted to some training graphs."""
     small = {"hidden_channels": 8, "num_layers": 3}
-    config = composed(name, gate, **{**small, **model})
+    config = composed(name, gate, **{**small, **model}).replace({"gate.inject": inject})
     if level == "node":
         if name in GRAPHS_ONLY:
             pytest.skip("refused by name, tested with the model")
@@ -74,7 +82,7 @@ def build(
     with warnings.catch_warnings():
         # A section of encodings is given as it is, since a configuration refuses what networks do.
         warnings.filterwarnings("ignore", message="Pydantic serializer warnings")
-        network = build_model(config, features, outputs)
+        network = build_model(config, features, outputs, edges)
     return fit(network)
 
 
@@ -85,10 +93,10 @@ def width_step(name: str) -> int:
 
 
 def fit(network: nn.Module) -> nn.Module:
-    """Fit the gates' statistics to the same training graphs each time."""
-    for gate in gates(network):
-        gate.set_columns(COLUMNS)
-        gate.fit_statistics(training_rows())
+    """Fit the statistics of gates and encoders to the same training graphs each time."""
+    for module in structural_modules(network):
+        module.set_columns(COLUMNS)
+        module.fit_statistics(training_rows())
     if isinstance(network, DropGIN):
         network.fit_sizes(torch.tensor([data.num_nodes for data in training_graphs()]))
     return network
@@ -127,6 +135,7 @@ def read_by(network: nn.Module, data: Batch) -> GraphBatch:
         data.edge_index,
         data.batch,
         data.num_graphs,
+        edge_attr=data.get("edge_attr"),
         edge_coefficient=data.edge_coefficient,
         layer_coefficient=layer_coefficient(data),
         **encoded(data, getattr(network, "encodings", {})),

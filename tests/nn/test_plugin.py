@@ -430,5 +430,5 @@ def test_all_gates_of_a_network_are_fitted_by_one_call() -> None:
     for layer in network:
         assert torch.equal(layer.gate.feature_mean, alone.gate.feature_mean)
         assert torch.equal(layer.gate.feature_std, alone.gate.feature_std)
-    with pytest.raises(ValueError, match="Linear has no gate: wrap its layers in UnionPlugin"):
+    with pytest.raises(ValueError, match="Linear reads no structural coefficients: wrap its"):
         fit_statistics(torch.nn.Linear(1, 1), graphs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from unionsnn.config.schema import CoefficientConfig, GateConfig, ModelConfig, PathsConfig
 from unionsnn.config.sections import PositiveInt, Section
@@ -15,6 +15,7 @@ class PairSetConfig(Section):
     content: str
     task: Literal["graph_pairs"] = "graph_pairs"
     batch_size: PositiveInt
+    edge_features: ClassVar[Literal["none"]] = "none"
 
 
 class PairProtocolConfig(Section):

@@ -99,6 +99,9 @@ class DataConfig(_OpenSection):
     offline: bool
     # If not given, it is not part of the hash that names a run folder.
     max_pairs: PositiveInt | None = absent_if_none()
+    edge_features: Literal["none", "labels", "attributes", "both"] = Field(
+        "none", exclude_if=lambda value: value == "none"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -214,7 +217,11 @@ class ModelConfig(_OpenSection):
 
 
 class GateConfig(Section):
-    """A preset of `StructuralGate` and choices that override it; null keeps the preset's."""
+    """A preset of `StructuralGate`, choices that override it, and where its features enter.
+
+    Null keeps the preset's choice. `inject` says whether the features are read by gates on messages
+    or attention, by an encoder whose output is added to the edge features, or by both.
+    """
 
     preset: Literal["paper", "authors-code", "default"] | None
     features: (
@@ -227,6 +234,10 @@ class GateConfig(Section):
     negative_slope: float | None = None
     normalize_over: Literal["receiver", "sender"] | None = None
     offset: float | None = None
+    # What has no effect is not part of the hash that names a run folder.
+    inject: Literal["gate", "edge", "both"] = Field(
+        "gate", exclude_if=lambda value: value == "gate"
+    )
 
 
 class ProtocolConfig(Section):
@@ -375,6 +386,13 @@ class Config(Section):
         plain = plain_model(self.model.name)
         preset, features = self.gate.preset, self.gate.features or ()
         if preset is None:
+            if self.gate.inject != "gate":
+                yield Fault(
+                    f"gate.inject is {self.gate.inject!r}, but the plain model {self.model.name} "
+                    "reads no coefficient: choose a preset, such as gate=default, or leave "
+                    "gate.inject out.",
+                    "config.no_effect",
+                )
             if self.coefficient.control != "none":
                 yield Fault(
                     f"coefficient.control is {self.coefficient.control!r}, but the plain model "
@@ -389,6 +407,14 @@ class Config(Section):
                     "config.gate",
                 )
             return
+        if self.gate.inject == "edge":
+            for key in ("normalization", "residual", "layers", "negative_slope"):
+                if getattr(self.gate, key) is not None:
+                    yield Fault(
+                        f"gate.{key} has no effect on gate.inject=edge, which has no weights of "
+                        "messages: leave it out, or type gate.inject=both.",
+                        "config.no_effect",
+                    )
         if "excess" in features and not self.coefficient.spec().has_tree_value:
             yield Fault(
                 f"gate.features names 'excess', which is defined for {space.paper_choices()} "

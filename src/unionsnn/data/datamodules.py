@@ -54,6 +54,8 @@ class GraphDataModule(LightningDataModule):
         offline: Whether to never access the network.
         features: Node features: ``labels`` (one-hot), ``categorical`` (labels as numbers, for an
             embedding), ``attributes``, ``both``, ``degree`` or ``constant``.
+        edge_features: Edge features: ``none``, ``labels`` (as numbers, for an embedding),
+            ``attributes`` or ``both`` (labels one-hot).
         batch_size: Number of graphs in a batch.
         spec: Coefficients in batches for gates; None for none.
         layer_spec: Coefficient in batches for layers that read their own; None for none.
@@ -67,6 +69,7 @@ class GraphDataModule(LightningDataModule):
         task: The task, as given by the source.
         normalize_features: Whether to divide each node's features by their sum.
         widths: Cardinality of each categorical node feature; None for the values that occur.
+        edge_widths: Cardinality of each categorical edge feature; None for the values that occur.
     """
 
     name: str
@@ -80,6 +83,7 @@ class GraphDataModule(LightningDataModule):
         mirror: str | None = None,
         offline: bool = False,
         features: str = "labels",
+        edge_features: str = "none",
         batch_size: int = 32,
         spec: CoefficientSpec | None = None,
         layer_spec: CoefficientSpec | None = None,
@@ -95,6 +99,7 @@ class GraphDataModule(LightningDataModule):
         self.mirror = mirror
         self.offline = offline
         self.features = features
+        self.edge_features = edge_features
         self.batch_size = batch_size
         self.spec = spec
         self.layer_spec = layer_spec
@@ -105,6 +110,7 @@ class GraphDataModule(LightningDataModule):
         self.task: Task = source.task
         self.normalize_features = isinstance(source, NodeSource) and source.normalize_features
         self.widths: tuple[int, ...] | None = None
+        self.edge_widths: tuple[int, ...] | None = None
         self.split: Split | None = None
         self.generator: torch.Generator | None = None
         self._arrays: GraphArrays | None = None
@@ -153,6 +159,8 @@ class GraphDataModule(LightningDataModule):
                 {name: self.encoding(name, n) for name, n in self.encodings.wanted().items()},
                 normalize_features=self.normalize_features,
                 widths=self.widths,
+                edge_features=self.edge_features,
+                edge_widths=self.edge_widths or self.source.edge_categories,
             )
         return self._graphs
 
@@ -197,6 +205,17 @@ class GraphDataModule(LightningDataModule):
         if self.source.categories is not None:
             return self.source.categories
         return tuple(int(column.max()) + 1 for column in self.graphs.x.unbind(dim=1))
+
+    @property
+    def num_edge_features(self) -> int | tuple[int, ...] | None:
+        """Width of the edge features, or the cardinality of each column of labels; None if none."""
+        if self.edge_features == "none":
+            return None
+        if self.edge_features != "labels":
+            return int(self.graphs.edge_attr.size(1))
+        if self.source.edge_categories is not None:
+            return self.source.edge_categories
+        return tuple(int(column.max()) + 1 for column in self.graphs.edge_attr.unbind(dim=1))
 
     @property
     def num_outputs(self) -> int:

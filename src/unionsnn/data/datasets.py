@@ -22,6 +22,9 @@ from unionsnn.data.encodings.subgraphs import COUNTS, PackedArray
 NODE_FEATURES = ("labels", "categorical", "attributes", "both", "degree", "constant")
 """Node features by name in the configuration."""
 
+EDGE_FEATURES = ("none", "labels", "attributes", "both")
+"""Edge features by name in the configuration."""
+
 
 class GraphDataset(InMemoryDataset):
     """A PyG data set of concatenated tensors in memory.
@@ -126,6 +129,8 @@ def build_dataset(
     *,
     normalize_features: bool = False,
     widths: Sequence[int] | None = None,
+    edge_features: str = "none",
+    edge_widths: Sequence[int] | None = None,
 ) -> GraphDataset:
     """Make the data set that models read.
 
@@ -138,16 +143,24 @@ def build_dataset(
             without their second dimension. ``subgraph``, as `rooted_subgraphs` makes it, becomes
             the attributes of `SubgraphData`.
         normalize_features: Whether each node's features are divided by their sum, if it is not 0.
-        widths: How many values each categorical feature can take; by default, as many as occur.
+        widths: How many values each categorical node feature can take; by default, as many as
+            occur.
+        edge_features: Edge features, one of `EDGE_FEATURES`; ``labels`` stay numbers.
+        edge_widths: As `widths`, of the edges.
 
     Raises:
-        DataError: if the graphs lack what `features` names, or hold a value beyond its width.
+        DataError: if the graphs lack what `features` or `edge_features` names, or hold a value
+            beyond its width.
     """
-    if features not in NODE_FEATURES:
-        raise DataError(
-            f"data.features is {features!r}; allowed are {', '.join(NODE_FEATURES)}.",
-            code="data.features",
-        )
+    for key, given, allowed in (
+        ("features", features, NODE_FEATURES),
+        ("edge_features", edge_features, EDGE_FEATURES),
+    ):
+        if given not in allowed:
+            raise DataError(
+                f"data.{key} is {given!r}; allowed are {', '.join(allowed)}.",
+                code=f"data.{key}",
+            )
     node_slices = torch.from_numpy(arrays.node_slices)
     edge_slices = torch.from_numpy(arrays.edge_slices)
     one_each = torch.arange(arrays.num_graphs + 1)
@@ -163,6 +176,9 @@ def build_dataset(
     )
     targets = one_each if arrays.level == "graph" else node_slices
     slices = {"x": node_slices, "edge_index": edge_slices, "y": targets}
+    if edge_features != "none":
+        data.edge_attr = _edge_features(arrays, edge_features, edge_widths)
+        slices["edge_attr"] = edge_slices
     for name, rows in (coefficients or {}).items():
         data[name] = torch.from_numpy(rows).to(torch.get_default_dtype())
         slices[name] = edge_slices
@@ -200,16 +216,23 @@ def feature_widths(arrays: GraphArrays, features: str) -> list[int] | None:
     return [int(column.max(initial=-1)) + 1 for column in columns.T]
 
 
-def _one_hot(columns: IntArray, widths: Sequence[int] | None) -> Tensor:
+def edge_feature_widths(arrays: GraphArrays, features: str) -> list[int] | None:
+    """Return the cardinality of each categorical edge feature of a set; None without any."""
+    if features not in ("labels", "both") or arrays.edge_labels is None:
+        return None
+    return [int(column.max(initial=-1)) + 1 for column in arrays.edge_labels.T]
+
+
+def _one_hot(columns: NDArray[Any], widths: Sequence[int] | None) -> Tensor:
     if widths is not None:
         check_widths(columns, widths)
     total = sum(int(c.max(initial=0)) + 1 for c in columns.T) if widths is None else sum(widths)
     needed = 8 * 2 * len(columns) * total
     if needed > free_bytes():
         raise DataError(
-            f"The labels of nodes run up to {int(columns.max(initial=0))}; a column for each value "
+            f"The labels run up to {int(columns.max(initial=0))}; a column for each value "
             f"takes {format_gigabytes(needed)}. Number the labels without gaps, or choose "
-            "data.features=categorical.",
+            "data.features=categorical or data.edge_features=labels.",
             code="data.features",
         )
     labels = torch.from_numpy(columns)
@@ -222,7 +245,7 @@ def _one_hot(columns: IntArray, widths: Sequence[int] | None) -> Tensor:
     ).to(torch.get_default_dtype())
 
 
-def check_widths(columns: IntArray, widths: Sequence[int]) -> None:
+def check_widths(columns: NDArray[Any], widths: Sequence[int]) -> None:
     """Refuse categorical features that do not match those that a network was made for.
 
     Shapes:
@@ -248,6 +271,28 @@ def _given(arrays: GraphArrays, kind: str) -> NDArray[Any]:
             code="data.features",
         )
     return values
+
+
+def _edge_features(arrays: GraphArrays, features: str, widths: Sequence[int] | None) -> Tensor:
+    kinds = {"labels": arrays.edge_labels, "attributes": arrays.edge_attributes}
+    parts = []
+    for kind in kinds if features == "both" else (features,):
+        rows = kinds[kind]
+        if rows is None:
+            instead = next((name for name, other in kinds.items() if other is not None), "none")
+            raise DataError(
+                f"The set has no edge {kind}; type data.edge_features={instead}.",
+                code="data.edge_features",
+            )
+        if features == "labels":
+            if widths is not None:
+                check_widths(rows, widths)
+            return torch.from_numpy(rows)
+        if kind == "labels":
+            parts.append(_one_hot(rows, widths))
+        else:
+            parts.append(torch.from_numpy(rows).to(torch.get_default_dtype()))
+    return torch.cat(parts, dim=1)
 
 
 def _capped_degree(arrays: GraphArrays) -> IntArray:

@@ -57,6 +57,7 @@ class DropGIN(GIN):
     """
 
     at_most_1wl = False
+    reads_edges = False
     memory_choices = (*GIN.memory_choices, "runs")
 
     def __init__(

@@ -13,6 +13,7 @@ from torch_geometric.utils import remove_self_loops, to_undirected
 
 from unionsnn.base.errors import RequestError
 from unionsnn.models.network import (
+    EdgeEncoderFactory,
     GateFactory,
     Network,
     make_head,
@@ -42,7 +43,9 @@ class MEWISPoolNet(Network):
         in_channels: Width of the node features, or the cardinality of each categorical one.
         out_channels: Number of classes or targets.
         level: Must be ``graph``.
+        edge_channels: Must be None.
         gate: Must be None.
+        structural_encoder: Must be None.
         hidden_channels: Width of the network.
         num_layers: Number of GIN layers.
         num_pools: Number of poolings, at most one per layer.
@@ -66,7 +69,9 @@ class MEWISPoolNet(Network):
         in_channels: int | Sequence[int],
         out_channels: int,
         level: Literal["graph", "node"] = "graph",
+        edge_channels: int | Sequence[int] | None = None,
         gate: GateFactory | None = None,
+        structural_encoder: EdgeEncoderFactory | None = None,
         hidden_channels: int = 64,
         num_layers: int = 5,
         num_pools: int = 2,
@@ -82,6 +87,8 @@ class MEWISPoolNet(Network):
             hidden_channels=hidden_channels,
             num_layers=num_layers,
             readout=readout,
+            edge_channels=edge_channels,
+            structural_encoder=structural_encoder,
         )
         refuse_gate(
             gate, "MEWISPool", "its layers run on graphs of kept nodes, whose edges have none"

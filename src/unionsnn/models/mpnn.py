@@ -9,7 +9,14 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
-from unionsnn.models.network import GateFactory, Network, NetworkOptions, make_head, make_norm
+from unionsnn.models.network import (
+    EdgeEncoderFactory,
+    GateFactory,
+    Network,
+    NetworkOptions,
+    make_head,
+    make_norm,
+)
 from unionsnn.nn.batch import GraphBatch, required
 from unionsnn.nn.conv.union import UnionConv
 from unionsnn.nn.gates import given_coefficient
@@ -39,7 +46,11 @@ class MPNN(Network):
         in_channels: Width of the node features, or the cardinality of each categorical one.
         out_channels: Number of classes or targets.
         level: ``graph`` for one row per graph, ``node`` for one per node.
+        edge_channels: Width of the edge features, or the cardinality of each categorical one; None
+            if there are none.
         gate: Factory of gates of a given width, one for each layer; None for the plain network.
+        structural_encoder: Factory of an encoder that adds structural coefficients to the edge
+            features; None for none.
         hidden_channels: Width of the network.
         num_layers: Number of message-passing layers.
         dropout: Probability of dropping a channel after each layer.
@@ -48,7 +59,8 @@ class MPNN(Network):
         readout: ``sum``, ``mean`` or ``max``; only for graphs.
 
     Shapes:
-        - batch: as in `GraphBatch`; a gate needs its `edge_coefficient`
+        - batch: as in `GraphBatch`; a gate and a structural encoder need its
+          `edge_coefficient`
         - output: [num_graphs or num_nodes, out_channels]
 
     Raises:
@@ -64,7 +76,9 @@ class MPNN(Network):
         in_channels: int | Sequence[int],
         out_channels: int,
         level: Literal["graph", "node"] = "graph",
+        edge_channels: int | Sequence[int] | None = None,
         gate: GateFactory | None = None,
+        structural_encoder: EdgeEncoderFactory | None = None,
         hidden_channels: int = 64,
         num_layers: int = 4,
         dropout: float = 0.0,
@@ -78,6 +92,8 @@ class MPNN(Network):
             hidden_channels=hidden_channels,
             num_layers=num_layers,
             readout=readout,
+            edge_channels=edge_channels,
+            structural_encoder=structural_encoder,
         )
         self.residual = residual
         self.convs = nn.ModuleList(plugged(conv(hidden_channels), gate) for _ in range(num_layers))
@@ -98,8 +114,8 @@ class MPNN(Network):
         return isinstance(self.convs[0], _GATED)
 
     def initial_state(self, h: Tensor, batch: GraphBatch) -> Any:
-        """Return the first layer's input in addition to nodes and edges, or None."""
-        return None
+        """Return the layers' input in addition to nodes and edges: encoded edges, or None."""
+        return None if self.edge_encoder is None else self.edge_encoder(batch)
 
     def convolve(
         self, h: Tensor, edge_index: Tensor, state: Any, edge_coefficient: Tensor | None

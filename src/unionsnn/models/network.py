@@ -12,12 +12,16 @@ from unionsnn.base.arguments import require_at_least, require_choice
 from unionsnn.base.errors import RequestError
 from unionsnn.base.memory import Extent
 from unionsnn.nn.batch import GraphBatch
-from unionsnn.nn.encoders import make_encoder
-from unionsnn.nn.gates import StructuralGate, gates
+from unionsnn.nn.encoders import EdgeEncoder, StructuralEdgeEncoder, make_encoder
+from unionsnn.nn.features import structural_modules
+from unionsnn.nn.gates import StructuralGate
 from unionsnn.nn.readout import READOUTS, readout
 
 GateFactory = Callable[[int], StructuralGate]
 """Factory of a gate with a given number of channels."""
+
+EdgeEncoderFactory = Callable[[int], StructuralEdgeEncoder]
+"""Factory of an encoder of coefficients with a given number of channels."""
 
 
 class Encodings(TypedDict, total=False):
@@ -39,7 +43,9 @@ class NetworkOptions(TypedDict, total=False):
     in_channels: Required[int | Sequence[int]]
     out_channels: Required[int]
     level: Literal["graph", "node"]
+    edge_channels: int | Sequence[int] | None
     gate: GateFactory | None
+    structural_encoder: EdgeEncoderFactory | None
     hidden_channels: int
     num_layers: int
     dropout: float
@@ -52,8 +58,10 @@ class Network(nn.Module):
 
     Attributes:
         head: From embeddings of graphs or nodes to classes or targets.
+        edge_encoder: Encoder of edge features; None if the network reads none.
+        reads_edges: Whether its layers read edge features.
         at_most_1wl: Whether it tells apart no more graphs than 1-WL, as long as it has neither a
-            gate nor a coefficient nor encodings.
+            gate nor a coefficient nor edge features nor encodings.
         memory_choices: Arguments to reduce if a batch needs too much memory.
 
     Args:
@@ -62,12 +70,18 @@ class Network(nn.Module):
         hidden_channels: Width of the network.
         num_layers: Number of layers.
         readout: ``sum``, ``mean`` or ``max``; only for graphs.
+        edge_channels: Width of the edge features, or the cardinality of each categorical one; None
+            if there are none.
+        structural_encoder: Factory of an encoder that adds structural coefficients to the edge
+            features; None for none.
 
     Raises:
-        RequestError: if a choice or size is not allowed.
+        RequestError: if a choice or size is not allowed, or edge features are given to a network
+            that does not read them.
     """
 
     head: nn.Module
+    reads_edges: ClassVar[bool] = False
     at_most_1wl: ClassVar[bool] = False
     memory_choices: ClassVar[tuple[str, ...]] = ("hidden_channels", "num_layers")
 
@@ -79,6 +93,8 @@ class Network(nn.Module):
         hidden_channels: int,
         num_layers: int,
         readout: Literal["sum", "mean", "max"],
+        edge_channels: int | Sequence[int] | None = None,
+        structural_encoder: EdgeEncoderFactory | None = None,
     ) -> None:
         super().__init__()
         require_at_least("hidden_channels", hidden_channels, 1)
@@ -89,6 +105,16 @@ class Network(nn.Module):
         self.hidden_channels = hidden_channels
         self.readout = readout
         self.encoder = make_encoder(in_channels, hidden_channels)
+        self.edge_encoder: EdgeEncoder | None = None
+        if edge_channels is not None or structural_encoder is not None:
+            if not self.reads_edges:
+                raise RequestError(
+                    f"{type(self).__name__} does not read edge features: type "
+                    "data.edge_features=none and gate.inject=gate, or choose another model.",
+                    code="model.edges",
+                )
+            structural = None if structural_encoder is None else structural_encoder(hidden_channels)
+            self.edge_encoder = EdgeEncoder(edge_channels, structural, hidden_channels)
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """Return logits or targets, [num_graphs or num_nodes, out_channels]."""
@@ -116,6 +142,11 @@ class Network(nn.Module):
     def element_size(self) -> int:
         """Bytes per number inside the network."""
         return next(self.head.parameters()).element_size()
+
+
+def encodes_edges(options: NetworkOptions) -> bool:
+    """Return whether a network with these arguments reads edge features."""
+    return options.get("edge_channels") is not None or options.get("structural_encoder") is not None
 
 
 def sole_encoding(
@@ -165,7 +196,7 @@ def make_head(hidden_channels: int, out_channels: int, dropout: float) -> nn.Seq
 def fit_to_training(
     network: nn.Module, rows: Callable[[], Tensor], sizes: Callable[[], Tensor]
 ) -> None:
-    """Fit a network to the training graphs: statistics of gates, sizes of graphs.
+    """Fit a network to the training graphs: statistics of gates and encoders, sizes of graphs.
 
     A network that depends on the sizes of the training graphs has a method ``fit_sizes``.
 
@@ -174,11 +205,11 @@ def fit_to_training(
         rows: Returns the coefficients of all training edges, [num_edges, num_columns].
         sizes: Returns the number of nodes of each training graph, [num_graphs].
     """
-    needing = [gate for gate in gates(network) if gate.needs_statistics]
+    needing = [module for module in structural_modules(network) if module.needs_statistics]
     if needing:
         fitted_to = rows()
-        for gate in needing:
-            gate.fit_statistics(fitted_to)
+        for module in needing:
+            module.fit_statistics(fitted_to)
     fit_sizes = getattr(network, "fit_sizes", None)
     if fit_sizes is not None:
         fit_sizes(sizes())

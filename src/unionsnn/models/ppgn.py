@@ -11,7 +11,7 @@ from torch_geometric.utils import subgraph
 
 from unionsnn.base.arguments import require_at_least
 from unionsnn.base.memory import Extent
-from unionsnn.models.network import GateFactory, Network, make_head, refuse_gate
+from unionsnn.models.network import EdgeEncoderFactory, GateFactory, Network, make_head, refuse_gate
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.padding import SPREAD, Padding, similar_sizes
 from unionsnn.nn.pairs import PairBlock, node_rows, pair_features
@@ -37,7 +37,9 @@ class PPGN(Network):
         in_channels: Width of the node features, or the cardinality of each categorical one.
         out_channels: Number of classes or targets.
         level: ``graph`` for one row per graph, ``node`` for one per node.
+        edge_channels: Must be None.
         gate: Must be None.
+        structural_encoder: Must be None.
         hidden_channels: Number of channels of a pair.
         num_layers: Number of blocks.
         mlp_layers: Number of linear maps in each of the two MLPs of a block.
@@ -58,7 +60,9 @@ class PPGN(Network):
         in_channels: int | Sequence[int],
         out_channels: int,
         level: Literal["graph", "node"] = "graph",
+        edge_channels: int | Sequence[int] | None = None,
         gate: GateFactory | None = None,
+        structural_encoder: EdgeEncoderFactory | None = None,
         hidden_channels: int = 64,
         num_layers: int = 3,
         mlp_layers: int = 2,
@@ -71,6 +75,8 @@ class PPGN(Network):
             hidden_channels=hidden_channels,
             num_layers=num_layers,
             readout=readout,
+            edge_channels=edge_channels,
+            structural_encoder=structural_encoder,
         )
         refuse_gate(gate, "PPGN", "it multiplies matrices of all pairs and sends no messages")
         require_at_least("mlp_layers", mlp_layers, 1)

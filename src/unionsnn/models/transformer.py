@@ -9,7 +9,14 @@ from torch import Tensor, nn
 
 from unionsnn.base.errors import RequestError
 from unionsnn.base.memory import Extent
-from unionsnn.models.network import Encodings, GateFactory, Network, NetworkOptions, make_head
+from unionsnn.models.network import (
+    EdgeEncoderFactory,
+    Encodings,
+    GateFactory,
+    Network,
+    NetworkOptions,
+    make_head,
+)
 from unionsnn.nn.attention import AttentionBias, attention_bytes
 from unionsnn.nn.batch import GraphBatch, required
 from unionsnn.nn.encoders import LaplacianEncoder, RandomWalkEncoder
@@ -49,7 +56,11 @@ class GraphTransformer(Network):
         in_channels: Width of the node features, or the cardinality of each categorical one.
         out_channels: Number of classes or targets.
         level: ``graph`` for one row per graph, ``node`` for one per node.
+        edge_channels: Width of the edge features, or the cardinality of each categorical one; None
+            if there are none.
         gate: Factory of Trans for a number of heads, one for all layers; None for a plain network.
+        structural_encoder: Factory of an encoder that adds structural coefficients to the edge
+            features; None for none.
         hidden_channels: Width of the network, a multiple of `heads`.
         num_layers: Number of layers.
         heads: Number of attention heads.
@@ -81,7 +92,9 @@ class GraphTransformer(Network):
         in_channels: int | Sequence[int],
         out_channels: int,
         level: Literal["graph", "node"] = "graph",
+        edge_channels: int | Sequence[int] | None = None,
         gate: GateFactory | None = None,
+        structural_encoder: EdgeEncoderFactory | None = None,
         hidden_channels: int = 64,
         num_layers: int = 4,
         heads: int = 8,
@@ -98,6 +111,8 @@ class GraphTransformer(Network):
             hidden_channels=hidden_channels,
             num_layers=num_layers,
             readout=readout,
+            edge_channels=edge_channels,
+            structural_encoder=structural_encoder,
         )
         self.encodings = checked(encodings)
         self.token = token and level == "graph"

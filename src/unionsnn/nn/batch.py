@@ -21,7 +21,8 @@ class GraphBatch:
         edge_index: Senders, then receivers.
         batch: Graph of each node.
         num_graphs: Number of graphs; not derived from `batch`, whose last graphs may be empty.
-        edge_coefficient: Coefficients read by gates.
+        edge_attr: Edge features.
+        edge_coefficient: Coefficients read by gates and encoders of edges.
         layer_coefficient: The coefficient read by layers without a gate.
         random_walk: Landing probabilities of a random walk.
         laplacian: Eigenvectors of the Laplacian.
@@ -36,6 +37,7 @@ class GraphBatch:
         - x: [num_nodes, in_channels], or [num_nodes, len(in_channels)] integers
         - edge_index: [2, num_edges]
         - batch: [num_nodes]
+        - edge_attr: [num_edges, edge_channels], or [num_edges, len(edge_channels)] integers
         - edge_coefficient: [num_edges, C]
         - layer_coefficient: [num_edges, 1]
         - random_walk, laplacian: [num_nodes, k]
@@ -50,6 +52,7 @@ class GraphBatch:
     edge_index: Tensor
     batch: Tensor
     num_graphs: int
+    edge_attr: Tensor | None = None
     edge_coefficient: Tensor | None = None
     layer_coefficient: Tensor | None = None
     random_walk: Tensor | None = None

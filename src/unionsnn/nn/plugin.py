@@ -15,7 +15,8 @@ from torch_geometric.data.data import BaseData
 from torch_geometric.nn import MessagePassing
 
 from unionsnn.base.errors import RequestError
-from unionsnn.nn.gates import StructuralGate, gates
+from unionsnn.nn.features import StructuralFeatures, structural_modules
+from unionsnn.nn.gates import StructuralGate
 
 
 @dataclass
@@ -289,34 +290,35 @@ def _with_loops(current: _Pass) -> Tensor:
 
 
 def fit_statistics(network: nn.Module, data: Any) -> None:
-    """Fit all gates of a network to the training graphs.
+    """Fit all gates and encoders of coefficients of a network to the training graphs.
 
     Args:
-        network: Any module that contains gates, such as layers in `UnionPlugin`.
+        network: Any module that contains them, such as layers in `UnionPlugin`.
         data: As for `UnionPlugin.fit_statistics`.
 
     Raises:
-        RequestError: if the network has no gate, or as for `UnionPlugin.fit_statistics`.
+        RequestError: if the network has none, or as for `UnionPlugin.fit_statistics`.
     """
-    gated = gates(network)
-    if not gated:
+    reading = structural_modules(network)
+    if not reading:
         raise RequestError(
-            f"{type(network).__name__} has no gate: wrap its layers in UnionPlugin.",
+            f"{type(network).__name__} reads no structural coefficients: wrap its layers in "
+            "UnionPlugin, or give them the output of a StructuralEdgeEncoder.",
             code="gate.statistics",
         )
     # An iterator can be read only once.
     graphs = data if isinstance(data, Tensor | BaseData) else list(data)
-    for gate in gated:
-        gate.fit_statistics(coefficient_rows(graphs, gate))
+    for module in reading:
+        module.fit_statistics(coefficient_rows(graphs, module))
 
 
-def coefficient_rows(data: Any, gate: StructuralGate) -> Tensor:
-    """Return the rows of all edges of a data set, for `StructuralGate.fit_statistics`.
+def coefficient_rows(data: Any, reader: StructuralFeatures) -> Tensor:
+    """Return the rows of all edges of a data set, for `StructuralFeatures.fit_statistics`.
 
     Args:
         data: Tensor [num_edges, C], a `Data` or an iterable of them with `edge_coefficient`. If the
-            data names its columns (`coefficient_columns`), they are set on the gate.
-        gate: The gate to fit.
+            data names its columns (`coefficient_columns`), they are set on the reader.
+        reader: What is fitted.
 
     Shapes:
         - output: [num_edges of all graphs, C]
@@ -354,7 +356,7 @@ def coefficient_rows(data: Any, gate: StructuralGate) -> Tensor:
             code="gate.statistics",
         )
     for names in columns:
-        gate.set_columns(names.split(","))
+        reader.set_columns(names.split(","))
     return torch.cat(rows)
 
 

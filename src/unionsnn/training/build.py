@@ -27,14 +27,16 @@ from unionsnn.data.encodings.definitions import Encodings
 from unionsnn.data.nodes import NodeDataModule
 from unionsnn.data.sources.download import data_root
 from unionsnn.data.sources.source import NodeSource, Source
-from unionsnn.models.network import GateFactory, fit_to_training
-from unionsnn.nn.gates import StructuralGate, gates
+from unionsnn.models.network import EdgeEncoderFactory, GateFactory, fit_to_training
+from unionsnn.nn.encoders import StructuralEdgeEncoder
+from unionsnn.nn.features import structural_modules
+from unionsnn.nn.gates import StructuralGate
 from unionsnn.training.tasks import TASKS, Task
 
 AnyConfig = Config | PairConfig
 
 # Keys of every data set that go to its module; others go to its source.
-_MODULE_KEYS = {"name", "features", "batch_size", "max_pairs", "mirror", "offline"}
+_MODULE_KEYS = {"name", "features", "edge_features", "batch_size", "max_pairs", "mirror", "offline"}
 # Keys that identify a section rather than being arguments of its class.
 _MODEL_NOTES = {"target", "name", "parameter_budget", "coefficient"}
 
@@ -104,22 +106,31 @@ def build_data(config: Config, progress: Progress | None = None) -> GraphDataMod
 
 
 def gate_factory(config: AnyConfig) -> GateFactory | None:
-    """Return the factory of the configured gate; None for the plain model."""
+    """Return the factory of the configured gate; None without gates."""
     section = config.gate
-    if section.preset is None:
+    if section.preset is None or section.inject == "edge":
         return None
-    changes = section.model_dump(exclude={"preset"}, exclude_none=True)
-    return functools.partial(
-        StructuralGate.preset, section.preset, radius=config.coefficient.radius, **changes
-    )
+    return functools.partial(StructuralGate.preset, section.preset, **_of_gate(config))
+
+
+def structural_encoder_factory(config: AnyConfig) -> EdgeEncoderFactory | None:
+    """Return the factory of the encoder of coefficients as edge features; None without one."""
+    section = config.gate
+    if section.preset is None or section.inject == "gate":
+        return None
+    return functools.partial(StructuralEdgeEncoder.preset, section.preset, **_of_gate(config))
+
+
+def _of_gate(config: AnyConfig) -> dict[str, Any]:
+    """Return what overrides the gate's preset."""
+    changes = config.gate.model_dump(exclude={"preset", "inject"}, exclude_none=True)
+    return {"radius": config.coefficient.radius, **changes}
 
 
 def coefficient_spec(config: AnyConfig) -> CoefficientSpec | None:
-    """Return the coefficients that the gate reads; None for the plain model."""
-    make_gate = gate_factory(config)
-    if make_gate is None:
-        return None
-    return _spec(config.coefficient, make_gate(1).required_columns)
+    """Return the coefficients that gate and encoder read; None for the plain model."""
+    make = gate_factory(config) or structural_encoder_factory(config)
+    return None if make is None else _spec(config.coefficient, make(1).required_columns)
 
 
 def layer_spec(config: AnyConfig) -> CoefficientSpec | None:
@@ -141,9 +152,18 @@ def _spec(section: CoefficientChoices, columns: Sequence[str]) -> CoefficientSpe
 
 
 def build_model(
-    config: AnyConfig, num_features: int | Sequence[int], num_outputs: int
+    config: AnyConfig,
+    num_features: int | Sequence[int],
+    num_outputs: int,
+    num_edge_features: int | Sequence[int] | None = None,
 ) -> nn.Module:
     """Make the network; with a parameter budget, the widest one within it.
+
+    Args:
+        config: The configuration.
+        num_features: Width of the node features, or the cardinality of each categorical one.
+        num_outputs: Number of classes or targets.
+        num_edge_features: As `num_features`, of the edges; None if none are read.
 
     Raises:
         RequestError: if the class refuses its arguments, or the budget is too small.
@@ -158,6 +178,11 @@ def build_model(
         level="node" if node_level else "graph",
         gate=gate_factory(config),
     )
+    # Networks of a user need not know of them.
+    if num_edge_features is not None:
+        arguments["edge_channels"] = num_edge_features
+    if (encoder := structural_encoder_factory(config)) is not None:
+        arguments["structural_encoder"] = encoder
     budget = section.parameter_budget
     if budget is not None:
         # The heads divide the width.
@@ -171,10 +196,9 @@ def build_model(
     except (TypeError, ValueError) as error:
         code = error.codes[0] if isinstance(error, RequestError) else "model.argument"
         raise RequestError(f"model {section.name}: {error}", code=code) from error
-    if make.keywords["gate"] is not None:
-        spec = coefficient_spec(config)
-        for gate in gates(model):
-            gate.set_columns(spec.columns if spec else ())
+    if (spec := coefficient_spec(config)) is not None:
+        for module in structural_modules(model):
+            module.set_columns(spec.columns)
     remove_generated_files()
     return model
 
@@ -199,7 +223,10 @@ def remove_generated_files() -> None:
 
 
 def check_model(
-    config: AnyConfig, num_features: int | Sequence[int] = 1, num_outputs: int = 1
+    config: AnyConfig,
+    num_features: int | Sequence[int] = 1,
+    num_outputs: int = 1,
+    num_edge_features: int | Sequence[int] | None = None,
 ) -> None:
     """Make the network without weights, to refuse wrong arguments and too many weights early.
 
@@ -207,6 +234,7 @@ def check_model(
         config: The configuration.
         num_features: As in `build_model`; arbitrary while the data are unknown.
         num_outputs: As in `build_model`.
+        num_edge_features: As in `build_model`.
 
     Raises:
         RequestError: if the class refuses its arguments.
@@ -214,12 +242,17 @@ def check_model(
     """
     config, layers = config.replace({"model.parameter_budget": None}), config.model.num_layers
     measured = [layers] if layers <= _FEW_LAYERS else [_FEW_LAYERS - 1, _FEW_LAYERS]
+    if num_edge_features is None and config.data.edge_features != "none":
+        num_edge_features = 1
     found = []
     for number in measured:
         with torch.device("meta"):
             try:
                 model = build_model(
-                    config.replace({"model.num_layers": number}), num_features, num_outputs
+                    config.replace({"model.num_layers": number}),
+                    num_features,
+                    num_outputs,
+                    num_edge_features,
                 )
             except RuntimeError as error:
                 if isinstance(error, UnionsnnError) or "overflow" not in str(error).lower():
@@ -272,7 +305,7 @@ def count_parameters(model: nn.Module) -> int:
 
 def build_task(config: Config, data: GraphDataModule) -> Task:
     """Make the task with its network, drawing initial weights from the global generator."""
-    model = build_model(config, data.num_features, data.num_outputs)
+    model = build_model(config, data.num_features, data.num_outputs, data.num_edge_features)
     optimizer = config.optimizer
     return TASKS[data.task](
         model,
@@ -283,5 +316,5 @@ def build_task(config: Config, data: GraphDataModule) -> Task:
 
 
 def fit_gates(model: nn.Module, data: GraphDataModule) -> None:
-    """Fit the network, including the statistics of all gates, to the training part of the split."""
+    """Fit the network, with the statistics of gates and encoders, to the split's training part."""
     fit_to_training(model, lambda: data.part_coefficient("train"), lambda: data.part_sizes("train"))

@@ -21,7 +21,7 @@ from unionsnn.base.files import atomic_write
 from unionsnn.config.schema import Config
 from unionsnn.config.targets import is_network
 from unionsnn.data.datamodules import GraphDataModule
-from unionsnn.data.datasets import feature_widths
+from unionsnn.data.datasets import edge_feature_widths, feature_widths
 from unionsnn.training.build import build_model, check_model
 from unionsnn.training.tasks import Task
 
@@ -41,6 +41,8 @@ class _Content(BaseModel):
     num_outputs: _Count
     class_names: list[str | int | float] | tuple[str | int | float, ...] = ()
     feature_widths: list[_Count] | tuple[_Count, ...] | None = None
+    num_edge_features: _Count | list[_Count] | tuple[_Count, ...] | None = None
+    edge_feature_widths: list[_Count] | tuple[_Count, ...] | None = None
     normalize_features: bool | None = None
     digest: str | None = None
 
@@ -57,6 +59,8 @@ class Checkpoint:
         class_names: Names of the classes, if they have any.
         feature_widths: Columns of each categorical feature; None in files of earlier versions.
         normalize_features: Whether the rows of node features were divided by their sums.
+        num_edge_features: As `num_features`, of the edges; None if none are read.
+        edge_feature_widths: As `feature_widths`, of the edges.
         has_digest: Whether the file has a digest, which was found to be right; files of earlier
             versions have none.
     """
@@ -68,6 +72,8 @@ class Checkpoint:
     class_names: tuple[str, ...] = ()
     feature_widths: tuple[int, ...] | None = None
     normalize_features: bool = False
+    num_edge_features: int | list[int] | None = None
+    edge_feature_widths: tuple[int, ...] | None = None
     has_digest: bool = True
 
 
@@ -86,6 +92,9 @@ def save_checkpoint(path: Path, task: Task, config: Config, data: GraphDataModul
         "class_names": list(data.arrays.class_names),
         "normalize_features": data.normalize_features,
     }
+    if data.edge_features != "none":
+        content["num_edge_features"] = data.num_edge_features
+        content["edge_feature_widths"] = edge_feature_widths(data.arrays, data.edge_features)
     save_tensors(path, {**content, "digest": content_digest(content)})
 
 
@@ -220,7 +229,8 @@ def read_checkpoint(path: str | Path, trust: bool | Collection[str] = False) -> 
         )
     normalized = (config.data.model_extra or {}).get("normalize_features", False)
     widths = content.get("feature_widths")
-    features = content["num_features"]
+    features, of_edges = content["num_features"], content.get("num_edge_features")
+    edge_widths = content.get("edge_feature_widths")
     return Checkpoint(
         content["state_dict"],
         config,
@@ -229,6 +239,8 @@ def read_checkpoint(path: str | Path, trust: bool | Collection[str] = False) -> 
         tuple(str(name) for name in content.get("class_names") or ()),
         None if widths is None else tuple(widths),
         content.get("normalize_features", normalized),
+        of_edges if of_edges is None or isinstance(of_edges, int) else list(of_edges),
+        None if edge_widths is None else tuple(edge_widths),
         content.get("digest") is not None,
     )
 
@@ -240,8 +252,9 @@ def network_of(checkpoint: Checkpoint) -> nn.Module:
         DataError: The weights do not fit the network, which may differ between versions.
     """
     config = checkpoint.config
-    check_model(config, checkpoint.num_features, checkpoint.num_outputs)
-    model = build_model(config, checkpoint.num_features, checkpoint.num_outputs)
+    sizes = checkpoint.num_features, checkpoint.num_outputs, checkpoint.num_edge_features
+    check_model(config, *sizes)
+    model = build_model(config, *sizes)
     if config.trainer.precision == "64-true":
         model.double()
     try:

@@ -90,7 +90,8 @@ class Source(BaseModel, ABC):
         task: The task.
 
     Attributes:
-        categories: Cardinality of each column of labels, if known beforehand.
+        categories: Cardinality of each column of node labels, if known beforehand.
+        edge_categories: Cardinality of each column of edge labels, if known beforehand.
         belongs_to_user: Whether the files are the user's own and may change from one run to the
             next.
     """
@@ -100,6 +101,7 @@ class Source(BaseModel, ABC):
     task: Task = "graph_classification"
 
     categories: ClassVar[tuple[int, ...] | None] = None
+    edge_categories: ClassVar[tuple[int, ...] | None] = None
     belongs_to_user: ClassVar[bool] = False
 
     @abstractmethod

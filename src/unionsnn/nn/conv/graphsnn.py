@@ -8,7 +8,7 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.inits import reset
 from torch_geometric.utils import scatter
 
-from unionsnn.nn.gates import shares
+from unionsnn.nn.features import shares
 
 
 class GraphSNNConv(MessagePassing):

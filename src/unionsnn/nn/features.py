@@ -1,0 +1,282 @@
+"""Features of an edge derived from structural coefficients, read by gates and edge encoders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, Self, TypedDict
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.utils import scatter
+
+from unionsnn.base.arguments import require_choice
+from unionsnn.base.errors import DataError, RequestError
+
+Feature = Literal["raw", "normalized", "excess", "cyclomatic"]
+
+_QUANTITIES = ("a", "a_tree", "nodes", "edges")
+_NEEDS: Mapping[str, tuple[str, ...]] = {
+    "raw": ("a",),
+    "normalized": ("a",),
+    "excess": ("a", "a_tree"),
+    "cyclomatic": ("nodes", "edges"),
+}
+_STANDARDIZED = ("raw", "excess", "cyclomatic")
+# A feature whose spread is below this share of its columns has only rounding noise.
+_CONSTANT = 1e-6
+
+
+def shares(a: Tensor, node: Tensor, num_nodes: int) -> Tensor:
+    """Divide the coefficient of each edge by its sum over the edges of `node`, [num_edges]."""
+    total = scatter(a, node, dim=0, dim_size=num_nodes, reduce="sum")
+    # A self loop's row is 0, and so is the total of a node with no other edges.
+    return a / total[node].clamp(min=torch.finfo(total.dtype).tiny)
+
+
+def radii(radius: int | Sequence[int]) -> tuple[int, ...]:
+    """Return the radii in the order of StructuralCoefficients' columns."""
+    return (radius,) if isinstance(radius, int) else tuple(sorted(set(radius)))
+
+
+class FeatureOptions(TypedDict, total=False):
+    """Arguments of `StructuralFeatures`."""
+
+    features: Sequence[Feature]
+    radius: int | Sequence[int]
+    normalize_over: Literal["receiver", "sender"]
+    offset: float
+    columns: Sequence[str] | None
+
+
+class StructuralFeatures(nn.Module):
+    r"""Base class of what reads structural coefficients: features f_vu of each edge.
+
+    .. math::
+        \tilde a_{vu} = a_{vu} / \sum_{w \in N(v)} a_{vw}
+
+    v receives the message. The features ``excess`` and ``cyclomatic`` are extensions of this
+    library.
+
+    Args:
+        features: ``raw`` a, ``normalized`` a, ``excess`` (a of the double star with the same end
+            degrees, minus a: the part due to cycles; at radius 1 only) or ``cyclomatic`` (edges -
+            nodes + 1 of the subgraph). All but ``normalized`` are standardised with statistics of
+            the training graphs (`fit_statistics`).
+        radius: One radius or several; each gives its own features.
+        normalize_over: Whose neighbours the ``normalized`` feature sums over: ``receiver`` (the
+            paper) or ``sender`` (the authors' code).
+        offset: Constant added to the ``normalized`` feature.
+        columns: Names of the columns of the coefficients, in order; by default
+            `required_columns`.
+
+    Raises:
+        RequestError: if a choice is unknown or a required column is missing.
+    """
+
+    feature_mean: Tensor
+    feature_std: Tensor
+
+    def __init__(
+        self,
+        *,
+        features: Sequence[Feature] = ("raw", "excess", "cyclomatic"),
+        radius: int | Sequence[int] = (1, 2, 3),
+        normalize_over: Literal["receiver", "sender"] = "receiver",
+        offset: float = 0.0,
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__()
+        if not features:
+            raise RequestError(
+                f"features is empty; name at least one of {', '.join(_NEEDS)}.",
+                code="gate.argument",
+            )
+        for feature in features:
+            require_choice("A gate's feature", feature, _NEEDS)
+        self.features = tuple(features)
+        self.radius = radii(radius)
+        if not self.radius or self.radius[0] < 1:
+            raise RequestError(
+                f"radius is {radius}; it must be one or several integers of at least 1.",
+                code="gate.argument",
+            )
+        if "excess" in self.features and 1 not in self.radius:
+            raise RequestError(
+                f"The feature 'excess' is defined at radius 1 only, but radius is "
+                f"{list(self.radius)}; use 'cyclomatic' instead.",
+                code="gate.argument",
+            )
+        require_choice("normalize_over", normalize_over, ("receiver", "sender"))
+        self.normalize_over = normalize_over
+        self.offset = offset
+        self.columns = self.required_columns
+        if columns is not None:
+            self.set_columns(columns)
+        width = len(self._kinds)
+        self.register_buffer("feature_mean", torch.zeros(width))
+        self.register_buffer("feature_std", torch.ones(width))
+        self.fitted = False
+
+    @property
+    def required_columns(self) -> tuple[str, ...]:
+        """Names of the coefficient columns that the features are derived from."""
+        needed = {f"{q}_r{r}" for feature, r in self._kinds for q in _NEEDS[feature]}
+        order = (f"{quantity}_r{r}" for r in self.radius for quantity in _QUANTITIES)
+        return tuple(name for name in order if name in needed)
+
+    @property
+    def _kinds(self) -> list[tuple[str, int]]:
+        """Inputs of the MLP as (feature, radius), radius-major; the excess at radius 1 only."""
+        return [
+            (feature, radius)
+            for radius in self.radius
+            for feature in self.features
+            if feature != "excess" or radius == 1
+        ]
+
+    @property
+    def needs_statistics(self) -> bool:
+        """Whether `fit_statistics` must be called before the first step."""
+        return any(feature in _STANDARDIZED for feature in self.features)
+
+    def set_columns(self, columns: Sequence[str]) -> None:
+        """Set the columns given to `forward`; RequestError if a required one is missing."""
+        missing = [name for name in self.required_columns if name not in columns]
+        if missing:
+            raise RequestError(
+                f"The gate needs the coefficient columns {list(self.required_columns)}, "
+                f"{missing} are missing from {list(columns)}. The radius must be the same in both "
+                "places, as UnionPlugin(conv, radius=1) and StructuralCoefficients(radius=1). "
+                "Compute them with "
+                f"StructuralCoefficients(CoefficientSpec.from_columns({list(self.required_columns)})).",
+                code="gate.columns",
+            )
+        self.columns = tuple(columns)
+
+    @torch.no_grad()
+    def fit_statistics(self, coefficient: Tensor) -> Self:
+        """Set mean and standard deviation of the features from the training rows.
+
+        Args:
+            coefficient: Rows of all training edges, with the columns `columns`; rows of zeros
+                (self loops) are ignored.
+
+        Shapes:
+            - coefficient: [num_edges, len(columns)]
+
+        Returns:
+            The module itself.
+
+        Raises:
+            RequestError: if the shape does not fit or a value is not finite.
+        """
+        self._check(coefficient)
+        if not bool(torch.isfinite(coefficient).all()):
+            raise RequestError(
+                "The structural coefficients contain NaN or infinity.", code="gate.statistics"
+            )
+        rows = coefficient[(coefficient != 0).any(dim=1)].to("cpu", torch.float64)
+        self.feature_mean.zero_()
+        self.feature_std.fill_(1)
+        for i, (feature, radius) in enumerate(self._kinds if len(rows) else ()):
+            if feature not in _STANDARDIZED:
+                continue
+            values = self._edge_feature(rows, feature, radius)
+            sources = [self._column(rows, quantity, radius) for quantity in _NEEDS[feature]]
+            noise = _CONSTANT * torch.stack(sources).abs().max()
+            self.feature_mean[i] = values.mean()
+            std = values.std(unbiased=False)
+            if std > noise:
+                self.feature_std[i] = std
+        self.fitted = True
+        return self
+
+    def get_extra_state(self) -> Tensor:
+        """Return whether there are statistics, for the state dict."""
+        return torch.tensor(self.fitted, device="cpu")
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Restore from a state dict whether there are statistics."""
+        self.fitted = bool(state)
+
+    def standardized(self, coefficient: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
+        """Return the standardised features f_vu.
+
+        This does not check for NaN and infinity, which would synchronise the device in every layer
+        and step; `fit_statistics` refuses them.
+
+        Args:
+            coefficient: One row per edge.
+            edge_index: Senders, then receivers.
+            num_nodes: Number of nodes.
+
+        Shapes:
+            - coefficient: [num_edges, len(columns)]
+            - edge_index: [2, num_edges]
+            - output: [num_edges, F]
+
+        Raises:
+            RequestError: if the shapes do not fit.
+            DataError: if features are standardised but there are no statistics.
+        """
+        self._check(coefficient)
+        if coefficient.size(0) != edge_index.size(1):
+            raise RequestError(
+                f"edge_coefficient has {coefficient.size(0)} rows for {edge_index.size(1)} edges; "
+                "compute it after the last transform that changes edges.",
+                code="gate.columns",
+            )
+        if self.needs_statistics and not self.fitted:
+            raise DataError(
+                f"{type(self).__name__} standardises its features but has no statistics. Call "
+                "fit_statistics(columns) with the coefficient rows of the training graphs "
+                "(unionsnn.nn.plugin.fit_statistics takes a network and the training data set).",
+                code="gate.statistics",
+            )
+        features = self._features(coefficient, edge_index, num_nodes)
+        return (features.to(self.feature_mean.dtype) - self.feature_mean) / self.feature_std
+
+    def _features(self, coefficient: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
+        """Return all features before standardisation, radius-major, [num_edges, F]."""
+        node = edge_index[1 if self.normalize_over == "receiver" else 0]
+        return torch.stack(
+            [
+                self._edge_feature(coefficient, feature, radius)
+                if feature in _STANDARDIZED
+                else self._normalized(coefficient, node, num_nodes, radius)
+                for feature, radius in self._kinds
+            ],
+            dim=-1,
+        )
+
+    def _edge_feature(self, coefficient: Tensor, feature: str, radius: int) -> Tensor:
+        """Return a feature that depends on the edge alone, [num_edges]."""
+        if feature == "raw":
+            return self._column(coefficient, "a", radius)
+        if feature == "excess":
+            tree = self._column(coefficient, "a_tree", radius)
+            return tree - self._column(coefficient, "a", radius)
+        edges = self._column(coefficient, "edges", radius)
+        return edges - self._column(coefficient, "nodes", radius) + 1
+
+    def _normalized(self, coefficient: Tensor, node: Tensor, num_nodes: int, radius: int) -> Tensor:
+        """Return the coefficient over its sum at `node`, plus the offset, [num_edges]."""
+        return shares(self._column(coefficient, "a", radius), node, num_nodes) + self.offset
+
+    def _column(self, coefficient: Tensor, quantity: str, radius: int) -> Tensor:
+        return coefficient[:, self.columns.index(f"{quantity}_r{radius}")]
+
+    def _check(self, coefficient: Tensor) -> None:
+        if coefficient.dim() != 2 or coefficient.size(1) != len(self.columns):
+            raise RequestError(
+                f"edge_coefficient has the shape {list(coefficient.shape)}; this gate reads the "
+                f"columns {list(self.columns)}, so it must be [num_edges, {len(self.columns)}]. "
+                "If the data has other columns, call "
+                "gate.set_columns(data.coefficient_columns.split(',')).",
+                code="gate.columns",
+            )
+
+
+def structural_modules(module: nn.Module) -> list[StructuralFeatures]:
+    """Return all parts of a network that read structural coefficients: gates and edge encoders."""
+    return [part for part in module.modules() if isinstance(part, StructuralFeatures)]
