@@ -123,5 +123,5 @@ def test_data_without_coefficients_are_refused(tmp_path: Path) -> None:
 
 def test_before_statistics_the_error_names_the_call() -> None:
     batch = several_graphs()
-    with pytest.raises(RuntimeError, match=r"UnionPlugin\.fit_statistics takes the training data"):
+    with pytest.raises(RuntimeError, match=r"UnionPlugin\.fit_statistics take the training data"):
         apply(UnionPlugin(gin()).double(), batch)

@@ -152,15 +152,16 @@ def build_dataset(
         DataError: if the graphs lack what `features` or `edge_features` names, or hold a value
             beyond its width.
     """
-    for key, given, allowed in (
-        ("features", features, NODE_FEATURES),
-        ("edge_features", edge_features, EDGE_FEATURES),
-    ):
-        if given not in allowed:
-            raise DataError(
-                f"data.{key} is {given!r}; allowed are {', '.join(allowed)}.",
-                code=f"data.{key}",
-            )
+    if features not in NODE_FEATURES:
+        raise DataError(
+            f"data.features is {features!r}; allowed are {', '.join(NODE_FEATURES)}.",
+            code="data.features",
+        )
+    if edge_features not in EDGE_FEATURES:
+        raise DataError(
+            f"data.edge_features is {edge_features!r}; allowed are {', '.join(EDGE_FEATURES)}.",
+            code="data.edge_features",
+        )
     node_slices = torch.from_numpy(arrays.node_slices)
     edge_slices = torch.from_numpy(arrays.edge_slices)
     one_each = torch.arange(arrays.num_graphs + 1)

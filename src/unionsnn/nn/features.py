@@ -228,9 +228,10 @@ class StructuralFeatures(nn.Module):
             )
         if self.needs_statistics and not self.fitted:
             raise DataError(
-                f"{type(self).__name__} standardises its features but has no statistics. Call "
+                f"The {type(self).__name__} standardises its features but has no statistics. Call "
                 "fit_statistics(columns) with the coefficient rows of the training graphs "
-                "(unionsnn.nn.plugin.fit_statistics takes a network and the training data set).",
+                "(unionsnn.fit_statistics and UnionPlugin.fit_statistics take the training data "
+                "set itself).",
                 code="gate.statistics",
             )
         features = self._features(coefficient, edge_index, num_nodes)
