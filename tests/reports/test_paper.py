@@ -112,6 +112,10 @@ def test_what_the_paper_does_not_have_has_no_value() -> None:
     assert paper_value(record("my_model", "mutag", None)) is None
     control = {**record("unionsnn", "mutag", "default"), "control": "shuffled"}
     assert paper_value(control) is None
+    for section, key, value in (("data", "edge_features", "labels"), ("gate", "inject", "edge")):
+        other = record("unionsnn", "mutag", "default")
+        other["config"][section][key] = value
+        assert paper_value(other) is None
 
 
 def test_another_coefficient_has_no_value_in_the_main_tables() -> None:

@@ -169,6 +169,7 @@ def test_what_may_differ(read: Reader) -> None:
         "model=gcn",
         "model=gin data.batch_size=8",
         "model=gin data.features=degree",
+        "model=gin data.edge_features=labels",
         "model=gin optimizer.lr=0.1",
         "model=union_gin",
         "model=union_gin coefficient.control=random",

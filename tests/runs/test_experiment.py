@@ -83,6 +83,14 @@ def test_a_finished_folder_is_read_not_trained(
     assert run_experiment(config) == record
 
 
+def test_edge_features_and_where_the_coefficient_enters_are_printed_with_a_result(
+    tiny: Maker, mirror: Path
+) -> None:
+    own = ["data=mutag", f"data.mirror={mirror}", "data.edge_features=labels", "gate.inject=edge"]
+    text = provenance(run_experiment(tiny("model=union_gin", *own)))
+    assert "gate default as an edge feature, edge labels, config" in text
+
+
 def test_a_parameter_budget_is_recorded_with_the_width_that_it_led_to(tiny: Maker) -> None:
     config = tiny("model=union_gin", "model.parameter_budget=5000")
     record = run_experiment(config)

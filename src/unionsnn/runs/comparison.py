@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 # How the same graphs are presented to a model, which may differ.
-_SERVING = ("data.batch_size", "data.features", "data.normalize_features")
+_SERVING = ("data.batch_size", "data.features", "data.edge_features", "data.normalize_features")
 
 _NOT_COMPARED = (
     "Nothing was compared: all runs need the same repetitions. Finished work is kept; rerun "

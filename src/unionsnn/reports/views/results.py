@@ -143,7 +143,11 @@ def provenance(record: Mapping[str, Any]) -> str:
     packages = ", ".join(f"{name} {one[name]}" for name in shown if name in one)
     devices = sorted({r["device"] for r in record["repetitions"]})
     count = count_text(record["parameters"])
+    config = record["config"]
     gate = record["gate"] or "none"
+    if "inject" in config["gate"]:
+        edge = "an edge feature"
+        gate += f" as {edge if config['gate']['inject'] == 'edge' else f'weight and {edge}'}"
     if record["control"] != "none":
         gate += f", control {record['control']} (not the real coefficient)"
     return "\n".join(
@@ -151,10 +155,15 @@ def provenance(record: Mapping[str, Any]) -> str:
             f"data: {record['dataset']}, split {(record['protocol']['split_hash'] or '')[:12]}, "
             f"seed {record['protocol']['seed']}",
             f"model: {count} parameters{_budget(record)}, hidden {record['hidden_channels']}, "
-            f"gate {gate}, config {record['config_hash']}",
+            f"gate {gate}, {_edges(config)}config {record['config_hash']}",
             f"{packages}; {', '.join(devices)}; {duration_text(record['seconds'])} of training",
         ]
     )
+
+
+def _edges(config: Mapping[str, Any]) -> str:
+    read = config["data"].get("edge_features")
+    return "" if read is None else f"edge {'features' if read == 'both' else read}, "
 
 
 def _budget(record: Mapping[str, Any]) -> str:
