@@ -270,5 +270,5 @@ def test_a_new_key_of_a_data_format_is_in_the_hash_only_if_it_is_given() -> None
         compose_config([*given, "data.unlabelled=null"]).to_dict()
         == compose_config(given).to_dict()
     )
-    with pytest.raises(RequestError, match="unlabelled is 'keep'; it must be 'drop' or 'class'"):
+    with pytest.raises(RequestError, match="it must be 'drop', 'class' or 'mask'"):
         compose_config([*given, "data.unlabelled=keep"])

@@ -154,7 +154,9 @@ def test_a_fold_without_a_class_fails_with_the_reason_and_the_others_count(
 def test_other_metrics_need_no_second_class() -> None:
     part = np.arange(4)
     split = Split(part, part, part)
-    data: Any = SimpleNamespace(task="graph_classification", targets=np.zeros(4, dtype=int))
+    data: Any = SimpleNamespace(
+        task="graph_classification", metric=None, targets=np.zeros(4, dtype=int)
+    )
     require_metric(data, split)
     data.task = "graph_binary_classification"
     with pytest.raises(UndefinedMetricError, match="its 4 graphs are all of class 0"):

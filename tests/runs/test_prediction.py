@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,10 @@ from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
 from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.splits import load_splits
+from unionsnn.reports.figures.records import draw_predictions
+from unionsnn.reports.views.predictions import columns
 from unionsnn.runs.experiment import run_experiment
+from unionsnn.runs.export import export_checkpoint
 from unionsnn.runs.prediction import predict, probabilities
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training import memory
@@ -49,7 +53,7 @@ def own_graphs(folder: Path, task: str = "class") -> Path:
     """Make a folder of small random graphs with labels and attributes of nodes."""
     generator = np.random.default_rng(0)
     folder.mkdir()
-    lines = ["file,label"]
+    lines = ["file,first,second" if task == "labels" else "file,label"]
     for i in range(24):
         nodes = int(generator.integers(4, 9))
         ring = np.stack([np.arange(nodes), (np.arange(nodes) + 1) % nodes])
@@ -63,7 +67,10 @@ def own_graphs(folder: Path, task: str = "class") -> Path:
             node_attributes=generator.random((nodes, 3)),
         )
         label = "ring" if i % 2 == 0 else "chord"
-        lines.append(f"{i}.npz,{label if task == 'class' else i / 7}")
+        if task == "labels":
+            # Two labels, of which the second is missing in every third graph.
+            label = f"{i % 2},{'NA' if i % 3 == 0 else i % 4 // 2}"
+        lines.append(f"{i}.npz,{i / 7 if task == 'number' else label}")
     (folder / "labels.csv").write_text("\n".join(lines))
     return folder
 
@@ -149,14 +156,21 @@ def test_repetitions_are_averaged_and_one_checkpoint_stands_alone(
     np.testing.assert_allclose(found.mean.sum(axis=1), 1)
 
 
-def test_a_regression_predicts_values(tiny: Maker, tmp_path: Path) -> None:
+@pytest.mark.parametrize("standardized", [False, True])
+def test_a_regression_predicts_values(tiny: Maker, tmp_path: Path, standardized: bool) -> None:
     folder = own_graphs(tmp_path / "own", "number")
     config = tiny(
         *("data=folder", f"data.path={folder}", "model=gin"),
-        *("data.task=graph_regression", "data.metric=mae"),
+        *("data.task=graph_regression", "data.metric=rmse"),
+        f"data.standardize_targets={standardized}",
     )
     run, arrays = trained(config)
     output, test = stored(run)
+    if standardized:
+        # The mean of all targets is 1.6; a network of random weights predicts about 0.
+        assert output.mean() == pytest.approx(arrays.y.mean(), abs=1)
+        program = tmp_path / "program.pt2"
+        assert max(export_checkpoint(run, program)["errors"]) < 1e-5
     found = predict(run, write_graphs(arrays, test, tmp_path / "new"))
     np.testing.assert_allclose(found.each[0], output, atol=1e-5)
     assert found.outputs == ["value"]
@@ -165,6 +179,32 @@ def test_a_regression_predicts_values(tiny: Maker, tmp_path: Path) -> None:
     labelled = predict(run, folder)
     assert labelled.labels is not None
     assert float(labelled.labels[7]) == 1.0
+
+
+def test_several_labels_with_missing_ones_are_learned_measured_and_predicted(
+    tiny: Maker, tmp_path: Path
+) -> None:
+    folder = own_graphs(tmp_path / "own", "labels")
+    own = ["data=folder", f"data.path={folder}", "model=gin", "trainer.max_epochs=1"]
+    own += ["data.task=graph_multilabel_classification", "data.metric=accuracy"]
+    with pytest.raises(DataError, match="or data.unlabelled=mask to learn from the") as refused:
+        run_experiment(tiny(*own))
+    assert refused.value.codes == ["data.unlabelled"]
+    config = tiny(*own, "data.unlabelled=mask")
+    run, arrays = trained(config)
+    assert np.isnan(arrays.y).sum() == 8
+    output, test = stored(run)
+    target, known = arrays.y[test], ~np.isnan(arrays.y[test])
+    right = [((output[:, t] > 0) == target[:, t])[known[:, t]].mean() for t in range(2)]
+    (row,) = json.loads((run / "results.json").read_text())["repetitions"]
+    assert row["metrics"]["test_accuracy"] == pytest.approx(np.mean(right), abs=1e-6)
+    found = predict(run, write_graphs(arrays, test, tmp_path / "new"))
+    np.testing.assert_allclose(found.each[0], 1 / (1 + np.exp(-output)), atol=1e-5)
+    assert found.outputs == ["label_0", "label_1"]
+    assert list(columns(found)) == ["graph", "probability_label_0", "probability_label_1"]
+    figure = draw_predictions(output, target, config.data.task, "labels")
+    drawn = sum(int(text.get_text()) for text in figure.axes[0].texts)
+    assert drawn == known.sum()
 
 
 def test_nodes_are_predicted_in_the_order_of_their_names(tiny: Maker, tmp_path: Path) -> None:

@@ -11,11 +11,13 @@ from torch_geometric.loader import DataLoader
 
 from graphs import cycle, graph, random_graphs
 from unionsnn.models.gin import GIN
+from unionsnn.nn.batch import GraphBatch
+from unionsnn.nn.rescaled import Scale
 from unionsnn.training.callbacks import Curves
 from unionsnn.training.tasks import (
-    ExactAUROC,
     GraphBinaryClassification,
     GraphClassification,
+    GraphMultilabelClassification,
     GraphRegression,
     NodeClassification,
     Task,
@@ -139,19 +141,54 @@ def test_rocauc_over_batches_is_that_of_ogbs_evaluator() -> None:
     assert logged["test_loss"] == pytest.approx(float(loss), abs=1e-6)
 
 
-def test_scores_of_any_size_keep_their_ranks_in_any_batches() -> None:
-    from ogb.graphproppred import Evaluator
+def test_labels_that_are_missing_are_in_no_loss_whatever_the_batches() -> None:
+    generator = torch.Generator().manual_seed(5)
+    graphs = random_graphs(30, generator)
+    for data in graphs:
+        data.y = torch.randint(2, (1, 3), generator=generator).float()
+        data.y[torch.rand(1, 3, generator=generator) < 0.4] = torch.nan
+    # A batch without a label.
+    graphs[0].y[:] = torch.nan
+    task = make(GraphMultilabelClassification, 3)
+    (logged,) = trainer().test(task, DataLoader(graphs, batch_size=7), verbose=False)
+    task.eval()
+    with torch.no_grad():
+        whole = next(iter(DataLoader(graphs, batch_size=30)))
+        score = task(whole)
+    known = ~whole.y.isnan()
+    expected = nn.functional.binary_cross_entropy_with_logits(score[known], whole.y[known])
+    assert logged["test_loss"] == pytest.approx(float(expected), abs=1e-6)
+    alone = next(iter(DataLoader(graphs[:1], batch_size=1)))
+    loss = task.training_step(alone, 0)
+    loss.backward()
+    assert float(loss.detach()) == 0
+    assert all(float(p.grad.abs().sum()) == 0 for p in task.parameters() if p.grad is not None)
+    assert float(task.training_step(whole, 0).detach()) > 0
 
-    generator = torch.Generator().manual_seed(4)
-    # Batches inside and outside of [0, 1], and scores at which a sigmoid is 1 in every digit.
-    scores = torch.cat(
-        [torch.rand(50, generator=generator), torch.randn(50, generator=generator) * 30 + 40]
+
+@pytest.mark.parametrize("metric", ["mae", "rmse"])
+def test_a_standardized_regression_is_measured_in_the_original_units(metric: str) -> None:
+    generator = torch.Generator().manual_seed(6)
+    graphs = random_graphs(12, generator)
+    for data in graphs:
+        data.y = 100 + 7 * torch.randn(1, 2, generator=generator)
+    graphs[3].y[0, 1] = torch.nan
+    scale = Scale(torch.tensor([100.0, 90.0]), torch.tensor([7.0, 3.0]))
+    model = make(GraphRegression, 2).model
+    task = GraphRegression(
+        model, num_outputs=2, metric=metric, scale=scale, lr=0.01, weight_decay=0.0
     )
-    target = torch.randint(2, (100,), generator=generator)
-    metric = ExactAUROC()
-    for part in torch.arange(100).split(10):
-        metric.update(scores[part][:, None], target[part])
-    official = Evaluator("ogbg-molhiv").eval(
-        {"y_true": target[:, None].numpy(), "y_pred": scores[:, None].numpy()}
-    )
-    assert float(metric.compute()) == pytest.approx(official["rocauc"], abs=1e-7)
+    (logged,) = trainer().test(task, DataLoader(graphs, batch_size=5), verbose=False)
+    whole = next(iter(DataLoader(graphs, batch_size=12)))
+    with torch.no_grad():
+        z = task.model.eval()(GraphBatch.of(whole))
+    errors = (z * scale.std + scale.mean - whole.y).square()
+    standardized = z - (whole.y - scale.mean) / scale.std
+    if metric == "mae":
+        expected = errors.sqrt().nanmean(dim=0).mean()
+        loss = standardized.abs().nanmean()
+    else:
+        expected = errors.nanmean(dim=0).sqrt().mean()
+        loss = standardized.square().nanmean()
+    assert logged[f"test_{metric}"] == pytest.approx(float(expected), rel=1e-5)
+    assert logged["test_loss"] == pytest.approx(float(loss), rel=1e-4)

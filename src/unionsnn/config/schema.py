@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -35,23 +37,44 @@ if TYPE_CHECKING:
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 
-METRICS: Mapping[str, Literal["min", "max"]] = {
-    "accuracy": "max",
-    "rocauc": "max",
-    "mae": "min",
-    "loss": "min",
-    "parameters": "min",
-}
-"""Direction of each metric, and of the number of parameters."""
+
+@dataclass(frozen=True)
+class MetricKind:
+    """What is known of a metric's values.
+
+    Args:
+        better: Which of two values is better.
+        low: Smallest possible value.
+        high: Largest possible value.
+    """
+
+    better: Literal["min", "max"]
+    low: float = -math.inf
+    high: float = math.inf
 
 
-TASK_METRICS: Mapping[str, str] = {
-    "graph_classification": "accuracy",
-    "graph_binary_classification": "rocauc",
-    "graph_regression": "mae",
-    "node_classification": "accuracy",
+METRICS: Mapping[str, MetricKind] = {
+    "accuracy": MetricKind("max", 0, 1),
+    "f1": MetricKind("max", 0, 1),
+    "rocauc": MetricKind("max", 0, 1),
+    "ap": MetricKind("max", 0, 1),
+    "mae": MetricKind("min", 0),
+    "rmse": MetricKind("min", 0),
+    "r2": MetricKind("max", high=1),
+    "loss": MetricKind("min"),
+    "parameters": MetricKind("min"),
 }
-"""Metric of each task."""
+"""Direction and range of each metric (f1: of the classes' F1 the mean; ap: average precision), of
+the loss, and of the number of parameters. Names hold no underscore: keys are PART_METRIC."""
+
+TASK_METRICS: Mapping[str, tuple[str, ...]] = {
+    "graph_classification": ("accuracy", "f1"),
+    "graph_binary_classification": ("rocauc", "ap", "accuracy", "f1"),
+    "graph_multilabel_classification": ("rocauc", "ap", "accuracy"),
+    "graph_regression": ("mae", "rmse", "r2"),
+    "node_classification": ("accuracy", "f1"),
+}
+"""Metrics of each task; `training.metrics` computes them."""
 
 FEATURES = ("labels", "categorical", "attributes", "both", "degree", "constant")
 """Choices of node features."""
@@ -59,7 +82,7 @@ FEATURES = ("labels", "categorical", "attributes", "both", "degree", "constant")
 
 def metric_mode(key: str) -> Literal["min", "max"]:
     """Return ``min`` or ``max`` for a key such as val_loss, or for parameters."""
-    return METRICS[key.rpartition("_")[2]]
+    return METRICS[key.rpartition("_")[2]].better
 
 
 def plain_model(name: str) -> str:
@@ -89,6 +112,7 @@ class DataConfig(_OpenSection):
     task: Literal[
         "graph_classification",
         "graph_binary_classification",
+        "graph_multilabel_classification",
         "graph_regression",
         "node_classification",
     ]
@@ -97,11 +121,12 @@ class DataConfig(_OpenSection):
     features: str
     mirror: str | None
     offline: bool
-    # If not given, it is not part of the hash that names a run folder.
+    # If not given, these are not part of the hash that names a run folder.
     max_pairs: PositiveInt | None = absent_if_none()
     edge_features: Literal["none", "labels", "attributes", "both"] = Field(
         "none", exclude_if=lambda value: value == "none"
     )
+    standardize_targets: bool = Field(False, exclude_if=lambda value: not value)
 
     @model_validator(mode="before")
     @classmethod
@@ -113,11 +138,18 @@ class DataConfig(_OpenSection):
 
     @model_validator(mode="after")
     def _names(self) -> Self:
-        metric = TASK_METRICS[self.task]
-        if self.metric != metric:
+        metrics = TASK_METRICS[self.task]
+        if self.metric not in metrics:
             raise RequestError(
-                f"data.metric is {self.metric!r}; data.task={self.task} has data.metric={metric}.",
+                f"data.metric is {self.metric!r}; data.task={self.task} has "
+                f"data.metric={' or '.join(metrics)}.",
                 code="config.metric",
+            )
+        if self.standardize_targets and self.task != "graph_regression":
+            raise RequestError(
+                "data.standardize_targets is true, but only data.task=graph_regression has targets "
+                f"to standardize, not {self.task}: leave it out.",
+                code="config.no_effect",
             )
         if self.features not in FEATURES:
             raise RequestError(

@@ -54,8 +54,8 @@ class GraphArrays:
             nodes are numbered from 0 within each graph.
         node_slices: Where each graph's nodes begin and end.
         edge_slices: Where each graph's edges begin and end.
-        y: One class number per graph, or T regression targets; per node if `level` says so, where
-            -1 is a node without a class.
+        y: One class number per graph, or T targets (numbers of a regression, or labels 0 and 1),
+            NaN where missing; per node if `level` says so, where -1 is a node without a class.
         node_labels: Categorical node features, with values from 0 in each column.
         node_attributes: Real node features.
         edge_labels: Categorical edge features, with values from 0 in each column.
@@ -173,9 +173,12 @@ class GraphArrays:
                 f"{name} has shape {array.shape}, but must have {dims} dimension(s) and "
                 f"{count} rows"
             )
-        if array.dtype == np.float32 and not np.isfinite(array).all():
-            row = int(np.argwhere(~np.isfinite(array))[0][0])
-            raise MalformedDataError(f"{name} has a value that is not finite in row {row}")
+        if array.dtype == np.float32:
+            # Not a number is a missing target.
+            wrong = np.isinf(array) if name == "y" else ~np.isfinite(array)
+            if wrong.any():
+                row = int(np.argwhere(wrong)[0][0])
+                raise MalformedDataError(f"{name} has a value that is not finite in row {row}")
         least = -1 if name == "y" and self.level == "node" else 0
         if array.dtype == np.int64 and array.size and array.min() < least:
             row = int(np.argwhere(array < least)[0][0])

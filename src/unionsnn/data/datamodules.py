@@ -33,7 +33,7 @@ from unionsnn.data.encodings.cache import EncodingCache
 from unionsnn.data.encodings.definitions import Encodings
 from unionsnn.data.inventory import PROCESSED_VERSION, Note
 from unionsnn.data.sources.download import remove_parts, set_aside_if_wrong
-from unionsnn.data.sources.source import NodeSource, RawFiles, Source, Task
+from unionsnn.data.sources.source import NodeSource, RawFiles, Source, Task, has_numbers
 from unionsnn.data.splits import Split
 
 Progress = Callable[[str, int, int], None]
@@ -67,6 +67,9 @@ class GraphDataModule(LightningDataModule):
 
     Attributes:
         task: The task, as given by the source.
+        metric: Name of its metric.
+        standardize_targets: Whether networks predict targets less their mean in training, divided
+            by their standard deviation there.
         normalize_features: Whether to divide each node's features by their sum.
         widths: Cardinality of each categorical node feature; None for the values that occur.
         edge_widths: Cardinality of each categorical edge feature; None for the values that occur.
@@ -108,6 +111,8 @@ class GraphDataModule(LightningDataModule):
         self.threads = threads
         self.progress = progress
         self.task: Task = source.task
+        self.metric: str | None = None
+        self.standardize_targets = False
         self.normalize_features = isinstance(source, NodeSource) and source.normalize_features
         self.widths: tuple[int, ...] | None = None
         self.edge_widths: tuple[int, ...] | None = None
@@ -219,12 +224,27 @@ class GraphDataModule(LightningDataModule):
 
     @property
     def num_outputs(self) -> int:
-        """Number of classes (1 for a binary score), or of regression targets."""
+        """Number of classes (1 for a binary score), of labels, or of regression targets."""
         if self.task == "graph_binary_classification":
             return 1
-        if self.task == "graph_regression":
+        if has_numbers(self.task):
             return int(self.targets.shape[1])
         return self.arrays.num_classes
+
+    def target_scale(self) -> tuple[Tensor, Tensor] | None:
+        """Return mean and standard deviation of each target over its known values in training.
+
+        None unless `standardize_targets`. A target that is constant there is divided by 1.
+
+        Shapes:
+            -> [T], [T].
+        """
+        if not self.standardize_targets:
+            return None
+        rows = self.targets[self._part("train").numpy()].astype(np.float64)
+        mean, std = np.nanmean(rows, axis=0), np.nanstd(rows, axis=0)
+        kind = torch.get_default_dtype()
+        return torch.tensor(mean, dtype=kind), torch.tensor(np.where(std == 0, 1, std), dtype=kind)
 
     @property
     def coefficient_cache(self) -> CoefficientCache:
@@ -411,10 +431,14 @@ class GraphDataModule(LightningDataModule):
         """Refuse a task that does not fit the targets."""
         level, _, kind = self.task.partition("_")
         classes = arrays.y.dtype == np.int64
+        labels = arrays.y if classes else arrays.y[~np.isnan(arrays.y)]
         if arrays.level != level:
             wrong = f"its targets belong to each {arrays.level}"
-        elif classes == (kind == "regression"):
+        elif classes == has_numbers(self.task):
             wrong = f"its targets are {'classes' if classes else 'numbers'}"
+        elif kind == "multilabel_classification" and not np.isin(labels, (0, 1)).all():
+            other = labels[~np.isin(labels, (0, 1))][0]
+            wrong = f"a target is {other:g}, not 0, 1 or missing,"
         elif kind == "binary_classification" and arrays.num_classes != 2:
             wrong = f"it has {arrays.num_classes} classes, not 2"
         else:

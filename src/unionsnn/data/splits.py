@@ -195,7 +195,7 @@ def _labels(y: ArrayLike) -> IntArray:
         raise DataError(
             f"stratified splits need one class number per graph, not {labels.dtype} of shape "
             f"{labels.shape}: type protocol=holdout or protocol=repeated_seeds, which split a set "
-            "of data.task=graph_regression without classes",
+            "of data.task=graph_regression or graph_multilabel_classification without classes",
             code="data.classes",
         )
     if len(np.unique(labels[labels >= 0])) < 2:

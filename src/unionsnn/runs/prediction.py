@@ -38,7 +38,7 @@ class Prediction:
         task: Name of the task.
         names: Name of each item's graph.
         nodes: Name of each node; None for predictions of graphs.
-        outputs: Names of the columns: classes, or targets of a regression.
+        outputs: Names of the columns: classes, labels, or targets of a regression.
         repetitions: Numbers of the repetitions.
         each: Probabilities or regression values of each repetition.
         labels: The label of each graph from the folder's table, if there is one.
@@ -59,8 +59,13 @@ class Prediction:
 
     @property
     def classifies(self) -> bool:
-        """Whether the columns are probabilities of classes."""
+        """Whether the columns are probabilities of classes or labels."""
         return not self.task.endswith("regression")
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether one of the columns is an item's class; several labels may apply at once."""
+        return self.classifies and self.task != "graph_multilabel_classification"
 
     @property
     def mean(self) -> FloatArray:
@@ -302,10 +307,14 @@ def probabilities(output: FloatArray, task: str) -> FloatArray:
     """Convert outputs of a network to probabilities; regression values are unchanged.
 
     Shapes:
-        output [I, C], of a binary score [I, 1] -> [I, C], of a binary score [I, 2].
+        output [I, C], of a binary score [I, 1] -> [I, C], of a binary score [I, 2]; of labels, a
+        probability for each, [I, T].
     """
     if task.endswith("regression"):
         return output
+    if task == "graph_multilabel_classification":
+        # Without exponentials of large numbers.
+        return 0.5 * (1 + np.tanh(0.5 * output))
     if task == "graph_binary_classification":
         # The softmax of (0, score) is the sigmoid of the score.
         output = np.concatenate([np.zeros_like(output), output], axis=1)
@@ -315,10 +324,12 @@ def probabilities(output: FloatArray, task: str) -> FloatArray:
 
 
 def output_names(checkpoint: Checkpoint, count: int) -> list[str]:
-    """Return the names of the classes or targets."""
+    """Return the names of the classes, labels or targets."""
     names = checkpoint.class_names
     if checkpoint.config.data.task.endswith("regression"):
         return ["value"] if count == 1 else [f"value_{i}" for i in range(count)]
+    if checkpoint.config.data.task == "graph_multilabel_classification":
+        return [f"label_{i}" for i in range(count)]
     return list(names) if len(names) == count else [str(i) for i in range(count)]
 
 

@@ -31,6 +31,7 @@ from unionsnn.models.network import EdgeEncoderFactory, GateFactory, fit_to_trai
 from unionsnn.nn.encoders import StructuralEdgeEncoder
 from unionsnn.nn.features import structural_modules
 from unionsnn.nn.gates import StructuralGate
+from unionsnn.nn.rescaled import Scale
 from unionsnn.training.tasks import TASKS, Task
 
 AnyConfig = Config | PairConfig
@@ -101,7 +102,8 @@ def build_data(config: Config, progress: Progress | None = None) -> GraphDataMod
         raise RequestError(*faults) from error
     except (TypeError, ValueError) as error:
         raise RequestError(f"data {section.name}: {error}") from error
-    data.task = section.task
+    data.task, data.metric = section.task, section.metric
+    data.standardize_targets = section.standardize_targets
     return data
 
 
@@ -306,10 +308,12 @@ def count_parameters(model: nn.Module) -> int:
 def build_task(config: Config, data: GraphDataModule) -> Task:
     """Make the task with its network, drawing initial weights from the global generator."""
     model = build_model(config, data.num_features, data.num_outputs, data.num_edge_features)
-    optimizer = config.optimizer
+    optimizer, scale = config.optimizer, data.target_scale()
     return TASKS[data.task](
         model,
         num_outputs=data.num_outputs,
+        metric=data.metric,
+        scale=None if scale is None else Scale(*scale),
         lr=optimizer.lr,
         weight_decay=optimizer.weight_decay,
     )

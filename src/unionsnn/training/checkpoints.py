@@ -22,6 +22,7 @@ from unionsnn.config.schema import Config
 from unionsnn.config.targets import is_network
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.datasets import edge_feature_widths, feature_widths
+from unionsnn.nn.rescaled import Rescaled, Scale
 from unionsnn.training.build import build_model, check_model
 from unionsnn.training.tasks import Task
 
@@ -44,6 +45,7 @@ class _Content(BaseModel):
     num_edge_features: _Count | list[_Count] | tuple[_Count, ...] | None = None
     edge_feature_widths: list[_Count] | tuple[_Count, ...] | None = None
     normalize_features: bool | None = None
+    target_scale: list[list[float]] | None = None
     digest: str | None = None
 
 
@@ -63,6 +65,8 @@ class Checkpoint:
         edge_feature_widths: As `feature_widths`, of the edges.
         has_digest: Whether the file has a digest, which was found to be right; files of earlier
             versions have none.
+        target_scale: Mean and standard deviation of each target in training, if the network
+            predicts standardized ones.
     """
 
     state_dict: dict[str, Tensor]
@@ -75,6 +79,7 @@ class Checkpoint:
     num_edge_features: int | list[int] | None = None
     edge_feature_widths: tuple[int, ...] | None = None
     has_digest: bool = True
+    target_scale: list[list[float]] | None = None
 
 
 def save_checkpoint(path: Path, task: Task, config: Config, data: GraphDataModule) -> None:
@@ -82,7 +87,7 @@ def save_checkpoint(path: Path, task: Task, config: Config, data: GraphDataModul
 
     The file holds plain types and tensors: `torch.load(path, weights_only=True)` reads it.
     """
-    content = {
+    content: dict[str, Any] = {
         "state_dict": task.model.state_dict(),
         "config": config.to_dict(),
         "num_features": data.num_features,
@@ -95,6 +100,8 @@ def save_checkpoint(path: Path, task: Task, config: Config, data: GraphDataModul
     if data.edge_features != "none":
         content["num_edge_features"] = data.num_edge_features
         content["edge_feature_widths"] = edge_feature_widths(data.arrays, data.edge_features)
+    if task.scale is not None:
+        content["target_scale"] = [task.scale.mean.tolist(), task.scale.std.tolist()]
     save_tensors(path, {**content, "digest": content_digest(content)})
 
 
@@ -242,11 +249,12 @@ def read_checkpoint(path: str | Path, trust: bool | Collection[str] = False) -> 
         of_edges if of_edges is None or isinstance(of_edges, int) else list(of_edges),
         None if edge_widths is None else tuple(edge_widths),
         content.get("digest") is not None,
+        content.get("target_scale"),
     )
 
 
 def network_of(checkpoint: Checkpoint) -> nn.Module:
-    """Build the network of a checkpoint, in evaluation mode.
+    """Build the network of a checkpoint, in evaluation mode, with outputs in the original units.
 
     Raises:
         DataError: The weights do not fit the network, which may differ between versions.
@@ -264,6 +272,9 @@ def network_of(checkpoint: Checkpoint) -> nn.Module:
             f"The checkpoint's weights do not fit the network of its configuration: {error}",
             code="checkpoint.weights",
         ) from error
+    if checkpoint.target_scale is not None:
+        mean, std = (torch.tensor(row) for row in checkpoint.target_scale)
+        model = Rescaled(model, Scale(mean, std))
     return model.eval()
 
 

@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
+from numpy.typing import NDArray
 
 from unionsnn.base.errors import UndefinedMetricError
+from unionsnn.config.schema import TASK_METRICS
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.splits import Split
+from unionsnn.training.metrics import defined
 from unionsnn.training.tasks import Task
 
 EVALUATIONS = 5
@@ -17,9 +20,11 @@ EVALUATIONS = 5
 
 
 def require_metric(data: GraphDataModule, split: Split) -> None:
-    """Refuse a split on which the area under the ROC curve is undefined: a part of one class.
+    """Refuse a split on which the metric is undefined, or a target is never known.
 
-    torchmetrics would return 0, which would silently enter the mean over folds.
+    Of several binary labels those without both classes in a part are left out of its mean, as in
+    OGB's evaluator; at least one must be left. A target that no item of a part has is refused,
+    except in a known set with its own split.
 
     Args:
         data: The data with its targets.
@@ -28,17 +33,46 @@ def require_metric(data: GraphDataModule, split: Split) -> None:
     Raises:
         UndefinedMetricError: The metric is undefined; names the part, its class and the remedy.
     """
-    if data.task != "graph_binary_classification":
+    targets = np.asarray(data.targets)
+    metric = data.metric or TASK_METRICS[data.task][0]
+    if data.task.endswith("_classification") and targets.ndim == 1:
+        ranks = data.task == "graph_binary_classification" and metric in ("rocauc", "ap")
+        for part in ("validation", "test") if ranks else ():
+            items = split.parts()[part]
+            classes = np.unique(targets[items])
+            if len(classes) < 2:
+                raise UndefinedMetricError(
+                    f"{metric} is undefined on the {part} part: its {len(items)} graphs are "
+                    f"all of class {classes[0] if len(classes) else 'none'}. Type a smaller "
+                    "protocol.folds, another seed, or data with more graphs of each class."
+                )
         return
-    for part in ("validation", "test"):
-        items = split.parts()[part]
-        classes = np.unique(np.asarray(data.targets)[items])
-        if len(classes) < 2:
+    several = data.task == "graph_multilabel_classification"
+    for part, items in split.parts().items():
+        rows = targets[items]
+        never = np.flatnonzero(np.isnan(rows).all(axis=0))
+        # The evaluators of published sets leave such columns out.
+        if len(never) and (part == "train" or not (several and data.source.known)):
             raise UndefinedMetricError(
-                f"rocauc is undefined on the {part} part: its {len(items)} graphs are all of class "
-                f"{classes[0] if len(classes) else 'none'}. Type a smaller protocol.folds, another "
-                "seed, or data with more graphs of each class."
+                f"{_columns(never)} of y: no graph of the {part} part has this target, which "
+                "cannot be learned or measured there. Leave the column out of the data, or type "
+                "another seed or a smaller protocol.folds."
             )
+        measured = part == "train" or defined(metric, rows)
+        if np.all(measured) or (several and np.any(measured)):
+            continue
+        needs = "both labels in one column" if several else "two different targets in each column"
+        which = "no column" if several else _columns(np.flatnonzero(~measured))
+        raise UndefinedMetricError(
+            f"{metric} is undefined on the {part} part: it needs {needs}, which {which} of "
+            f"its {len(items)} graphs has. Type another seed, a smaller protocol.folds, or another "
+            "data.metric."
+        )
+
+
+def _columns(numbers: NDArray[np.intp]) -> str:
+    shown = ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
+    return f"column{'s' if len(numbers) > 1 else ''} {shown}"
 
 
 def other_evaluations(

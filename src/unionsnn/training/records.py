@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from unionsnn.base.errors import DamagedFileError
-from unionsnn.config.schema import TASK_METRICS
+from unionsnn.config.schema import METRICS, TASK_METRICS, MetricKind
 from unionsnn.config.sections import sentences
 from unionsnn.training.statistics import Summary
 
@@ -25,11 +25,9 @@ _ROUNDING = 1e-5
 
 def _in_range(metrics: dict[str, float]) -> dict[str, float]:
     for key, value in metrics.items():
-        kind = key.rpartition("_")[2]
-        low, high = (0.0, 1.0) if kind in ("accuracy", "rocauc") else (-math.inf, math.inf)
-        low = 0.0 if kind == "mae" else low
-        if not (math.isfinite(value) and low - _ROUNDING <= value <= high + _ROUNDING):
-            raise DamagedFileError(f"{key} is {value}; it lies from {low:g} to {high:g}.")
+        kind = METRICS.get(key.rpartition("_")[2], MetricKind("min"))
+        if not (math.isfinite(value) and kind.low - _ROUNDING <= value <= kind.high + _ROUNDING):
+            raise DamagedFileError(f"{key} is {value}; it lies from {kind.low:g} to {kind.high:g}.")
     return metrics
 
 

@@ -8,10 +8,12 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
-from torchmetrics import MeanAbsoluteError, Metric
-from torchmetrics.classification import BinaryAUROC, MulticlassAccuracy
+from torchmetrics import Metric
 
+from unionsnn.config.schema import TASK_METRICS
 from unionsnn.nn.batch import GraphBatch
+from unionsnn.nn.rescaled import Scale
+from unionsnn.training.metrics import ColumnMean, class_metric
 
 
 class Task(pl.LightningModule):
@@ -23,21 +25,33 @@ class Task(pl.LightningModule):
     Args:
         model: Called with a `GraphBatch`.
         num_outputs: Number of classes or targets.
+        metric: Name of its metric; by default the task's first.
+        scale: Mean and spread of the targets in training, if the network predicts standardized
+            ones: outputs and metrics are in the original units, the loss is in standardized ones.
         lr: Learning rate of Adam.
         weight_decay: L2 penalty of Adam.
     """
 
-    metric_name: str
+    name: str
 
     def __init__(
-        self, model: nn.Module, *, num_outputs: int, lr: float, weight_decay: float
+        self,
+        model: nn.Module,
+        *,
+        num_outputs: int,
+        metric: str | None = None,
+        scale: Scale | None = None,
+        lr: float,
+        weight_decay: float,
     ) -> None:
         super().__init__()
         self.model = model
+        self.metric_name = metric or TASK_METRICS[self.name][0]
+        self.scale = scale
         self.lr = lr
         # The sum of the losses of an epoch's rows; None outside a trainer's epochs.
         self._total: Tensor | None = None
-        self._rows = 0
+        self._rows: int | Tensor = 0
         self.weight_decay = weight_decay
         # Two instances, since validation and test may run in the same loop.
         self.metrics: Mapping[str, Metric] = nn.ModuleDict(  # type: ignore[assignment]
@@ -45,15 +59,19 @@ class Task(pl.LightningModule):
         )
 
     def make_metric(self, num_outputs: int) -> Metric:
-        """Return the metric of the task.
+        """Return the metric of the task, of each column of scores or values.
 
         It must not be synchronised over processes: each evaluates the whole part.
         """
-        raise NotImplementedError
+        return ColumnMean(self.metric_name)
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """Return the mean loss over the rows."""
+        """Return the mean loss over the rows, or over the known targets."""
         raise NotImplementedError
+
+    def terms(self, target: Tensor) -> int | Tensor:
+        """Return over how many terms the loss of a batch is a mean."""
+        return len(target)
 
     def select(self, output: Tensor, batch: Data, part: str) -> tuple[Tensor, Tensor]:
         """Return the rows of output and target that belong to a part of the split."""
@@ -68,15 +86,18 @@ class Task(pl.LightningModule):
 
     def forward(self, batch: Data) -> Tensor:
         """Return the network's output for a batch, in at least single precision."""
-        output: Tensor = self.model(GraphBatch.of(batch))
-        return output.to(torch.promote_types(output.dtype, torch.float32))
+        return self._in_units(self.model(GraphBatch.of(batch)))
+
+    def _in_units(self, output: Tensor) -> Tensor:
+        output = output.to(torch.promote_types(output.dtype, torch.float32))
+        return output if self.scale is None else self.scale(output)
 
     def training_step(self, batch: Data, batch_idx: int) -> Tensor:
         """Return a batch's loss, weighted such that the mean over processes is the batch's loss."""
         output, target = self.select(self(batch), batch, "train")
         loss = self.loss(output, target)
         weight = batch.loss_weight if "loss_weight" in batch else 1.0
-        self._note(loss.detach(), len(target) if weight else 0)
+        self._note(loss.detach(), self.terms(target) if weight else 0)
         auxiliary = self.auxiliary_loss(batch)
         return weight * (loss if auxiliary is None else loss + auxiliary)
 
@@ -84,19 +105,20 @@ class Task(pl.LightningModule):
         """Reset the mean training loss."""
         self._total, self._rows = torch.zeros((), device=self.device), 0
 
-    def _note(self, loss: Tensor, rows: int) -> None:
+    def _note(self, loss: Tensor, rows: int | Tensor) -> None:
         # Logged once per epoch: Lightning's mean would take a tenth of a small network's step.
         if self._total is None:
             return
         self._total, self._rows = self._total + rows * loss, self._rows + rows
         if self.trainer.is_last_batch:
-            mean = self._total / max(self._rows, 1)
+            rows = int(self._rows)
+            mean = self._total / max(rows, 1)
             self.log(
                 "train_loss",
                 mean,
                 on_step=False,
                 on_epoch=True,
-                batch_size=self._rows,
+                batch_size=rows,
                 sync_dist=True,
             )
 
@@ -109,7 +131,7 @@ class Task(pl.LightningModule):
         make: Callable[..., Tensor | None] | None = getattr(self.model, "auxiliary_loss", None)
         if make is None:
             return None
-        return make(lambda output: self.loss(*self.select(output, batch, "train")))
+        return make(lambda output: self.loss(*self.select(self._in_units(output), batch, "train")))
 
     def validation_step(
         self, batch: Data, batch_idx: int, dataloader_idx: int = 0
@@ -130,12 +152,12 @@ class Task(pl.LightningModule):
         output, target = self.select(self(batch), batch, part)
         metric = self.metrics[part]
         metric.update(output, target)
-        # Lightning averages the loss, weighted by the batch's rows.
+        # Lightning averages the loss, weighted by the batch's terms.
         self.log_dict(
             {f"{part}_{self.metric_name}": metric, f"{part}_loss": self.loss(output, target)},
             on_step=False,
             on_epoch=True,
-            batch_size=len(target),
+            batch_size=int(self.terms(target)),
             add_dataloader_idx=False,
             sync_dist=True,
         )
@@ -150,43 +172,23 @@ class Task(pl.LightningModule):
 
 
 class GraphClassification(Task):
-    """Classification of graphs: cross-entropy and accuracy."""
+    """Classification of graphs: cross-entropy, accuracy or macro F1."""
 
-    metric_name = "accuracy"
+    name = "graph_classification"
 
     def make_metric(self, num_outputs: int) -> Metric:
-        """Return the accuracy."""
-        return MulticlassAccuracy(num_outputs, average="micro", sync_on_compute=False)
+        """Return the metric of the classes with the largest logits."""
+        return class_metric(self.metric_name, num_outputs)
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
         """Cross-entropy."""
         return nn.functional.cross_entropy(output, target)
 
 
-class ExactAUROC(BinaryAUROC):
-    """Area under the ROC curve of raw scores, over all batches together.
-
-    torchmetrics applies a sigmoid only to batches with scores outside [0, 1]: the order of scores
-    in different batches is lost, and large scores become equal. Here the same strictly increasing
-    map into [0, 1] is applied to every score first, so that ranks are preserved.
-    """
-
-    def update(self, preds: Tensor, target: Tensor) -> None:
-        """Add a batch of scores."""
-        scores = preds.detach().flatten()
-        # Apple's devices have no double precision.
-        scores = scores.float() if scores.device.type == "mps" else scores.double()
-        super().update(0.5 + 0.5 * scores / (1 + scores.abs()), target.flatten())
-
-
 class GraphBinaryClassification(Task):
-    """Binary classification of graphs: cross-entropy of a score and area under the ROC curve."""
+    """Binary classification of graphs: cross-entropy of a score, which the metric ranks."""
 
-    metric_name = "rocauc"
-
-    def make_metric(self, num_outputs: int) -> Metric:
-        """Return the area under the ROC curve over the whole part."""
-        return ExactAUROC(sync_on_compute=False)
+    name = "graph_binary_classification"
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
         """Return the binary cross-entropy with logits."""
@@ -201,34 +203,72 @@ class NodeClassification(GraphClassification):
     The batch has boolean `train_mask`, `val_mask` and `test_mask`, [num_nodes] each.
     """
 
+    name = "node_classification"
+
     def select(self, output: Tensor, batch: Data, part: str) -> tuple[Tensor, Tensor]:
         """Return the rows of the nodes in the part's mask."""
         mask = batch[f"{part}_mask"]
         return output[mask], batch.y[mask]
 
 
-class GraphRegression(Task):
-    """Regression of graphs: L1 loss and mean absolute error."""
-
-    metric_name = "mae"
-
-    def make_metric(self, num_outputs: int) -> Metric:
-        """Return the mean absolute error over all targets."""
-        return MeanAbsoluteError(sync_on_compute=False)
+class _SeveralTargets(Task):
+    """Targets [num_graphs, T], NaN where missing: these are in no loss and no metric."""
 
     def select(self, output: Tensor, batch: Data, part: str) -> tuple[Tensor, Tensor]:
         """Return all rows; a single target may have the shape [num_graphs]."""
         return output, batch.y.view_as(output)
 
+    def terms(self, target: Tensor) -> int | Tensor:
+        """Return the number of known targets."""
+        # A tensor, for which no training step waits.
+        return target.isfinite().sum()
+
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """Return the mean absolute error."""
-        return nn.functional.l1_loss(output, target)
+        """Return the mean over the known targets; 0 without any."""
+        known = target.isfinite()
+        # Not output[known], whose size a GPU would have to tell.
+        each = self.each_loss(output, torch.where(known, target, output.detach()))
+        return torch.where(known, each, 0).sum() / known.sum().clamp(min=1)
+
+    def each_loss(self, output: Tensor, target: Tensor) -> Tensor:
+        """Return the loss of each target."""
+        raise NotImplementedError
+
+
+class GraphMultilabelClassification(_SeveralTargets):
+    """Several binary labels of a graph, some of them missing: binary cross-entropy of scores."""
+
+    name = "graph_multilabel_classification"
+
+    def each_loss(self, output: Tensor, target: Tensor) -> Tensor:
+        """Return the binary cross-entropy with logits."""
+        return nn.functional.binary_cross_entropy_with_logits(output, target, reduction="none")
+
+
+class GraphRegression(_SeveralTargets):
+    """Regression of graphs: L1 loss for the mean absolute error, squared error for rmse and r2.
+
+    With a scale the loss is that of standardized targets, |z - (y - mean) / std|.
+    """
+
+    name = "graph_regression"
+
+    def each_loss(self, output: Tensor, target: Tensor) -> Tensor:
+        """Return the absolute or squared error."""
+        errors = output - target
+        if self.scale is not None:
+            errors = errors / self.scale.std
+        return errors.abs() if self.metric_name == "mae" else errors.square()
 
 
 TASKS: Mapping[str, type[Task]] = {
-    "graph_classification": GraphClassification,
-    "graph_binary_classification": GraphBinaryClassification,
-    "graph_regression": GraphRegression,
-    "node_classification": NodeClassification,
+    kind.name: kind
+    for kind in (
+        GraphClassification,
+        GraphBinaryClassification,
+        GraphMultilabelClassification,
+        GraphRegression,
+        NodeClassification,
+    )
 }
 """Tasks by name in a data set's configuration."""

@@ -18,7 +18,7 @@ from unionsnn.data.edges import both_ways, graphs_of_edges, slices
 from unionsnn.data.sources.download import files_hash
 from unionsnn.data.sources.graph_files.formats import FORMATS, GraphFile, read_graph_file
 from unionsnn.data.sources.graph_files.npz import npz_arrays
-from unionsnn.data.sources.source import RawFiles, Source, Unlabelled
+from unionsnn.data.sources.source import RawFiles, Source, Unlabelled, has_numbers
 
 NODE_ARRAYS = {"node_labels": np.int64, "node_attributes": np.float32}
 
@@ -29,10 +29,10 @@ class Folder(Source):
     Args:
         path: The folder.
         table: A CSV file in it, with a header: ``file`` and ``label``, or ``file`` and several
-            columns of numbers for a regression.
+            columns of numbers, targets of a regression or labels 0 and 1.
         symmetrize: Whether to add the reverse of one-way edges, which are an error otherwise.
-        unlabelled: Whether to ``drop`` rows whose label is missing, or to count NA and its like as
-            a ``class``; an error otherwise.
+        unlabelled: Whether to ``drop`` rows whose label is missing, to count NA and its like as a
+            ``class``, or to ``mask`` those of several columns; an error otherwise.
     """
 
     path: str
@@ -48,18 +48,27 @@ class Folder(Source):
     def processed_key(self, raw: RawFiles) -> str:
         """Return the hash of the table and all files listed in it, and the kind of targets."""
         table = self._table()
-        kind = "numbers" if self.task == "graph_regression" else "classes"
+        kind = "numbers" if has_numbers(self.task) else "classes"
         key = f"folder {files_hash([table.path, *table.files])} {kind} {self.symmetrize}"
         return key if self.unlabelled is None else f"{key} {self.unlabelled}"
 
     def read(self, raw: RawFiles) -> GraphArrays:
         """Read all files listed in the table."""
         table = self._table()
-        if self.unlabelled != "class" or self.task == "graph_regression":
-            table = table.labelled(drop=self.unlabelled == "drop")
+        numbers = has_numbers(self.task)
+        if self.unlabelled == "mask" and not numbers:
+            raise DataError(
+                "data.unlabelled=mask is for several labels or targets of a graph; type "
+                "data.unlabelled=drop to leave graphs without a class out",
+                code="data.unlabelled",
+            )
+        if self.unlabelled == "mask":
+            table = table.with_some_label()
+        elif self.unlabelled != "class" or numbers:
+            table = table.labelled(drop=self.unlabelled == "drop", numbers=numbers)
         y: NDArray[Any]
         class_names: tuple[str, ...]
-        if self.task == "graph_regression":
+        if numbers:
             y, class_names = table.numbers(), ()
         else:
             y, class_names = table.classes()
@@ -94,25 +103,39 @@ class LabelTable:
     labels: list[list[str]]
     lines: list[int]
 
-    def labelled(self, *, drop: bool) -> LabelTable:
+    def labelled(self, *, drop: bool, numbers: bool) -> LabelTable:
         """Return the rows without a missing label.
 
         Raises:
             DataError: There is one, and it is not to be dropped; or none is left.
         """
         missing = [any(v.lower() in _MISSING for v in row) for row in self.labels]
-        if not any(missing):
-            return self
-        lines = [line for line, gone in zip(self.lines, missing, strict=True) if gone]
-        shown = ", ".join(map(str, lines[:5])) + (", ..." if len(lines) > 5 else "")
-        if not drop:
+        if any(missing) and not drop:
+            lines, shown = self._lines(missing)
             row = self.labels[missing.index(True)]
+            other = "data.unlabelled=class if it is a class"
+            if numbers:
+                other = "data.unlabelled=mask to learn from the other columns of their rows"
             raise DataError(
                 f"{self.path}, line {lines[0]}: the label is {', '.join(row)!r}, which means that "
                 f"it is missing ({len(lines)} such lines: {shown}); type data.unlabelled=drop to "
-                "leave these graphs out, or data.unlabelled=class if it is a class",
+                f"leave these graphs out, or {other}",
                 code="data.unlabelled",
             )
+        return self._without(missing)
+
+    def with_some_label(self) -> LabelTable:
+        """Return the rows in which not every label is missing; DataError if there is none."""
+        return self._without([all(v.lower() in _MISSING for v in row) for row in self.labels])
+
+    def _lines(self, missing: Sequence[bool]) -> tuple[list[int], str]:
+        lines = [line for line, gone in zip(self.lines, missing, strict=True) if gone]
+        return lines, ", ".join(map(str, lines[:5])) + (", ..." if len(lines) > 5 else "")
+
+    def _without(self, missing: Sequence[bool]) -> LabelTable:
+        if not any(missing):
+            return self
+        lines, shown = self._lines(missing)
         kept = [i for i, gone in enumerate(missing) if not gone]
         if not kept:
             raise DataError(f"{self.path}: no row has a label", code="data.unlabelled")
@@ -128,7 +151,7 @@ class LabelTable:
         )
 
     def numbers(self) -> NDArray[np.float32]:
-        """Return the labels as targets of a regression.
+        """Return the labels as numbers, NaN where missing.
 
         Shapes:
             -> [rows, columns].
@@ -138,13 +161,16 @@ class LabelTable:
         """
         for line, row in zip(self.lines, self.labels, strict=True):
             for value in row:
+                if value.lower() in _MISSING:
+                    continue
                 if not _is_number(value) or not np.isfinite(np.float32(value)):
                     raise DataError(
                         f"{self.path}, line {line}: {value!r} is not a number that a regression "
-                        "can have as its target",
+                        "can have as its target, and not a label 0 or 1",
                         code="data.table",
                     )
-        return np.array(self.labels, dtype=np.float32)
+        known = [["nan" if v.lower() in _MISSING else v for v in row] for row in self.labels]
+        return np.array(known, dtype=np.float32)
 
     def classes(self) -> tuple[NDArray[np.int64], tuple[str, ...]]:
         """Return the class of each row, and the names of the classes.

@@ -36,7 +36,8 @@ class PyG(Source):
         arguments: Its arguments; ``root`` defaults to a folder in the data root.
         symmetrize: Whether to add the reverse of one-way edges.
         unlabelled: Whether to ``drop`` items without a target (NaN, or a class below 0 where -1 and
-            1 are not the only classes), or to count these as a ``class``; an error otherwise.
+            1 are not the only classes), to count these as a ``class``, or to ``mask`` those of
+            several targets; an error otherwise.
     """
 
     dataset: str
@@ -291,7 +292,8 @@ def _targets(
 def _missing(y: NDArray[Any], level: str, unlabelled: Unlabelled | None) -> NDArray[np.bool_]:
     """Return which items have no target: NaN, or a negative class besides classes -1 and 1."""
     if y.dtype.kind == "f":
-        missing = np.isnan(y).any(axis=1)
+        unknown = np.isnan(y)
+        missing = unknown.all(axis=1) if unlabelled == "mask" else unknown.any(axis=1)
         shown = "nan"
     else:
         missing = (y < 0).any(axis=1) & (y.shape[1] == 1) & (set(np.unique(y)) != {-1, 1})
@@ -303,8 +305,11 @@ def _missing(y: NDArray[Any], level: str, unlabelled: Unlabelled | None) -> NDAr
     which += ", ...)" if missing.sum() > 5 else ")"
     if unlabelled == "class" and y.dtype.kind != "f":
         return np.zeros_like(missing)
-    if unlabelled is None or unlabelled == "class":
-        keep = "" if y.dtype.kind == "f" else ", or data.unlabelled=class if it is a class"
+    leaves_out = unlabelled == "drop" or (unlabelled == "mask" and y.dtype.kind == "f")
+    if not leaves_out:
+        keep = ", or data.unlabelled=class if it is a class"
+        if y.dtype.kind == "f":
+            keep = ", or data.unlabelled=mask for those of several targets" * (y.shape[1] > 1)
         raise DataError(
             f"y is {shown} in {which}, which means no label; type data.unlabelled=drop to leave "
             f"these out{keep}",

@@ -21,15 +21,22 @@ from unionsnn.data.catalog import CATALOG, CatalogEntry, size_limit
 from unionsnn.data.sources.download import fetch
 from unionsnn.data.splits import Split, random_holdout, stratified_holdout, with_validation
 
-Unlabelled = Literal["drop", "class"]
-"""What a missing label means: its item is left out, or it is a class like any other."""
+Unlabelled = Literal["drop", "class", "mask"]
+"""What a missing label means: its item is left out, it is a class like any other, or of several
+targets of an item it is in no loss and no metric."""
 
 Task = Literal[
     "graph_classification",
     "graph_binary_classification",
+    "graph_multilabel_classification",
     "graph_regression",
     "node_classification",
 ]
+
+
+def has_numbers(task: str) -> bool:
+    """Return whether the targets of a task are numbers, NaN where missing, and not classes."""
+    return task in ("graph_regression", "graph_multilabel_classification")
 
 
 @dataclass(frozen=True)
@@ -121,7 +128,7 @@ class Source(BaseModel, ABC):
         """Return the entry of the set given by the arguments, checked on each read; or None."""
         formats = {kind.__name__ for kind in type(self).__mro__}
         for entry in CATALOG.values():
-            same_targets = (self.task == "graph_regression") == (entry.task == "graph_regression")
+            same_targets = has_numbers(self.task) == has_numbers(entry.task)
             if (
                 entry.format in formats
                 and same_targets
@@ -151,7 +158,7 @@ class Source(BaseModel, ABC):
                     code="data.several_splits",
                 )
             return with_validation(Split.from_parts(arrays.part), arrays.y, generator=generator)
-        if self.task == "graph_regression":
+        if has_numbers(self.task):
             return random_holdout(arrays.num_items, generator=generator)
         return stratified_holdout(arrays.y, generator=generator)
 

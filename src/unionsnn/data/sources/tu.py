@@ -11,7 +11,7 @@ from unionsnn.base.errors import MalformedDataError
 from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.edges import cut_by_graph, one_way_edges, simple_edges, slices
 from unionsnn.data.sources.download import files_hash, open_zip, read_members
-from unionsnn.data.sources.source import RawFiles, Source
+from unionsnn.data.sources.source import RawFiles, Source, has_numbers
 from unionsnn.data.sources.text_tables import ArchiveTables, Values
 
 URL = "https://www.chrsmrrs.com/graphkerneldatasets"
@@ -59,7 +59,7 @@ class TU(Source):
 
     @property
     def _numbers(self) -> bool:
-        return self.task == "graph_regression"
+        return has_numbers(self.task)
 
     def read(self, raw: RawFiles) -> GraphArrays:
         """Read the raw archive."""

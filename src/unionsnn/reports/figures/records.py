@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unionsnn.data.sources.source import has_numbers
 from unionsnn.reports.collection import StoredRecord
 from unionsnn.reports.figures.plots import subplots
 from unionsnn.reports.formatting import is_percent
@@ -73,13 +74,16 @@ def draw_predictions(output: NDArray[Any], target: NDArray[Any], task: str, titl
         title: Title of the figure.
 
     Shapes:
-        output [N, C], target [N] or [N, 1].
+        output [N, C], target [N] or [N, T]; missing targets are not drawn.
     """
     figure, ((axes,),) = subplots(4.6, 3.8)
     truth = target.reshape(-1)
+    if has_numbers(task):
+        known = ~np.isnan(truth)
+        truth, output = truth[known], output.reshape(-1, 1)[known]
     if task == "graph_regression":
         chosen = np.random.default_rng(0).permutation(len(truth))[:3000]
-        axes.plot(truth[chosen], output.reshape(-1)[chosen], ".", markersize=3, alpha=0.4)
+        axes.plot(truth[chosen], output[chosen, 0], ".", markersize=3, alpha=0.4)
         ends = [float(truth.min()), float(truth.max())]
         axes.plot(ends, ends, "-", color="#888888", linewidth=1)
         axes.set(xlabel="target", ylabel="prediction")

@@ -28,7 +28,7 @@ def columns(prediction: Prediction) -> dict[str, list[Any]]:
         table["node"] = list(prediction.nodes)
     if prediction.labels is not None and prediction.nodes is None:
         table["label"] = list(prediction.labels)
-    if prediction.classifies:
+    if prediction.has_classes:
         table["predicted"] = prediction.predicted
     kinds = [("", prediction.mean)]
     if prediction.spread is not None:
