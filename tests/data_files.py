@@ -103,14 +103,15 @@ def write_zinc_npz(folder: Path, parts: dict[str, list[dict[str, Any]]]) -> dict
     folder.mkdir(parents=True, exist_ok=True)
     paths = {part: folder / f"{part}.npz" for part in parts}
     for part, content in parts.items():
-        bonds = [np.stack(np.nonzero(m["bond_type"].numpy())) for m in content]
+        matrices = [m["bond_type"].numpy() for m in content]
+        bonds = [np.stack(np.nonzero(matrix)) for matrix in matrices]
         np.savez(
             paths[part],
             num_nodes=np.array([m["num_atom"] for m in content], dtype=np.uint8),
             num_edges=np.array([b.shape[1] for b in bonds], dtype=np.uint8),
             x=np.concatenate([m["atom_type"].numpy() for m in content]),
             edge_index=np.concatenate(bonds, axis=1).astype(np.uint8),
-            edge_attr=np.ones(sum(b.shape[1] for b in bonds), dtype=np.uint8),
+            edge_attr=np.concatenate([matrix[matrix != 0] for matrix in matrices]),
             y=np.concatenate([m["logP_SA_cycle_normalized"].numpy() for m in content]),
         )
     return paths

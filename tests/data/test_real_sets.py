@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from unionsnn.base.errors import DataError
 from unionsnn.config.compose import compose_config
-from unionsnn.data.catalog import CATALOG
+from unionsnn.data.arrays import GraphArrays
+from unionsnn.data.catalog import CATALOG, CatalogEntry
 from unionsnn.data.datamodules import GraphDataModule
+from unionsnn.data.sources.source import RawFiles, Source
+from unionsnn.data.sources.zinc import Zinc
 from unionsnn.data.splits import check_split
 from unionsnn.training.build import build_data
 
@@ -78,6 +82,7 @@ def test_a_set_of_the_mirror_has_the_known_statistics(loaded: GraphDataModule) -
     assert (len(width) if isinstance(width, tuple) else width) == features == entry.features
     assert loaded.features == entry.feature_kind
     assert loaded.task == entry.task
+    assert_edge_features(arrays, entry, loaded.source)
     if isinstance(classes, list):
         assert np.bincount(arrays.y).tolist() == classes
         classes = len(classes)
@@ -93,6 +98,32 @@ def test_a_set_of_the_mirror_has_the_known_statistics(loaded: GraphDataModule) -
     if loaded.name in POSITIVES:
         positives = [int(arrays.y[part].sum()) for part in split.parts().values()]
         assert positives == POSITIVES[loaded.name]
+
+
+def assert_edge_features(arrays: GraphArrays, entry: CatalogEntry, source: Source) -> None:
+    """Check what `unionsnn datasets` says of edges against what is read."""
+    assert (arrays.edge_attributes is not None) == bool(entry.edge_attributes)
+    if arrays.edge_labels is None:
+        # ZINC's are only read if they are wanted.
+        assert entry.edge_labels == (source.edge_categories or ())
+        return
+    occurring = [int(column.max()) + 1 for column in arrays.edge_labels.T]
+    assert entry.edge_labels == (source.edge_categories or tuple(occurring))
+    assert all(np.array(occurring) <= entry.edge_labels)
+
+
+@pytest.mark.parametrize("size", ["subset", pytest.param("full", marks=pytest.mark.slow)])
+def test_bond_types_of_the_real_zinc(mirror: Path, tmp_path: Path, size: Any) -> None:
+    source = Zinc(size=size, edge_features="labels")
+    arrays = source.read(RawFiles(tmp_path, str(mirror), offline=True))
+    arrays.validate()
+    assert arrays.edge_labels is not None
+    counts = np.bincount(arrays.edge_labels[:, 0], minlength=4)
+    assert counts[0] == 0
+    assert (counts[1:] > 0).all()
+    without = Zinc(size=size).read(RawFiles(tmp_path, str(mirror), offline=True))
+    assert without.edge_labels is None
+    assert np.array_equal(without.edge_index, arrays.edge_index)
 
 
 def made_by_hand(tmp_path: Path, name: str, files: dict[str, str]) -> GraphDataModule:

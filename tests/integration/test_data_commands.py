@@ -48,7 +48,23 @@ def test_json_has_the_same_as_plain_types(tmp_path: Path, command: Command) -> N
     one = json.loads(command("datasets", "photo", "--json").stdout)
     assert one in content
     assert one["split"] == [749, 749, 5989]
+    assert [entry["edge_labels"] for entry in content if entry["name"] == "molhiv"] == [[5, 6, 2]]
     assert "(2018)" in one["citations"][0]
+
+
+@pytest.mark.parametrize(
+    ("name", "edges"),
+    [
+        ("molhiv", "labels (5, 6, 2 values), read with data.edge_features=labels"),
+        ("zinc10k", "labels (4 values), read with data.edge_features=labels"),
+        ("nci1", "none"),
+    ],
+)
+def test_one_set_tells_what_its_edges_have_and_how_it_is_read(
+    command: Command, name: str, edges: str
+) -> None:
+    rows = dict(row for row in lines(command("datasets", name).stdout) if len(row) == 2)
+    assert rows["edge features"] == edges
 
 
 def test_one_set_is_shown_with_its_citations(tmp_path: Path, command: Command) -> None:

@@ -64,6 +64,8 @@ class GraphArrays:
             3 for none. Of S splits, one a column.
         class_names: The source's labels of classes 0, 1, ...; empty if there are none.
         level: What the targets and parts belong to, ``graph`` or ``node``.
+        unread: What the source knows of edges but did not read, in words. For messages only: it is
+            stored, but not hashed.
 
     Shapes:
         edge_index [2, E]; node_slices, edge_slices [G + 1]; y int64 [G] (or [N]) or
@@ -83,6 +85,7 @@ class GraphArrays:
     part: IntArray | None = None
     class_names: tuple[str, ...] = ()
     level: Literal["graph", "node"] = "graph"
+    unread: str = ""
 
     @property
     def num_graphs(self) -> int:
@@ -220,7 +223,7 @@ class GraphArrays:
             path: The file's path; missing folders are created.
         """
         header = np.array([_FORMAT, self.content_hash()])
-        arrays: dict[str, Any] = self._arrays()
+        arrays: dict[str, Any] = self._arrays() | {"unread": np.array(self.unread)}
         atomic_write(Path(path), lambda file: np.savez(file, header=header, **arrays))
 
     @classmethod
@@ -244,8 +247,13 @@ class GraphArrays:
                 content = {name: archive[name] for name in archive.files}
             kind, checksum = (str(value) for value in content.pop("header"))
             names = tuple(str(name) for name in content.pop("class_names"))
-            level = str(content.pop("level", "graph"))
-            graphs = cls(**content, class_names=names, level=level)  # type: ignore[arg-type]
+            level, unread = str(content.pop("level", "graph")), str(content.pop("unread", ""))
+            graphs = cls(
+                **content,
+                class_names=names,
+                level=level,  # type: ignore[arg-type]
+                unread=unread,
+            )
             intact = kind == _FORMAT and graphs.content_hash() == checksum
         except FileNotFoundError:
             raise

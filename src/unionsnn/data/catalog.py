@@ -67,6 +67,8 @@ class CatalogEntry:
         classes: Number of classes; 0 for regression.
         features: Width of the node features, or number of categories of a node.
         feature_kind: Value of ``data.features`` in the configuration.
+        edge_labels: Cardinality of each column of edge labels.
+        edge_attributes: Width of the edge attributes.
         citations: Works to cite.
         licence: Licence of the source; most sets state none themselves.
         files: Raw files by path in a mirror and in the data root, with alternatives; none for a
@@ -92,6 +94,8 @@ class CatalogEntry:
     classes: int
     features: int
     feature_kind: str
+    edge_labels: tuple[int, ...] = ()
+    edge_attributes: int = 0
     citations: tuple[Citation, ...]
     licence: str
     files: tuple[tuple[str, ...], ...]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from unionsnn.base.errors import DataError
 from unionsnn.data.arrays import GraphArrays, IntArray
+
+logger = logging.getLogger(__name__)
 
 
 def slices(counts: ArrayLike) -> IntArray:
@@ -56,6 +59,69 @@ def one_way_edges(edge_index: IntArray, num_nodes: int) -> IntArray:
     return np.flatnonzero(~np.isin(back, there))
 
 
+def with_reverses(simple: IntArray, first: IntArray, lonely: IntArray) -> tuple[IntArray, IntArray]:
+    """Add the reverse of one-way edges, which has the features of its edge.
+
+    Args:
+        simple: Edges, sorted, as `simple_edges` returns them.
+        first: The column of each in the input.
+        lonely: Those without a reverse edge, as `one_way_edges` returns them.
+
+    Shapes:
+        simple [2, E], first [E], lonely [F] -> [2, E + F], [E + F].
+    """
+    if not len(lonely):
+        return simple, first
+    both = np.concatenate([simple, simple[::-1, lonely]], axis=1)
+    order = np.lexsort(both[::-1])
+    return both[:, order], np.concatenate([first, first[lonely]])[order]
+
+
+def unequal_repeat(
+    edge_index: NDArray[Any],
+    num_nodes: int,
+    simple: IntArray,
+    first: IntArray,
+    features: NDArray[Any],
+) -> tuple[int, int] | None:
+    """Find a repeated edge whose features are not those of its first occurrence.
+
+    The two directions of an edge may differ.
+
+    Args:
+        edge_index: The edges that `simple_edges` was given.
+        num_nodes: Number of nodes.
+        simple: What it returned.
+        first: What it returned.
+        features: A row for each given edge.
+
+    Returns:
+        The columns of the repeat and of the first occurrence; None if all agree.
+
+    Shapes:
+        edge_index [2, E]; simple [2, E'], first [E']; features [E, k].
+    """
+    proper = np.flatnonzero(edge_index[0] != edge_index[1])
+    if len(proper) == simple.shape[1]:
+        return None
+    codes = edge_index[0, proper] * num_nodes + edge_index[1, proper]
+    original = first[np.searchsorted(simple[0] * num_nodes + simple[1], codes)]
+    differ = (features[proper] != features[original]).any(axis=1)
+    if not differ.any():
+        return None
+    at = int(np.argmax(differ))
+    return int(proper[at]), int(original[at])
+
+
+def warn_of_loops(edge_index: NDArray[Any], where: str) -> None:
+    """Say that edges from a node to itself are dropped although they have features."""
+    loops = int((edge_index[0] == edge_index[1]).sum())
+    if loops:
+        logger.warning(
+            "%s: edges from a node to itself are dropped, with their features (%d)", where, loops
+        )
+
+
 def both_ways(edge_index: NDArray[Any]) -> IntArray:
     """Return all edges followed by all reversed edges.
 
@@ -98,7 +164,9 @@ def graphs_of_edges(
     node_slices: IntArray,
     names: Sequence[str],
     *,
+    symmetrize: bool = False,
     remedy: str = "data.symmetrize=true",
+    edge_features: Mapping[str, NDArray[Any]] | None = None,
     **arrays: Any,
 ) -> GraphArrays:
     """Make a set of graphs from their edges without loops and repeats; refuse one-way edges.
@@ -107,22 +175,54 @@ def graphs_of_edges(
         edges: Edges of each graph, with nodes from 0.
         node_slices: Where each graph's nodes begin and end.
         names: Name of each graph, for messages.
+        symmetrize: Whether to add the reverse of one-way edges.
         remedy: What to type if edges are undirected.
+        edge_features: A row for each edge of all graphs, by its name in `GraphArrays`. Those of a
+            repeated edge must agree; the two directions of an edge may differ.
         arrays: Further fields of `GraphArrays`.
+
+    Shapes:
+        edges G times [2, E_g]; edge_features [E_1 + ... + E_G, k].
     """
-    union = united(edges, node_slices)
-    simple, _ = simple_edges(union, int(node_slices[-1]))
-    lonely = one_way_edges(simple, int(node_slices[-1]))
-    if len(lonely):
-        edge = simple[:, lonely[0]]
+    union, num_nodes = united(edges, node_slices), int(node_slices[-1])
+    simple, first = simple_edges(union, num_nodes)
+
+    def shown(edge: IntArray) -> tuple[str, list[int]]:
         graph = int(np.searchsorted(node_slices, edge[0], side="right")) - 1
-        local = (edge - node_slices[graph]).tolist()
+        return names[graph], (edge - node_slices[graph]).tolist()
+
+    for key, rows in (edge_features or {}).items():
+        wrong = ~np.isfinite(rows).all(axis=1) if rows.dtype.kind == "f" else (rows < 0).any(axis=1)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            name, local = shown(union[:, row])
+            allowed = "finite" if rows.dtype.kind == "f" else "numbers from 0"
+            raise DataError(
+                f"{name}: {key} of edge {local} are {rows[row].tolist()}; they must be {allowed}",
+                code="data.edge_features",
+            )
+        repeat = unequal_repeat(union, num_nodes, simple, first, rows)
+        if repeat is not None:
+            name, local = shown(union[:, repeat[0]])
+            given = " and ".join(str(rows[row].tolist()) for row in reversed(repeat))
+            raise DataError(
+                f"{name}: edge {local} is given more than once, with {key} {given}; give it once, "
+                "or with the same values",
+                code="data.edge_features",
+            )
+    if edge_features:
+        warn_of_loops(union, names[0] if len(names) == 1 else f"{names[0]} and others")
+    lonely = one_way_edges(simple, num_nodes)
+    if len(lonely) and not symmetrize:
+        name, local = shown(simple[:, lonely[0]])
         raise DataError(
-            f"{names[graph]}: edge {local} has no edge back ({len(lonely)} such edges); type "
+            f"{name}: edge {local} has no edge back ({len(lonely)} such edges); type "
             f"{remedy} if edges are undirected",
             code="data.one_way",
         )
+    simple, first = with_reverses(simple, first, lonely)
     edge_index, edge_slices = cut_by_graph(simple, node_slices)
+    arrays |= {key: rows[first] for key, rows in (edge_features or {}).items()}
     return GraphArrays(
         edge_index=edge_index, node_slices=node_slices, edge_slices=edge_slices, **arrays
     )

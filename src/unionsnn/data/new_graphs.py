@@ -93,9 +93,10 @@ def read_new_graphs(
     ]
     node_slices = graphs.node_slices
     arrays = graphs_of_edges(
-        graphs.edges(symmetrize),
+        graphs.edges,
         node_slices,
         names,
+        symmetrize=symmetrize,
         remedy="--symmetrize",
         y=np.arange(len(names) if level == "graph" else node_slices[-1]),
         level=level,

@@ -14,13 +14,17 @@ from numpy.typing import NDArray
 
 from unionsnn.base.errors import DataError
 from unionsnn.data.arrays import GraphArrays, IntArray
-from unionsnn.data.edges import both_ways, graphs_of_edges, slices
+from unionsnn.data.edges import graphs_of_edges, slices
 from unionsnn.data.sources.download import files_hash
 from unionsnn.data.sources.graph_files.formats import FORMATS, GraphFile, read_graph_file
-from unionsnn.data.sources.graph_files.npz import npz_arrays
+from unionsnn.data.sources.graph_files.npz import checked_rows, npz_arrays
+from unionsnn.data.sources.graph_files.parsed import joined_features
 from unionsnn.data.sources.source import RawFiles, Source, Unlabelled, has_numbers
 
-NODE_ARRAYS = {"node_labels": np.int64, "node_attributes": np.float32}
+NODE_ARRAYS: Mapping[str, type[np.generic]] = {
+    "node_labels": np.int64,
+    "node_attributes": np.float32,
+}
 
 
 class Folder(Source):
@@ -46,10 +50,11 @@ class Folder(Source):
         return read_label_table(Path(self.path).expanduser(), self.table)
 
     def processed_key(self, raw: RawFiles) -> str:
-        """Return the hash of the table and all files listed in it, and the kind of targets."""
+        """Return the hash of the table and all files listed in it, and what is read of them."""
         table = self._table()
         kind = "numbers" if has_numbers(self.task) else "classes"
-        key = f"folder {files_hash([table.path, *table.files])} {kind} {self.symmetrize}"
+        read = f"{kind} {self.symmetrize} edges {self.reads_edges}"
+        key = f"folder {files_hash([table.path, *table.files])} {read}"
         return key if self.unlabelled is None else f"{key} {self.unlabelled}"
 
     def read(self, raw: RawFiles) -> GraphArrays:
@@ -72,15 +77,32 @@ class Folder(Source):
             y, class_names = table.numbers(), ()
         else:
             y, class_names = table.classes()
-        graphs = read_files(table.files, one_each=True)
+        graphs = read_files(table.files, one_each=True, edge_features=self.reads_edges)
         return graphs_of_edges(
-            graphs.edges(self.symmetrize),
+            graphs.edges,
             graphs.node_slices,
             [str(path) for path in table.files],
+            symmetrize=self.symmetrize,
+            edge_features=graphs.edge_features,
             y=y,
             class_names=class_names,
+            unread="" if self.reads_edges else _edge_features_of(table.files, graphs.files),
             **graphs.features,
         )
+
+
+def _edge_features_of(paths: Sequence[Path], files: Sequence[GraphFile]) -> str:
+    """Name the features of edges of the first file that has edges; all have the same, or none."""
+    path = next((p for p, file in zip(paths, files, strict=True) if file.num_edges), None)
+    if path is None:
+        return ""
+    try:
+        tables = read_graph_file(path, edge_features=True).edge_features
+    except DataError:
+        # What cannot be read is named among what is left out.
+        return ""
+    kind = {"i": "labels", "f": "attributes"}
+    return ", ".join(f"{key} ({kind[rows.dtype.kind]})" for key, rows in tables.items())
 
 
 _MISSING = {"", "?", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "null", "none"}
@@ -281,41 +303,46 @@ class GraphFiles:
     Attributes:
         files: What each file holds.
         features: Node features by their name in `GraphArrays`, of those that the files have.
+        edge_features: Features of `edges` in the same way, if they are read.
     """
 
     files: list[GraphFile]
     features: dict[str, Any]
+    edge_features: dict[str, NDArray[Any]]
 
     @property
     def node_slices(self) -> IntArray:
         """Where each graph's nodes begin and end, counted through all files."""
         return slices(np.concatenate([np.diff(file.node_slices) for file in self.files]))
 
-    def edges(self, symmetrize: bool) -> list[IntArray]:
-        """Edges of each graph, nodes counted from 0; directed ones both ways where asked for."""
-        return [
-            both_ways(edges) if symmetrize and file.directed else edges
-            for file in self.files
-            for edges, _ in file.each()
-        ]
+    @property
+    def edges(self) -> list[IntArray]:
+        """Edges of each graph as listed, nodes counted from 0; undirected ones both ways."""
+        return [edges for file in self.files for edges, _ in file.each()]
 
 
 def read_files(
-    files: Sequence[Path], form: str | None = None, *, one_each: bool = False
+    files: Sequence[Path],
+    form: str | None = None,
+    *,
+    one_each: bool = False,
+    edge_features: bool = False,
 ) -> GraphFiles:
-    """Read graph files, and the node features of those that have some.
+    """Read graph files, and the features of those that have some.
 
     Args:
         files: The files.
         form: Format of the files, a key of `FORMATS`; by default their file extensions decide.
         one_each: Whether each must hold one graph.
+        edge_features: Whether to read features of edges: whole numbers as labels, others as
+            attributes.
 
     Raises:
         DataError: A file is wrong, or features are not those of the other files.
     """
     read, carried = [], []
     for path in files:
-        graphs = read_graph_file(path, form)
+        graphs = read_graph_file(path, form, edge_features=edge_features)
         if one_each and graphs.num_graphs != 1:
             raise DataError(
                 f"{path} holds {graphs.num_graphs} graphs; one per file is needed",
@@ -328,12 +355,29 @@ def read_files(
         some = next(path for path, graphs in zip(files, read, strict=True) if graphs.left_out)
         warnings.warn(
             f"{some.name if len(files) == 1 else f'{some.name} and others'}: left out are "
-            f"{', '.join(left_out)}. Of a graph file the edges are read, and of .npz also the node "
-            "features node_labels and node_attributes.",
+            f"{', '.join(left_out)}. Of a graph file the edges are read, their features if "
+            "data.edge_features asks for them, and of .npz also the node features node_labels and "
+            "node_attributes.",
             stacklevel=2,
         )
     features = {key: joined(key, files, carried) for key in NODE_ARRAYS}
-    return GraphFiles(read, {key: rows for key, rows in features.items() if rows is not None})
+    tables = joined_features(
+        (
+            str(path),
+            graphs.num_edges,
+            {k: v[graphs.listed] for k, v in graphs.edge_features.items()},
+        )
+        for path, graphs in zip(files, read, strict=True)
+    )
+    whole = [rows for rows in tables.values() if rows.dtype.kind == "i"]
+    real = [rows for rows in tables.values() if rows.dtype.kind == "f"]
+    of_edges = {"edge_labels": np.concatenate(whole, axis=1)} if whole else {}
+    if real:
+        with np.errstate(over="ignore"):
+            of_edges["edge_attributes"] = np.concatenate(real, axis=1).astype(np.float32)
+    return GraphFiles(
+        read, {key: rows for key, rows in features.items() if rows is not None}, of_edges
+    )
 
 
 def npz_features(path: Path, num_nodes: int) -> dict[str, NDArray[Any]]:
@@ -341,30 +385,10 @@ def npz_features(path: Path, num_nodes: int) -> dict[str, NDArray[Any]]:
     if path.suffix.lower() not in FORMATS["npz"].extensions:
         return {}
     arrays, _ = npz_arrays(path, tuple(NODE_ARRAYS))
-    carried = {}
-    for key, array in arrays.items():
-        dtype = NODE_ARRAYS[key]
-        if array.ndim == 1:
-            array = array[:, None]
-        if array.ndim != 2 or len(array) != num_nodes:
-            raise DataError(
-                f"{path}: {key} has shape {array.shape}, not [{num_nodes}, k]",
-                code="data.table",
-            )
-        kinds, what = ("iu", "integers") if dtype == np.int64 else ("biuf", "real numbers")
-        if array.dtype.kind not in kinds:
-            raise DataError(f"{path}: {key} are {array.dtype}, not {what}", code="data.table")
-        with np.errstate(over="ignore"):
-            carried[key] = array.astype(dtype)
-        exact = (carried[key] == array) if dtype == np.int64 else np.isfinite(carried[key])
-        if not exact.all():
-            row = int(np.argwhere(~exact)[0][0])
-            raise DataError(
-                f"{path}: {key} has {array[row].max()} in row {row}, which is not finite or too "
-                f"large for {np.dtype(dtype)}",
-                code="data.table",
-            )
-    return carried
+    return {
+        key: checked_rows(path, key, array, NODE_ARRAYS[key], num_nodes, "nodes")
+        for key, array in arrays.items()
+    }
 
 
 def joined(

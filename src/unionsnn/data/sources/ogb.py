@@ -23,6 +23,8 @@ URL = "https://snap.stanford.edu/ogb/data/graphproppred/csv_mol_download"
 """Upstream address of the molecules."""
 ATOM_CATEGORIES = (119, 5, 12, 12, 10, 6, 6, 2, 2)
 """Cardinalities of OGB's nine atom features."""
+BOND_CATEGORIES = (5, 6, 2)
+"""Cardinalities of OGB's three bond features: type, stereo configuration, conjugation."""
 
 _RAW = ("edge", "edge-feat", "node-feat", "num-node-list", "num-edge-list", "graph-label")
 _SPLIT = {"train": "train", "valid": "validation", "test": "test"}
@@ -41,6 +43,7 @@ class OGB(Source):
     folder: str
 
     categories: ClassVar[tuple[int, ...]] = ATOM_CATEGORIES
+    edge_categories: ClassVar[tuple[int, ...]] = BOND_CATEGORIES
 
     def _archive(self, raw: RawFiles) -> Path:
         return raw.fetch(f"ogb/{self.folder}.zip", f"{URL}/{self.folder}.zip")
@@ -78,9 +81,10 @@ def read_ogb_molecules(zip_path: Path, folder: str) -> GraphArrays:
         "raw/node-feat", len(ATOM_CATEGORIES), one_for=(int(nodes.sum()), "nodes in num-node-list")
     )
     pairs = files.table("raw/edge", 2, one_for=for_edges)
-    edge_features = files.table("raw/edge-feat", one_for=for_edges)
+    edge_features = files.table("raw/edge-feat", len(BOND_CATEGORIES), one_for=for_edges)
     labels = files.table("raw/graph-label", 1, one_for=for_graphs)
     _check_range(files, "raw/node-feat", features, np.array(ATOM_CATEGORIES))
+    _check_range(files, "raw/edge-feat", edge_features, np.array(BOND_CATEGORIES))
     _check_range(files, "raw/edge", pairs, np.repeat(nodes, edges)[:, None])
     _check_range(files, "raw/graph-label", labels, np.array([2]))
     node_slices = slices(nodes)

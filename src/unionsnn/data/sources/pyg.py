@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from unionsnn.base.errors import DataError
 from unionsnn.base.memory import format_gigabytes, free_bytes
 from unionsnn.data.arrays import PARTS, GraphArrays, IntArray
-from unionsnn.data.edges import both_ways, graphs_of_edges, slices
+from unionsnn.data.edges import graphs_of_edges, slices
 from unionsnn.data.sources.source import NodeSource, RawFiles, Source, Unlabelled
 
 # Packages whose functions do other things than to make a data set.
@@ -56,7 +56,11 @@ class PyG(Source):
         level = self.task.partition("_")[0]
         try:
             return read_pyg_dataset(
-                made, level=level, symmetrize=self.symmetrize, unlabelled=self.unlabelled
+                made,
+                level=level,
+                symmetrize=self.symmetrize,
+                unlabelled=self.unlabelled,
+                edge_features=self.reads_edges,
             )
         except DataError as error:
             raise DataError(f"{self.dataset}: {error}.", code=error.codes[0]) from error
@@ -67,18 +71,24 @@ class PyGNodes(NodeSource, PyG):
 
 
 def read_pyg_dataset(
-    dataset: Any, *, level: str, symmetrize: bool, unlabelled: Unlabelled | None = None
+    dataset: Any,
+    *,
+    level: str,
+    symmetrize: bool,
+    unlabelled: Unlabelled | None = None,
+    edge_features: bool = False,
 ) -> GraphArrays:
-    """Read a PyG data set: integers in x are labels, floats attributes.
+    """Read a PyG data set: integers in x and edge_attr are labels, floats attributes.
 
-    Self loops are dropped and repeated edges count once. For nodes the set must be one graph, which
-    is split by its masks for training, validation and test, if any.
+    Self loops are dropped and repeated edges count once, if their features agree. For nodes the set
+    must be one graph, which is split by its masks for training, validation and test, if any.
 
     Args:
         dataset: A sequence of PyG's `Data`.
         level: Whether targets belong to each ``graph`` or each ``node``.
         symmetrize: As in `PyG`.
         unlabelled: As in `PyG`.
+        edge_features: Whether to read edge_attr.
 
     Raises:
         DataError: The data set lacks something; says what.
@@ -108,12 +118,20 @@ def read_pyg_dataset(
         graphs = [graphs[i] for i in kept]
         sizes, names = [sizes[i] for i in kept], [names[i] for i in kept]
     edges = [_edges(*given) for given in zip(graphs, sizes, names, strict=True)]
+    of_edges: dict[str, Any] = {}
+    if edge_features:
+        counts = [each.shape[1] for each in edges]
+        of_edges = _features(graphs, counts, names, "edge_attr", "edge")
+    else:
+        fields["unread"] = _edge_features_of(graphs)
     return graphs_of_edges(
-        [both_ways(e) for e in edges] if symmetrize else edges,
+        edges,
         slices(sizes),
         names,
+        symmetrize=symmetrize,
+        edge_features=of_edges,
         **fields,
-        **_features(graphs, sizes, names),
+        **_features(graphs, sizes, names, "x", "node"),
         level=level,
     )
 
@@ -232,36 +250,60 @@ def _edges(data: Any, num_nodes: int, name: str) -> NDArray[Any]:
     return edges
 
 
-def _features(graphs: Sequence[Any], sizes: Sequence[int], names: Sequence[str]) -> dict[str, Any]:
-    """Return x of all graphs: whole numbers as labels, others as attributes."""
-    lacking = [name for data, name in zip(graphs, names, strict=True) if data.get("x") is None]
-    if len(lacking) == len(graphs):
+def _features(
+    graphs: Sequence[Any], counts: Sequence[int], names: Sequence[str], key: str, item: str
+) -> dict[str, Any]:
+    """Return x or edge_attr of all graphs: whole numbers as labels, others as attributes.
+
+    Args:
+        graphs: The graphs.
+        counts: Number of nodes or edges of each.
+        names: Name of each, for messages.
+        key: ``x`` or ``edge_attr``.
+        item: ``node`` or ``edge``.
+    """
+    # PyG's graphs without edges need not have their features.
+    needed = range(len(graphs)) if item == "node" else np.flatnonzero(counts).tolist()
+    lacking = [names[i] for i in needed if graphs[i].get(key) is None]
+    if len(lacking) == len(needed):
         return {}
     if lacking:
-        raise _fault(f"{lacking[0]} has no x, but other graphs have")
-    tables = []
-    for data, size, name in zip(graphs, sizes, names, strict=True):
-        x = _array(data.x, f"{name}: x")
-        x = x[:, None] if x.ndim == 1 else x
-        if x.ndim != 2 or len(x) != size:
+        raise _fault(f"{lacking[0]} has no {key}, but other graphs have")
+    tables, owners = [], []
+    for i in needed:
+        rows, name, count = _array(graphs[i][key], f"{names[i]}: {key}"), names[i], counts[i]
+        rows = rows[:, None] if rows.ndim == 1 else rows
+        if rows.ndim != 2 or len(rows) != count:
             raise _fault(
-                f"{name}: x has shape {list(x.shape)}; it must be [{size}, k], a row for each node"
+                f"{name}: {key} has shape {list(rows.shape)}; it must be [{count}, k], a row for "
+                f"each {item}"
             )
-        tables.append(x)
+        tables.append(rows)
+        owners.append(name)
     for kinds, words in (
-        ([x.shape[1] for x in tables], "columns"),
-        (["whole" if x.dtype.kind in "iub" else "real" for x in tables], "numbers"),
+        ([rows.shape[1] for rows in tables], "columns"),
+        (["whole" if rows.dtype.kind in "iub" else "real" for rows in tables], "numbers"),
     ):
         odd = next((i for i, kind in enumerate(kinds) if kind != kinds[0]), None)
         if odd is not None:
             raise _fault(
-                f"x of {names[odd]} has {kinds[odd]} {words}, but that of {names[0]} {kinds[0]}"
+                f"{key} of {owners[odd]} has {kinds[odd]} {words}, but that of {owners[0]} "
+                f"{kinds[0]}"
             )
-    x = np.concatenate(tables)
-    if x.dtype.kind in "iub":
-        return {"node_labels": x.astype(np.int64)}
+    rows = np.concatenate(tables)
+    if rows.dtype.kind in "iub":
+        return {f"{item}_labels": rows.astype(np.int64)}
     with np.errstate(over="ignore"):
-        return {"node_attributes": x.astype(np.float32)}
+        return {f"{item}_attributes": rows.astype(np.float32)}
+
+
+def _edge_features_of(graphs: Sequence[Any]) -> str:
+    """Name edge_attr, with its kind, if there is one that is not read."""
+    given = next((data["edge_attr"] for data in graphs if data.get("edge_attr") is not None), None)
+    if given is None:
+        return ""
+    real = getattr(given, "is_floating_point", bool)()
+    return f"edge_attr ({'attributes' if real else 'labels'})"
 
 
 def _targets(

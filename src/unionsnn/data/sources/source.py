@@ -25,6 +25,9 @@ Unlabelled = Literal["drop", "class", "mask"]
 """What a missing label means: its item is left out, it is a class like any other, or of several
 targets of an item it is in no loss and no metric."""
 
+EdgeFeatures = Literal["none", "labels", "attributes", "both"]
+"""Which features of edges are read: categories, real numbers, or both."""
+
 Task = Literal[
     "graph_classification",
     "graph_binary_classification",
@@ -95,6 +98,10 @@ class Source(BaseModel, ABC):
 
     Args:
         task: The task.
+        edge_features: The features of edges that are wanted. Of a set without wanted ones, a reader
+            may leave them out, and say so in `GraphArrays.unread`: TU and OGB, whose sets had them
+            from the start, always read them, the others only if they are wanted. So hashes and ids
+            of sets are those of what is read.
 
     Attributes:
         categories: Cardinality of each column of node labels, if known beforehand.
@@ -106,6 +113,7 @@ class Source(BaseModel, ABC):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     task: Task = "graph_classification"
+    edge_features: EdgeFeatures = "none"
 
     categories: ClassVar[tuple[int, ...] | None] = None
     edge_categories: ClassVar[tuple[int, ...] | None] = None
@@ -122,6 +130,11 @@ class Source(BaseModel, ABC):
         Raises:
             DataError: A file is wrong; fetched files are then set aside.
         """
+
+    @property
+    def reads_edges(self) -> bool:
+        """Whether features of edges are wanted."""
+        return self.edge_features != "none"
 
     @property
     def known(self) -> CatalogEntry | None:

@@ -9,7 +9,15 @@ from numpy.typing import NDArray
 
 from unionsnn.base.errors import MalformedDataError
 from unionsnn.data.arrays import GraphArrays, IntArray
-from unionsnn.data.edges import cut_by_graph, one_way_edges, simple_edges, slices
+from unionsnn.data.edges import (
+    cut_by_graph,
+    one_way_edges,
+    simple_edges,
+    slices,
+    unequal_repeat,
+    warn_of_loops,
+    with_reverses,
+)
 from unionsnn.data.sources.download import files_hash, open_zip, read_members
 from unionsnn.data.sources.source import RawFiles, Source, has_numbers
 from unionsnn.data.sources.text_tables import ArchiveTables, Values
@@ -105,7 +113,19 @@ def read_tu(
     edge_labels = _labels(files, "edge_labels", for_edges)
     edge_attributes = _attributes(files, "edge_attributes", for_edges)
     union, row = simple_edges(edges, len(indicator))
-    _check_repeats(files, edges, union, row, len(indicator), (edge_labels, edge_attributes))
+    features = {"edge_labels": edge_labels, "edge_attributes": edge_attributes}
+    for key, table in features.items():
+        if table is None:
+            continue
+        repeat = unequal_repeat(edges, len(indicator), union, row, table)
+        if repeat is not None:
+            raise files.error(
+                key,
+                f"edge {_shown(edges[:, repeat[0]])} was given before, in line {repeat[1] + 1}, "
+                "with another value",
+                repeat[0],
+            )
+        warn_of_loops(edges, f"{name}_{key}.txt")
     lonely = one_way_edges(union, len(indicator))
     if len(lonely) and not symmetrize:
         first = int(row[lonely[0]])
@@ -115,11 +135,7 @@ def read_tu(
             "data.symmetrize=true if edges are undirected",
             first,
         )
-    if len(lonely):
-        union = np.concatenate([union, union[::-1, lonely]], axis=1)
-        row = np.concatenate([row, row[lonely]])
-        order = np.lexsort(union[::-1])
-        union, row = union[:, order], row[order]
+    union, row = with_reverses(union, row, lonely)
     edge_index, edge_slices = cut_by_graph(union, node_slices)
     return GraphArrays(
         edge_index=edge_index,
@@ -229,29 +245,3 @@ def _check_edges(files: ArchiveTables, edges: IntArray, indicator: IntArray) -> 
 
 def _shown(edge: IntArray) -> str:
     return f"{edge[0] + 1}, {edge[1] + 1}"
-
-
-def _check_repeats(
-    files: ArchiveTables,
-    edges: IntArray,
-    union: IntArray,
-    first: IntArray,
-    num_nodes: int,
-    features: tuple[Values | None, ...],
-) -> None:
-    """Refuse a repeated edge that differs in its labels or attributes from the first one."""
-    proper = np.flatnonzero(edges[0] != edges[1])
-    if len(proper) == union.shape[1]:
-        return
-    codes = edges[0, proper] * num_nodes + edges[1, proper]
-    original = first[np.searchsorted(union[0] * num_nodes + union[1], codes)]
-    for key, table in zip(("edge_labels", "edge_attributes"), features, strict=True):
-        differ = np.zeros(0) if table is None else (table[proper] != table[original]).any(axis=1)
-        if differ.any():
-            row = int(proper[np.argmax(differ)])
-            raise files.error(
-                key,
-                f"edge {_shown(edges[:, row])} was given before, in line "
-                f"{original[np.argmax(differ)] + 1}, with another value",
-                row,
-            )

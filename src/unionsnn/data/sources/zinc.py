@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from unionsnn.base.errors import DataUnavailableError, MalformedDataError
 from unionsnn.data.arrays import NPZ_ERRORS, GraphArrays, IntArray
-from unionsnn.data.edges import cut_by_graph, one_way_edges, simple_edges, slices, united
+from unionsnn.data.edges import (
+    cut_by_graph,
+    one_way_edges,
+    simple_edges,
+    slices,
+    unequal_repeat,
+    united,
+    warn_of_loops,
+)
 from unionsnn.data.sources.download import files_hash, open_zip, read_members
 from unionsnn.data.sources.pickles import ZINC_NAMES, read_pickle
 from unionsnn.data.sources.source import RawFiles, Source, Task
@@ -29,12 +37,15 @@ SUBSET = (10_000, 1_000, 1_000)
 FULL = (220_011, 24_445, 5_000)
 """Number of graphs of each part of the full set."""
 ATOM_TYPES = 28
+BOND_TYPES = 4
+"""Number of bond types: none, which no bond has, single, double and triple."""
 
 
 class Zinc(Source):
     """Molecules of ZINC with their constrained solubility, split as in benchmarking-gnns.
 
-    "Benchmarking Graph Neural Networks" (Dwivedi et al., JMLR 2023). Bond types are not read.
+    "Benchmarking Graph Neural Networks" (Dwivedi et al., JMLR 2023). Bond types are read
+    if features of edges are wanted.
 
     Args:
         size: ``subset``, 12,000 molecules, or ``full``, 249,456. The full set is read from a
@@ -46,6 +57,7 @@ class Zinc(Source):
     size: Literal["subset", "full"]
 
     categories: ClassVar[tuple[int, ...]] = (ATOM_TYPES,)
+    edge_categories: ClassVar[tuple[int, ...]] = (BOND_TYPES,)
 
     def _compact(self, raw: RawFiles) -> dict[str, Path] | None:
         """Return the files of the compact form; None for the subset or if not available."""
@@ -66,21 +78,27 @@ class Zinc(Source):
         }
 
     def processed_key(self, raw: RawFiles) -> str:
-        """Return the hash of the raw files."""
+        """Return the hash of the raw files, and whether bond types are read."""
+        bonds = " bonds" if self.reads_edges else ""
         if compact := self._compact(raw):
-            return f"zinc npz {files_hash([*compact.values()])}"
+            return f"zinc npz {files_hash([*compact.values()])}{bonds}"
         archive, index = self._pickles(raw)
-        return f"zinc {self.size} {files_hash([archive, *(index or {}).values()])}"
+        return f"zinc {self.size} {files_hash([archive, *(index or {}).values()])}{bonds}"
 
     def read(self, raw: RawFiles) -> GraphArrays:
         """Read the raw files."""
         if compact := self._compact(raw):
-            return read_zinc_npz(compact)
-        return read_zinc_pickles(*self._pickles(raw), FULL if self.size == "full" else SUBSET)
+            return read_zinc_npz(compact, bonds=self.reads_edges)
+        sizes = FULL if self.size == "full" else SUBSET
+        return read_zinc_pickles(*self._pickles(raw), sizes, bonds=self.reads_edges)
 
 
 def read_zinc_pickles(
-    archive: Path, index_files: Mapping[str, Path] | None, sizes: tuple[int, int, int]
+    archive: Path,
+    index_files: Mapping[str, Path] | None,
+    sizes: tuple[int, int, int],
+    *,
+    bonds: bool = False,
 ) -> GraphArrays:
     """Read molecules.zip of benchmarking-gnns, all of it or the rows listed in index files.
 
@@ -90,6 +108,7 @@ def read_zinc_pickles(
         archive: Zip file with {train,val,test}.pickle.
         index_files: For each part, a file of comma-separated rows; None for all rows.
         sizes: Required number of graphs of each part.
+        bonds: Whether to read bond types.
 
     Raises:
         DataError: A file is wrong, or a part has another size.
@@ -116,7 +135,7 @@ def read_zinc_pickles(
             )
         rows = None if index_files is None else read_index(index_files[part], given, size)
         molecules += pickled if rows is None else [pickled[row] for row in rows]
-    return _assembled(molecules, archive, sizes)
+    return _assembled(molecules, archive, sizes, bonds=bonds)
 
 
 def read_index(path: Path, num_graphs: int, wanted: int) -> list[int]:
@@ -146,17 +165,19 @@ def read_index(path: Path, num_graphs: int, wanted: int) -> list[int]:
 
 
 def _assembled(
-    molecules: list[Mapping[str, Any]], archive: Path, sizes: tuple[int, int, int]
+    molecules: list[Mapping[str, Any]], archive: Path, sizes: tuple[int, int, int], *, bonds: bool
 ) -> GraphArrays:
-    edges, labels, targets = [], [], []
+    edges, labels, kinds, targets = [], [], [], []
     try:
         for molecule in molecules:
             types = np.asarray(molecule["atom_type"], dtype=np.int64)
-            bonds = np.asarray(molecule["bond_type"])
-            if bonds.shape != (len(types), len(types)):
-                raise ValueError(f"{len(types)} atoms, but bonds of shape {bonds.shape}")
+            matrix = np.asarray(molecule["bond_type"])
+            if matrix.shape != (len(types), len(types)):
+                raise ValueError(f"{len(types)} atoms, but bonds of shape {matrix.shape}")
             labels.append(types)
-            edges.append(np.stack(np.nonzero(bonds)))
+            edges.append(np.stack(np.nonzero(matrix)))
+            if bonds:
+                kinds.append(matrix[tuple(edges[-1])])
             targets.append(np.asarray(molecule["logP_SA_cycle_normalized"], np.float32).reshape(1))
     except (KeyError, ValueError, TypeError) as error:
         raise MalformedDataError(
@@ -170,27 +191,27 @@ def _assembled(
         np.stack(targets),
         sizes,
         str(archive),
+        np.concatenate(kinds) if bonds else None,
     )
 
 
-def read_zinc_npz(paths: Mapping[str, Path]) -> GraphArrays:
+def read_zinc_npz(paths: Mapping[str, Path], *, bonds: bool = False) -> GraphArrays:
     """Read the full set in its compact form, one file for each part.
 
     Args:
-        paths: The files by part; each holds num_nodes, num_edges, x, edge_index and y.
+        paths: The files by part; each holds num_nodes, num_edges, x, edge_index, edge_attr and y.
+        bonds: Whether to read bond types, which are edge_attr.
 
     Shapes:
         In a file: num_nodes, num_edges [G]; x [N]; edge_index [2, E], with local node numbers;
-        y [G].
+        edge_attr [E]; y [G].
 
     Raises:
         DataError: A file is wrong; names the fault.
     """
-    parts = [_npz_arrays(paths[part], size) for part, size in zip(PARTS, FULL, strict=True)]
-    joined = {
-        key: np.concatenate([part[key] for part in parts], axis=-1)
-        for key in ("num_nodes", "num_edges", "x", "edge_index", "y")
-    }
+    keys = ("num_nodes", "num_edges", "x", "edge_index", "y", *(("edge_attr",) if bonds else ()))
+    parts = [_npz_arrays(paths[part], size, keys) for part, size in zip(PARTS, FULL, strict=True)]
+    joined = {key: np.concatenate([part[key] for part in parts], axis=-1) for key in keys}
     node_slices = slices(joined["num_nodes"])
     first = np.repeat(node_slices[:-1], joined["num_edges"])
     return zinc_graphs(
@@ -200,17 +221,16 @@ def read_zinc_npz(paths: Mapping[str, Path]) -> GraphArrays:
         joined["y"].astype(np.float32)[:, None],
         FULL,
         str(paths["train"].parent),
+        joined["edge_attr"] if bonds else None,
     )
 
 
-def _npz_arrays(path: Path, size: int) -> dict[str, NDArray[Any]]:
+def _npz_arrays(path: Path, size: int, keys: Sequence[str]) -> dict[str, NDArray[Any]]:
     # Refuses archives that unpack to far more than they are.
     open_zip(path).close()
     try:
         with np.load(path, allow_pickle=False) as archive:
-            arrays = {
-                key: archive[key] for key in ("num_nodes", "num_edges", "x", "edge_index", "y")
-            }
+            arrays = {key: archive[key] for key in keys}
     except NPZ_ERRORS as error:
         raise MalformedDataError(f"{path} is not the compact form of ZINC ({error})") from error
     nodes, edges = (int(arrays[key].sum(dtype=np.int64)) for key in ("num_nodes", "num_edges"))
@@ -219,9 +239,14 @@ def _npz_arrays(path: Path, size: int) -> dict[str, NDArray[Any]]:
         "num_edges": (size,),
         "x": (nodes,),
         "edge_index": (2, edges),
+        "edge_attr": (edges,),
         "y": (size,),
     }
-    wrong = [f"{k} {arrays[k].shape}, not {s}" for k, s in shapes.items() if arrays[k].shape != s]
+    wrong = [
+        f"{key} {arrays[key].shape}, not {shapes[key]}"
+        for key in keys
+        if arrays[key].shape != shapes[key]
+    ]
     limit = np.repeat(arrays["num_nodes"], arrays["num_edges"]) if not wrong else np.empty(0)
     if wrong or (arrays["edge_index"] >= limit).any():
         raise MalformedDataError(f"{path}: {', '.join(wrong) or 'an edge leaves its graph'}")
@@ -235,20 +260,31 @@ def zinc_graphs(
     targets: NDArray[np.float32],
     sizes: tuple[int, int, int],
     where: str,
+    bonds: NDArray[Any] | None = None,
 ) -> GraphArrays:
     """Make the set from its arrays, with atom types as labels and concatenated parts.
 
     Shapes:
-        union [2, E], node_slices [G + 1], types [N], targets [G, 1].
+        union [2, E], node_slices [G + 1], types [N], targets [G, 1], bonds [E].
 
     Raises:
-        DataError: An atom type is unknown, or a bond has only one direction.
+        DataError: A type is unknown, or a bond has only one direction, or two types.
     """
     if types.max(initial=0) >= ATOM_TYPES:
         raise MalformedDataError(f"{where}: atom type {types.max()} is unknown; types are 0..27")
-    edges, _ = simple_edges(union, len(types))
+    edges, first = simple_edges(union, len(types))
     if len(one_way_edges(edges, len(types))):
         raise MalformedDataError(f"{where}: a bond has one direction only")
+    if bonds is not None:
+        wrong = bonds[(bonds < 1) | (bonds >= BOND_TYPES)]
+        if len(wrong):
+            raise MalformedDataError(f"{where}: bond type {wrong[0]} is unknown; types are 1..3")
+        # Sorted by receiver, each edge is at the place of its reverse.
+        back = np.lexsort(edges)
+        repeat = unequal_repeat(union, len(types), edges, first, bonds[:, None])
+        if repeat is not None or (bonds[first] != bonds[first[back]]).any():
+            raise MalformedDataError(f"{where}: a bond has two types")
+        warn_of_loops(union, where)
     edge_index, edge_slices = cut_by_graph(edges, node_slices)
     return GraphArrays(
         edge_index=edge_index,
@@ -256,5 +292,6 @@ def zinc_graphs(
         edge_slices=edge_slices,
         y=targets,
         node_labels=types[:, None],
+        edge_labels=None if bonds is None else bonds[first].astype(np.int64)[:, None],
         part=np.repeat(np.arange(3), sizes),
     )

@@ -87,6 +87,7 @@ def print_dataset(entry: CatalogEntry, disk: OnDisk) -> None:
         parts = zip(entry.split, ("training", "validation", "test"), strict=True)
         split = ", ".join(f"{size:,} {name}" for size, name in parts)
     rows += [("split", split), ("node features", f"{entry.features} {entry.feature_kind}")]
+    rows += [("edge features", _edge_features(entry))]
     rows += [("cite", str(citation)) for citation in entry.citations]
     rows += [("licence", entry.licence), ("on disk", disk.state)]
     rows += [("raw file", str(path)) for path in disk.raw]
@@ -103,6 +104,19 @@ def print_dataset(entry: CatalogEntry, disk: OnDisk) -> None:
     _print(key_value_table(f"data={entry.name}", rows), *deviations)
 
 
+def _edge_features(entry: CatalogEntry) -> str:
+    """Describe what is known of edges, and how it is read: by default it is not."""
+    known = {}
+    if entry.edge_labels:
+        known["labels"] = f"labels ({', '.join(map(str, entry.edge_labels))} values)"
+    if entry.edge_attributes:
+        known["attributes"] = f"{entry.edge_attributes} attributes"
+    if not known:
+        return "none"
+    wanted = "both" if len(known) > 1 else next(iter(known))
+    return f"{' and '.join(known.values())}, read with data.edge_features={wanted}"
+
+
 def as_plain(entry: CatalogEntry, disk: OnDisk) -> dict[str, Any]:
     """Return all details of one set as plain types."""
     return {
@@ -112,6 +126,8 @@ def as_plain(entry: CatalogEntry, disk: OnDisk) -> dict[str, Any]:
         "metric": entry.metric,
         **{key: value for key, value in entry.figures().items() if key != "training nodes"},
         "feature_kind": entry.feature_kind,
+        "edge_labels": list(entry.edge_labels),
+        "edge_attributes": entry.edge_attributes,
         "split": None if entry.split is None else list(entry.split),
         "licence": entry.licence,
         "citations": [str(citation) for citation in entry.citations],

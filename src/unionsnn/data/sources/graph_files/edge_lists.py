@@ -6,13 +6,14 @@ import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unionsnn.base.errors import GraphFileError
 from unionsnn.data.arrays import IntArray
-from unionsnn.data.sources.graph_files.parsed import ParsedGraph
+from unionsnn.data.sources.graph_files.parsed import ParsedGraph, number_column
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".edges": None, ".edgelist": None}
 """What separates the columns, by file extension; None is any number of blanks or tabs."""
@@ -30,14 +31,18 @@ _ATTRIBUTES = re.compile(r"\s\{.*\}$")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-def read_edge_list(path: Path, header: bool | None = None) -> tuple[bool, list[ParsedGraph]]:
-    """Read two names per line; further columns, such as weights, are left out."""
+def read_edge_list(
+    path: Path, edge_features: bool = False, header: bool | None = None
+) -> tuple[bool, list[ParsedGraph]]:
+    """Read two names per line; further columns are features of edges, or left out."""
     numbers: dict[str, int] = {}
     ends: list[int] = []
+    rows: list[tuple[int, list[str]]] = []
+    titles: list[str] = []
     first, width, left_out = 0, 0, False
     for line, (*fields, more) in _edge_rows(path):
         if not ends and header:
-            header, first = False, line
+            header, first, titles = False, line, fields[2:]
             continue
         if width and len(fields) != width:
             raise GraphFileError(
@@ -48,11 +53,20 @@ def read_edge_list(path: Path, header: bool | None = None) -> tuple[bool, list[P
         if ends or header is False or not _is_header(fields):
             width = len(fields)
         left_out |= bool(more) or len(fields) > 2
+        if edge_features:
+            if more:
+                raise GraphFileError(
+                    f"{path}, line {line}: attributes in braces are not read as features of "
+                    "edges; write columns of numbers after the two names, the same on all lines.",
+                    code="data.edge_features",
+                )
+            rows.append((line, fields[2:]))
         first = first or line
         ends += [numbers.setdefault(name, len(numbers)) for name in fields[:2]]
     edges, names = np.array(ends, dtype=np.int64).reshape(-1, 2).T, list(numbers)
     if header is None and _begins_with_header(path, first, edges, names):
         edges, names = edges[:, 1:] - 2, names[2:]
+        (_, titles), rows = rows[0] if rows else (0, []), rows[1:]
     if not names:
         raise GraphFileError(f"{path} holds no edge: write two node names per line.")
     for name in names:
@@ -63,8 +77,26 @@ def read_edge_list(path: Path, header: bool | None = None) -> tuple[bool, list[P
                 "file extension says (.csv: commas, .tsv: tabs, .edgelist: blanks) and put "
                 "comments, which begin with # or %, above the first edge of a .txt or .edgelist."
             )
+    if edge_features:
+        return True, [ParsedGraph(edges, len(names), names, (), _edge_features(path, rows, titles))]
     columns = ("the columns after the second",) if left_out else ()
     return True, [ParsedGraph(edges, len(names), names, columns)]
+
+
+def _edge_features(
+    path: Path, rows: Sequence[tuple[int, list[str]]], titles: Sequence[str]
+) -> dict[str, NDArray[Any]]:
+    """Return the columns after the second: by the names in a header, or in the order written."""
+    count = len(rows[0][1]) if rows else 0
+    if len(titles) != count or len(set(titles)) != count:
+        titles = [f"column {i + 3}" for i in range(count)]
+        order = list(range(count))
+    else:
+        order = sorted(range(count), key=lambda i: titles[i])
+    where = [f"{path}, line {line}" for line, _ in rows]
+    return {
+        titles[i]: number_column([fields[i] for _, fields in rows], where, titles[i]) for i in order
+    }
 
 
 def _is_header(fields: Sequence[str]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,11 @@ from unionsnn.data.sources.graph_files.edge_lists import read_edge_list
 from unionsnn.data.sources.graph_files.graph6 import read_graph6
 from unionsnn.data.sources.graph_files.graphml import read_graphml
 from unionsnn.data.sources.graph_files.npz import read_npz
-from unionsnn.data.sources.graph_files.parsed import ParsedGraph, require_memory
+from unionsnn.data.sources.graph_files.parsed import (
+    ParsedGraph,
+    joined_features,
+    require_memory,
+)
 from unionsnn.data.sources.graph_files.pt import read_pt
 
 
@@ -34,9 +38,11 @@ class GraphFile:
         names: Name of each node in the file; None if nodes are numbered from 0 within each graph.
         directed: Whether each edge is one direction; otherwise each edge is listed once for both.
         left_out: What else the file holds, which is not read.
+        edge_features: Tables of whole or real numbers with a row for each listed edge, by name.
 
     Shapes:
-        edge_index [2, E], node_slices and edge_slices [G + 1], names [N].
+        edge_index [2, E], node_slices and edge_slices [G + 1], names [N], edge_features [E, k]
+        each.
     """
 
     edge_index: IntArray
@@ -45,6 +51,7 @@ class GraphFile:
     names: tuple[str, ...] | None
     directed: bool
     left_out: tuple[str, ...] = ()
+    edge_features: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     @property
     def num_graphs(self) -> int:
@@ -76,6 +83,15 @@ class GraphFile:
         for (begin, end), (first, last) in zip(edge_ranges, node_ranges, strict=True):
             edges = self.edge_index[:, begin:end] - first
             yield edges if self.directed else both_ways(edges), int(last - first)
+
+    @property
+    def listed(self) -> IntArray:
+        """The listed edge of each edge that `each` yields, [E], or [2 E] for undirected ones."""
+        rows = np.arange(self.num_edges)
+        if self.directed:
+            return rows
+        parts = [rows[begin:end] for begin, end in pairwise(self.edge_slices)]
+        return np.concatenate([each for part in parts for each in (part, part)])
 
     def check_symmetric(self) -> None:
         """Check that every edge has its reverse, unless the format implies it.
@@ -109,7 +125,11 @@ class GraphFile:
 
 
 def read_graph_file(
-    path: str | Path, form: str | None = None, *, header: bool | None = None
+    path: str | Path,
+    form: str | None = None,
+    *,
+    header: bool | None = None,
+    edge_features: bool = False,
 ) -> GraphFile:
     """Read the graphs of a file.
 
@@ -117,6 +137,7 @@ def read_graph_file(
         path: The file.
         form: A key of `FORMATS`; by default chosen by the file extension.
         header: Whether the first line of an edge list names its columns; None if its words tell.
+        edge_features: Whether to read features of edges, if the file has some.
 
     Raises:
         DataError: The file cannot be read as graphs; says where and why.
@@ -139,7 +160,7 @@ def read_graph_file(
         )
     try:
         require_memory(path, path.stat().st_size, "its content")
-        directed, graphs = read(path)
+        directed, graphs = read(path, edge_features)
     except OSError as error:
         raise GraphFileError(f"{path} cannot be read ({error.strerror or error}).") from error
     except MemoryError as error:
@@ -185,6 +206,10 @@ def _united(path: Path, graphs: Sequence[ParsedGraph], directed: bool) -> GraphF
     names: list[str] = []
     for graph in graphs:
         names += graph.names or ()
+    features = joined_features(
+        (f"graph {number} of {path}", graph.edges.shape[1], graph.edge_features)
+        for number, graph in enumerate(graphs)
+    )
     return GraphFile(
         np.ascontiguousarray(np.concatenate(shifted, axis=1), dtype=np.int64),
         node_slices,
@@ -192,6 +217,7 @@ def _united(path: Path, graphs: Sequence[ParsedGraph], directed: bool) -> GraphF
         tuple(names) if len(names) == node_slices[-1] and names else None,
         directed,
         tuple(dict.fromkeys(part for graph in graphs for part in graph.left_out)),
+        features,
     )
 
 
@@ -207,11 +233,12 @@ class Format:
 
     Attributes:
         extensions: File extensions, in lower case.
-        read: Returns whether edges are directed, and the graphs.
+        read: Returns whether edges are directed, and the graphs; asked whether to read features of
+            edges.
     """
 
     extensions: tuple[str, ...]
-    read: Callable[[Path], tuple[bool, list[ParsedGraph]]]
+    read: Callable[[Path, bool], tuple[bool, list[ParsedGraph]]]
 
 
 FORMATS: Mapping[str, Format] = {

@@ -8,8 +8,8 @@ from unionsnn.base.errors import GraphFileError
 from unionsnn.data.sources.graph_files.parsed import ParsedGraph, as_edges
 
 
-def read_graph6(path: Path) -> tuple[bool, list[ParsedGraph]]:
-    """Read one graph per line, in graph6 or sparse6."""
+def read_graph6(path: Path, edge_features: bool = False) -> tuple[bool, list[ParsedGraph]]:
+    """Read one graph per line, in graph6 or sparse6, which have no features of edges."""
     import networkx
     from networkx.readwrite.graph6 import data_to_n
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import zipfile
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unionsnn.base.errors import GraphFileError, RequestError
+from unionsnn.base.errors import DataError, GraphFileError, RequestError
 from unionsnn.data.sources.graph_files.parsed import ParsedGraph, require_memory
 
 
@@ -63,17 +64,78 @@ def npz_arrays(path: Path, wanted: Collection[str]) -> tuple[dict[str, NDArray[A
         ) from error
 
 
+def checked_rows(
+    path: Path, key: str, array: NDArray[Any], dtype: type[np.generic], count: int, what: str
+) -> NDArray[Any]:
+    """Return an array as a table of a type; refuse what that would change, and other sizes.
+
+    Args:
+        path: Its file, for messages.
+        key: Its name.
+        array: The array, or one column.
+        dtype: int64 for labels, float32 for attributes.
+        count: How many rows it must have.
+        what: What the rows are for.
+
+    Shapes:
+        array [count, k] or [count] -> [count, k].
+
+    Raises:
+        DataError: It has another shape or type, or a value that is not finite or too large.
+    """
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2 or len(array) != count:
+        raise DataError(
+            f"{path}: {key} has shape {array.shape}, not [{count}, k], a row for each of the "
+            f"{what}",
+            code="data.table",
+        )
+    kinds, words = ("iu", "integers") if dtype == np.int64 else ("biuf", "real numbers")
+    if array.dtype.kind not in kinds:
+        raise DataError(f"{path}: {key} are {array.dtype}, not {words}", code="data.table")
+    with np.errstate(over="ignore"):
+        table = array.astype(dtype)
+    exact = (table == array) if dtype == np.int64 else np.isfinite(table)
+    if not exact.all():
+        row = int(np.argwhere(~exact)[0][0])
+        raise DataError(
+            f"{path}: {key} has {array[row].max()} in row {row}, which is not finite or too "
+            f"large for {np.dtype(dtype)}",
+            code="data.table",
+        )
+    return table
+
+
+EDGE_ARRAYS: Mapping[str, type[np.generic]] = {
+    "edge_labels": np.int64,
+    "edge_attributes": np.float32,
+}
+"""Features of edges in npz files, by name, and their types."""
+
 _MATRIX = ("format", "shape", "data", "row", "col", "indices", "indptr", "offsets")
 
 
-def read_npz(path: Path) -> tuple[bool, list[ParsedGraph]]:
-    """Read ``edge_index`` and optionally ``num_nodes``, or a sparse matrix saved by scipy."""
-    arrays, names = npz_arrays(path, ("edge_index", "num_nodes", *_MATRIX))
+def read_npz(path: Path, edge_features: bool = False) -> tuple[bool, list[ParsedGraph]]:
+    """Read ``edge_index`` and optionally ``num_nodes``, or a sparse matrix saved by scipy.
+
+    With features of edges, also ``edge_labels`` and ``edge_attributes``, or the matrix's values.
+    """
+    features = tuple(EDGE_ARRAYS) if edge_features else ()
+    arrays, names = npz_arrays(path, ("edge_index", "num_nodes", *features, *_MATRIX))
     if "edge_index" in arrays:
-        others = sorted(names - {"edge_index", "num_nodes", "node_labels", "node_attributes"})
-        return True, [from_arrays(path, arrays["edge_index"], arrays.get("num_nodes"), others)]
+        known = {"edge_index", "num_nodes", "node_labels", "node_attributes", *features}
+        others = sorted(names - known)
+        graph = from_arrays(path, arrays["edge_index"], arrays.get("num_nodes"), others)
+        count = graph.edges.shape[1]
+        tables = {
+            key: checked_rows(path, key, arrays[key], EDGE_ARRAYS[key], count, "edges")
+            for key in features
+            if key in arrays
+        }
+        return True, [replace(graph, edge_features=tables)]
     if {"format", "shape"} <= names:
-        return True, [_from_matrix(path, arrays)]
+        return True, [_from_matrix(path, arrays, edge_features)]
     raise GraphFileError(
         f"{path} holds {', '.join(sorted(names)) or 'nothing'}; needed is edge_index [2, E] with "
         "or without num_nodes, or an adjacency matrix written by scipy.sparse.save_npz."
@@ -114,7 +176,9 @@ def from_arrays(
         raise GraphFileError(f"{path}: {error}") from error
 
 
-def _from_matrix(path: Path, arrays: Mapping[str, NDArray[Any]]) -> ParsedGraph:
+def _from_matrix(
+    path: Path, arrays: Mapping[str, NDArray[Any]], edge_features: bool
+) -> ParsedGraph:
     """Read an adjacency matrix; compiled code of scipy follows its index arrays unchecked."""
     from scipy import sparse
 
@@ -130,7 +194,8 @@ def _from_matrix(path: Path, arrays: Mapping[str, NDArray[Any]]) -> ParsedGraph:
             matrix.check_format(full_check=True)
         matrix = matrix.tocoo()
         edges = np.stack([matrix.row, matrix.col]).astype(np.int64)[:, matrix.data != 0]
-        weighted = bool((matrix.data[matrix.data != 0] != 1).any())
+        values = matrix.data[matrix.data != 0]
+        weighted = bool((values != 1).any())
     except Exception as error:  # Damage can surface anywhere in scipy's checks.
         raise GraphFileError(
             f"{path} is not a sparse matrix that scipy reads ({error})."
@@ -140,6 +205,9 @@ def _from_matrix(path: Path, arrays: Mapping[str, NDArray[Any]]) -> ParsedGraph:
             f"{path} holds a matrix of {matrix.shape[0]} x {matrix.shape[1]}; an adjacency matrix "
             "is square."
         )
-    return ParsedGraph(
-        edges, int(matrix.shape[0]), None, ["the matrix's values"] if weighted else []
-    )
+    name = "the matrix's values"
+    if weighted and edge_features:
+        dtype = np.int64 if values.dtype.kind in "iu" else np.float32
+        table = checked_rows(path, name, values, dtype, edges.shape[1], "edges")
+        return ParsedGraph(edges, int(matrix.shape[0]), edge_features={name: table})
+    return ParsedGraph(edges, int(matrix.shape[0]), None, [name] if weighted else [])

@@ -5,16 +5,19 @@ from __future__ import annotations
 import warnings
 import zipfile
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from unionsnn.base.errors import DataError, GraphFileError
-from unionsnn.data.sources.graph_files.npz import from_arrays
+from unionsnn.data.sources.graph_files.npz import checked_rows, from_arrays
 from unionsnn.data.sources.graph_files.parsed import ParsedGraph, require_memory
 
 
-def read_pt(path: Path) -> tuple[bool, list[ParsedGraph]]:
+def read_pt(path: Path, edge_features: bool = False) -> tuple[bool, list[ParsedGraph]]:
     """Read a file saved by torch with weights-only loading, which runs no code of the file."""
     import pickle
 
@@ -50,7 +53,7 @@ def read_pt(path: Path) -> tuple[bool, list[ParsedGraph]]:
         raise
     except Exception as error:  # Damage can surface anywhere in torch's unpickler.
         raise unreadable from error
-    return True, _graphs_of(path, content)
+    return True, _graphs_of(path, content, edge_features)
 
 
 _NODE_ROWS = (
@@ -60,15 +63,17 @@ _NODE_ROWS = (
 """What has a row for each node, in PyG's data and in our npz files."""
 
 
-def _graphs_of(path: Path, content: Any, depth: int = 0) -> list[ParsedGraph]:
+def _graphs_of(path: Path, content: Any, edge_features: bool, depth: int = 0) -> list[ParsedGraph]:
     """Extract the graphs of a tensor, a mapping, PyG's Data, a list of these, or a saved set."""
     from torch import Tensor
     from torch_geometric.data import Data
 
     if isinstance(content, tuple) and len(content) in (2, 3) and isinstance(content[1], Mapping):
-        return _graphs_of_set(path, content[0], content[1])
+        return _graphs_of_set(path, content[0], content[1], edge_features)
     if isinstance(content, list | tuple) and depth < 3:
-        return [graph for each in content for graph in _graphs_of(path, each, depth + 1)]
+        return [
+            graph for each in content for graph in _graphs_of(path, each, edge_features, depth + 1)
+        ]
     values: Mapping[Any, Any] = {"edge_index": content}
     if isinstance(content, Data):
         values = content.to_dict()
@@ -85,13 +90,17 @@ def _graphs_of(path: Path, content: Any, depth: int = 0) -> list[ParsedGraph]:
     if values.get("num_nodes") is not None:
         sizes["num_nodes"] = values["num_nodes"]
     left_out = [str(k) for k, v in values.items() if v is not None]
-    return [_from_tensor(path, edges, sizes, left_out)]
+    attributes = values.get("edge_attr") if edge_features else None
+    return [_from_tensor(path, edges, sizes, left_out, attributes)]
 
 
 def _from_tensor(
-    path: Path, edges: Any, sizes: Mapping[str, Any], keys: Collection[str]
+    path: Path, edges: Any, sizes: Mapping[str, Any], keys: Collection[str], attributes: Any
 ) -> ParsedGraph:
-    """Read a tensor of edges; everything that tells the number of nodes must agree."""
+    """Read a tensor of edges; everything that tells the number of nodes must agree.
+
+    Whole numbers in edge_attr are labels, others attributes.
+    """
     numbers = {str(getattr(size, "tolist", lambda size=size: size)()) for size in sizes.values()}
     if len(numbers) > 1:
         told = ", ".join(f"{size} by {key}" for key, size in sizes.items())
@@ -103,11 +112,29 @@ def _from_tensor(
         if isinstance(error, DataError):
             raise
         raise GraphFileError(f"{path}: edge_index is not a plain tensor ({error}).") from error
-    others = [key for key in keys if key not in ("edge_index", "num_nodes")]
-    return from_arrays(path, array, next(iter(sizes.values()), None), others)
+    read = ("edge_index", "num_nodes", *(() if attributes is None else ("edge_attr",)))
+    others = [key for key in keys if key not in read]
+    graph = from_arrays(path, array, next(iter(sizes.values()), None), others)
+    if attributes is None:
+        return graph
+    from torch import float64, int64
+
+    try:
+        require_memory(path, 8 * attributes.numel(), "edge_attr")
+        whole = not attributes.is_floating_point() and not attributes.is_complex()
+        given = attributes.detach().to(int64 if whole else float64).numpy()
+    except (AttributeError, TypeError, RuntimeError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise GraphFileError(f"{path}: edge_attr is not a plain tensor ({error}).") from error
+    dtype = np.int64 if whole else np.float32
+    table = checked_rows(path, "edge_attr", given, dtype, graph.edges.shape[1], "edges")
+    return replace(graph, edge_features={"edge_attr": table})
 
 
-def _graphs_of_set(path: Path, data: Any, slices: Mapping[str, Any]) -> list[ParsedGraph]:
+def _graphs_of_set(
+    path: Path, data: Any, slices: Mapping[str, Any], edge_features: bool
+) -> list[ParsedGraph]:
     """Extract the graphs saved by PyG's InMemoryDataset: all in one, with slices."""
     from torch import Tensor
 
@@ -136,8 +163,21 @@ def _graphs_of_set(path: Path, data: Any, slices: Mapping[str, Any]) -> list[Par
         for size, number in zip(sizes, numbers, strict=True):
             size[key] = number
     keys = [str(key) for key, value in values.items() if value is not None and key != "_num_nodes"]
+    attributes = values.get("edge_attr") if edge_features else None
+    if attributes is not None:
+        end = len(attributes) if isinstance(attributes, Tensor) and attributes.dim() else -1
+        if _bounds(path, "edge_attr", slices.get("edge_attr"), end) != bounds:
+            raise GraphFileError(
+                f"{path}: the slices of edge_attr must be those of edge_index, a row for each edge."
+            )
     return [
-        _from_tensor(path, edges[:, begin:end], size, keys)
+        _from_tensor(
+            path,
+            edges[:, begin:end],
+            size,
+            keys,
+            None if attributes is None else attributes[begin:end],
+        )
         for (begin, end), size in zip(pairwise(bounds), sizes, strict=True)
     ]
 
