@@ -77,9 +77,14 @@ def write_zinc(folder: Path, form: str, content: dict[str, list[dict[str, Any]]]
 
 def zinc_module(folder: Path, form: str, edge_features: str = "labels") -> GraphDataModule:
     size = "subset" if form == "subset" else "full"
-    source = zinc.Zinc(size=size, edge_features=edge_features)  # type: ignore[arg-type]
     options = {"root": folder / "root", "mirror": str(folder), "offline": True}
-    return GraphDataModule(source, name="toy", features="categorical", **options)
+    return GraphDataModule(
+        zinc.Zinc(size=size),  # type: ignore[arg-type]
+        name="toy",
+        features="categorical",
+        edge_features=edge_features,
+        **options,
+    )
 
 
 @pytest.mark.usefixtures("small")
@@ -88,7 +93,8 @@ def test_bond_types_of_zinc_are_those_of_the_matrix(tmp_path: Path, form: str) -
     content = parts()
     write_zinc(tmp_path, form, content)
     data = zinc_module(tmp_path, form)
-    assert data.source.edge_categories == (4,)
+    assert data.num_edge_features == (4,)
+    assert data.graphs.edge_attr.shape == (data.arrays.num_edges, 1)
     given = [m["bond_type"] for part in content.values() for m in part]
     for matrix, found in zip(given, by_edge(data.arrays), strict=True):
         assert found == {

@@ -55,8 +55,8 @@ def test_json_has_the_same_as_plain_types(tmp_path: Path, command: Command) -> N
 @pytest.mark.parametrize(
     ("name", "edges"),
     [
-        ("molhiv", "labels (5, 6, 2 values), read with data.edge_features=labels"),
-        ("zinc10k", "labels (4 values), read with data.edge_features=labels"),
+        ("molhiv", "labels (5, 6, 2 values), read with data.edge_features=labels; by default none"),
+        ("zinc10k", "labels (4 values), read with data.edge_features=labels; by default none"),
         ("nci1", "none"),
     ],
 )

@@ -361,3 +361,25 @@ def test_plain_progress_ends_with_the_last_epoch(
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("label")]
     assert [line.split()[2] for line in lines] == ["1/3", "3/3"]
     assert lines[-1].endswith("; done")
+
+
+def test_a_run_says_once_which_features_of_edges_it_leaves_unread(
+    tiny: Maker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = write_folder(tmp_path / "own", 20)
+    for path in folder.glob("[0-9]*.csv"):
+        edges = path.read_text().split()
+        kinds = [str(sum(map(int, edge.split(","))) % 3) for edge in edges]
+        path.write_text("\n".join(map(",".join, zip(edges, kinds, strict=True))))
+    words = [f"data=folder data.path={folder} data.features=degree model=gin", "model.num_layers=1"]
+    words = [*words[0].split(), *words[1:], "trainer.max_epochs=1"]
+    with caplog.at_level("INFO", "unionsnn"), pytest.warns(UserWarning, match="left out"):
+        plain = run_experiment(tiny(*words))
+    assert caplog.text.count("features of edges are not read: column 3 (labels)") == 1
+    assert "data.edge_features=labels" in caplog.text
+    caplog.clear()
+    with caplog.at_level("INFO", "unionsnn"):
+        read = run_experiment(tiny(*words, "data.edge_features=labels"))
+    assert "not read" not in caplog.text
+    assert read["parameters"] > plain["parameters"]
+    assert read["dataset"] != plain["dataset"]

@@ -12,10 +12,11 @@ import pytest
 import torch
 
 from unionsnn.base.errors import DataError, RequestError
+from unionsnn.config.compose import compose_config
 from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
 from unionsnn.data.arrays import GraphArrays
-from unionsnn.data.splits import load_splits
+from unionsnn.data.splits import Split, load_splits
 from unionsnn.reports.figures.records import draw_predictions
 from unionsnn.reports.views.predictions import columns
 from unionsnn.runs.experiment import run_experiment
@@ -23,7 +24,8 @@ from unionsnn.runs.export import export_checkpoint
 from unionsnn.runs.prediction import predict, probabilities
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training import memory
-from unionsnn.training.build import build_data
+from unionsnn.training.build import build_data, build_task
+from unionsnn.training.checkpoints import save_checkpoint
 
 Maker = Callable[..., dict[str, Any]]
 
@@ -303,3 +305,102 @@ def test_graphs_that_do_not_fit_are_refused(
     with pytest.raises(RequestError) as refused:
         predict(run, folder)
     assert refused.value.codes == ["memory.too_large"]
+
+
+# -- features of edges ---------------------------------------------------------------------
+
+
+def write_edge_graphs(folder: Path) -> Path:
+    """Make a folder of rings, with labels and attributes of edges."""
+    generator = np.random.default_rng(1)
+    folder.mkdir()
+    lines = ["file,label"]
+    for i in range(12):
+        nodes = 4 + i % 3
+        ring = np.stack([np.arange(nodes), (np.arange(nodes) + 1) % nodes])
+        labels, attributes = generator.integers(0, (3, 2), (nodes, 2)), generator.random((nodes, 1))
+        arrays = {
+            "edge_index": np.concatenate([ring, ring[::-1]], axis=1),
+            "edge_labels": np.concatenate([labels, labels]),
+            "edge_attributes": np.concatenate([attributes, attributes]),
+        }
+        np.savez(folder / f"{i:02d}.npz", **arrays)
+        lines.append(f"{i:02d}.npz,{i % 2}")
+    (folder / "labels.csv").write_text("\n".join(lines))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def edge_runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Path]]:
+    """Return the untrained checkpoint of a choice of edge features, and its folder of graphs."""
+    root = tmp_path_factory.mktemp("edges")
+    folder = write_edge_graphs(root / "own")
+    made: dict[str, Path] = {}
+
+    def of(choice: str) -> tuple[Path, Path]:
+        if choice not in made:
+            words = ["data=folder", f"data.path={folder}", f"data.edge_features={choice}"]
+            words += ["model=gin", "model.hidden_channels=16", "model.num_layers=1"]
+            config = compose_config([*words, f"paths.data={root / choice}", "data.features=degree"])
+            data = build_data(config)
+            data.split = Split(np.arange(8), np.arange(8, 10), np.arange(10, 12))
+            made[choice] = root / choice / "00.ckpt"
+            with torch.random.fork_rng():
+                torch.manual_seed(0)
+                save_checkpoint(made[choice], build_task(config, data), config, data)
+        return made[choice], folder
+
+    return of
+
+
+@pytest.mark.parametrize("choice", ["labels", "attributes", "both"])
+def test_edges_get_the_features_of_training(
+    edge_runs: Callable[[str], tuple[Path, Path]], tmp_path: Path, choice: str
+) -> None:
+    checkpoint, folder = edge_runs(choice)
+    whole = predict(checkpoint, folder)
+    # One graph alone has fewer labels than the set has.
+    one = predict(checkpoint, folder / "01.npz")
+    np.testing.assert_allclose(one.each[0, 0], whole.each[0, 1], atol=1e-6)
+    left_out = [note for note in one.notes if note.startswith("left out, as in training")]
+    assert len(left_out) == (choice != "both")
+    with np.load(folder / "01.npz") as arrays:
+        changed = {key: arrays[key] for key in arrays.files}
+    changed["edge_labels"] = changed["edge_labels"] * 0
+    changed["edge_attributes"] = changed["edge_attributes"] + 1
+    np.savez(tmp_path / "changed.npz", **changed)
+    assert not np.allclose(predict(checkpoint, tmp_path / "changed.npz").each, one.each)
+    # A graph without edges needs no features of edges.
+    np.savez(tmp_path / "alone.npz", edge_index=np.empty((2, 0), dtype=np.int64), num_nodes=2)
+    assert predict(checkpoint, tmp_path / "alone.npz").each.shape == (1, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("choice", "changes", "message", "code"),
+    [
+        ("labels", {"edge_labels": None}, "has 0 columns of edge_labels", "data.no_features"),
+        ("both", {"edge_attributes": None}, "0 columns of edge_attributes", "data.no_features"),
+        ("labels", {"edge_labels": np.zeros((8, 1), int)}, "has 1 columns", "data.widths"),
+        ("attributes", {"edge_attributes": np.zeros((8, 2))}, "has 2 columns", "data.widths"),
+        ("labels", {"edge_labels": np.full((8, 2), 2)}, "column 1 has the value 2", "data.widths"),
+        ("both", {"edge_labels": np.full((8, 2), 2)}, "column 1 has the value 2", "data.widths"),
+        ("labels", {"edge_labels": np.full((8, 2), -1)}, "numbers from 0", "data.edge_features"),
+        ("labels", {"edge_labels": np.zeros((7, 2), int)}, r"shape \(7, 2\)", "data.table"),
+        ("both", {"edge_attributes": np.full((8, 1), np.nan)}, "has nan in row 0", "data.table"),
+    ],
+)
+def test_edges_that_do_not_match_the_training_data_are_refused(
+    edge_runs: Callable[[str], tuple[Path, Path]],
+    tmp_path: Path,
+    choice: str,
+    changes: dict[str, Any],
+    message: str,
+    code: str,
+) -> None:
+    checkpoint, folder = edge_runs(choice)
+    with np.load(folder / "00.npz") as arrays:
+        given = {key: arrays[key] for key in arrays.files} | changes
+    np.savez(tmp_path / "g.npz", **{k: v for k, v in given.items() if v is not None})
+    with pytest.raises(DataError, match=message) as refused:
+        predict(checkpoint, tmp_path / "g.npz")
+    assert refused.value.codes == [code]

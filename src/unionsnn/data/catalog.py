@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -160,6 +160,13 @@ class CatalogEntry:
                 f"{self.source_name} is not the known set: {', '.join(wrong)}. {advice}",
                 code=code,
             )
+
+
+def edges_in_words(labels: Sequence[int], attributes: int) -> str:
+    """Describe features of edges by cardinalities and width; empty if there are none."""
+    words = [f"labels ({', '.join(map(str, labels))} values)"] if labels else []
+    words += [f"{attributes} attributes"] if attributes else []
+    return " and ".join(words)
 
 
 def _read_catalog() -> dict[str, CatalogEntry]:

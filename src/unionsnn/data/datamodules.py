@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,13 @@ from unionsnn.coefficients import CoefficientSpec
 from unionsnn.coefficients.cache import CoefficientCache
 from unionsnn.data.arrays import PARTS, GraphArrays
 from unionsnn.data.batching import Batches, BatchLoader, GraphStore
+from unionsnn.data.catalog import edges_in_words
 from unionsnn.data.controls import controlled_rows
 from unionsnn.data.datasets import (
     GraphDataset,
     build_dataset,
     disjoint_union,
+    edge_feature_widths,
     with_coefficient,
 )
 from unionsnn.data.encodings import cache as encoding_cache
@@ -96,7 +98,8 @@ class GraphDataModule(LightningDataModule):
         progress: Progress | None = None,
     ) -> None:
         super().__init__()
-        self.source = source
+        # A reader reads what is wanted.
+        self.source = source.model_copy(update={"edge_features": edge_features})
         self.name = name
         self.root = Path(root).expanduser()
         self.mirror = mirror
@@ -165,7 +168,7 @@ class GraphDataModule(LightningDataModule):
                 normalize_features=self.normalize_features,
                 widths=self.widths,
                 edge_features=self.edge_features,
-                edge_widths=self.edge_widths or self.source.edge_categories,
+                edge_widths=self.edge_label_widths,
             )
         return self._graphs
 
@@ -216,11 +219,32 @@ class GraphDataModule(LightningDataModule):
         """Width of the edge features, or the cardinality of each column of labels; None if none."""
         if self.edge_features == "none":
             return None
-        if self.edge_features != "labels":
-            return int(self.graphs.edge_attr.size(1))
-        if self.source.edge_categories is not None:
-            return self.source.edge_categories
-        return tuple(int(column.max()) + 1 for column in self.graphs.edge_attr.unbind(dim=1))
+        if self.edge_features == "labels" and self.edge_label_widths is not None:
+            return self.edge_label_widths
+        return int(self.graphs.edge_attr.size(1))
+
+    @property
+    def edge_label_widths(self) -> tuple[int, ...] | None:
+        """Cardinality of each column of edge labels in batches; None if there are none."""
+        occurring = edge_feature_widths(self.arrays, self.edge_features)
+        if occurring is None:
+            return None
+        return self.edge_widths or self.source.edge_categories or tuple(occurring)
+
+    @property
+    def unread_edge_features(self) -> str:
+        """Which features of edges the set has that batches have not; empty if there are none."""
+        arrays, entry = self.arrays, self.source.known
+        labels: Sequence[int] = () if entry is None else entry.edge_labels
+        attributes = 0 if entry is None else entry.edge_attributes
+        labels = edge_feature_widths(arrays, "labels") or labels
+        if arrays.edge_attributes is not None:
+            attributes = arrays.edge_attributes.shape[1]
+        if self.edge_features in ("labels", "both"):
+            labels = ()
+        if self.edge_features in ("attributes", "both"):
+            attributes = 0
+        return arrays.unread or edges_in_words(labels, attributes)
 
     @property
     def num_outputs(self) -> int:

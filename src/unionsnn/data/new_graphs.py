@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unionsnn.base.errors import DataError
+from unionsnn.base.errors import DataError, WidthError
 from unionsnn.data.arrays import GraphArrays
+from unionsnn.data.datasets import check_widths
 from unionsnn.data.edges import graphs_of_edges
-from unionsnn.data.sources.folder import read_files, read_label_table
+from unionsnn.data.sources.folder import GraphFiles, read_files, read_label_table
 from unionsnn.data.sources.graph_files.formats import FORMATS, format_of
 
 TABLE = "labels.csv"
@@ -27,6 +28,26 @@ _READ_FROM = {
     "attributes": ("node_attributes",),
     "both": ("node_labels", "node_attributes"),
 }
+
+
+@dataclass(frozen=True)
+class EdgeColumns:
+    """The features of edges that a network was trained with.
+
+    Attributes:
+        labels: Cardinality of each column of labels; None if it read none.
+        attributes: Number of attributes; None if it read none.
+    """
+
+    labels: tuple[int, ...] | None
+    attributes: int | None
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """The number of columns of each kind that was read, by its name in `GraphArrays`."""
+        labels = None if self.labels is None else len(self.labels)
+        counts = {"edge_labels": labels, "edge_attributes": self.attributes}
+        return {key: count for key, count in counts.items() if count is not None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,25 +75,27 @@ def read_new_graphs(
     *,
     features: str,
     widths: Sequence[int] | None,
+    edges: EdgeColumns | None = None,
     level: str,
     form: str | None = None,
     symmetrize: bool = False,
 ) -> NewGraphs:
-    """Read all graphs with their node features.
+    """Read all graphs with the features that a network reads.
 
     Args:
         path: A file, or a folder: the files listed in its table, or all graph files in it.
         features: As the network was trained with, one of `NODE_FEATURES`.
         widths: Cardinality of each categorical node feature in training.
+        edges: Features of edges in training; None if none were read.
         level: Whether each ``graph`` or each ``node`` has a prediction.
         form: Format of the file, a key of `FORMATS`; by default chosen by its extension.
         symmetrize: Whether to add the reverse of one-way edges.
 
     Raises:
-        DataError: A file is wrong, or its nodes lack features used in training.
+        DataError: A file is wrong, or its nodes or edges lack features used in training.
     """
     files, labels, notes = _files(path, form)
-    graphs = read_files(files, form, one_each=labels is not None)
+    graphs = read_files(files, form, one_each=labels is not None, edge_features=edges is not None)
     for key in _READ_FROM.get(features, ()):
         if key not in graphs.features:
             kind, allowed = "real", ""
@@ -86,6 +109,10 @@ def read_new_graphs(
                 f"numbers [num_nodes, k]{allowed}.",
                 code="data.no_features",
             )
+    of_edges = {} if edges is None else _edge_features(files[0], graphs, edges)
+    beside = sorted(graphs.edge_features.keys() - of_edges.keys())
+    if beside:
+        notes = [*notes, f"left out, as in training: {', '.join(beside)}"]
     names = [
         path.name if file.num_graphs == 1 else f"{path.name}:{number}"
         for path, file in zip(files, graphs.files, strict=True)
@@ -98,12 +125,41 @@ def read_new_graphs(
         names,
         symmetrize=symmetrize,
         remedy="--symmetrize",
+        edge_features=of_edges,
         y=np.arange(len(names) if level == "graph" else node_slices[-1]),
         level=level,
         **graphs.features,
     )
     node_names = np.concatenate([file.node_names().astype(object) for file in graphs.files])
     return NewGraphs(arrays, tuple(names), node_names, labels, notes)
+
+
+def _edge_features(path: Path, graphs: GraphFiles, wanted: EdgeColumns) -> dict[str, NDArray[Any]]:
+    """Return the features of edges that a network reads; refuse what it was not trained with."""
+    found = dict(graphs.edge_features)
+    if not any(file.num_edges for file in graphs.files):
+        # Graphs without edges need not have features of edges.
+        found = {"edge_labels": np.empty((0, len(wanted.labels or ())), dtype=np.int64)}
+        found["edge_attributes"] = np.empty((0, wanted.attributes or 0), dtype=np.float32)
+    for key, count in wanted.widths.items():
+        columns = found[key].shape[1] if key in found else 0
+        if columns != count:
+            kind = "whole numbers" if key == "edge_labels" else "real numbers, written as 1.0"
+            raise DataError(
+                f"{path} has {columns} columns of {key}, but the network was trained with {count}: "
+                f"give {kind}, [num_edges, {count}], as edge_attr of a .pt file, {key} of an .npz "
+                "file, data of edges in GraphML or columns of an edge list.",
+                code="data.widths" if columns else "data.no_features",
+            )
+    found = {key: found[key] for key in wanted.widths}
+    try:
+        if wanted.labels is not None:
+            check_widths(found["edge_labels"], wanted.labels)
+    except WidthError as error:
+        raise DataError(
+            f"{path}: edge_labels: {error}, as in the training data.", code=error.codes[0]
+        ) from error
+    return found
 
 
 def _files(path: Path, form: str | None) -> tuple[list[Path], list[str] | None, list[str]]:

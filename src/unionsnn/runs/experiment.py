@@ -79,6 +79,13 @@ def run_experiment(config: Config, progress: Progress | None = None) -> dict[str
             data = build_data(config, progress)
             if pending or data.source.belongs_to_user:
                 refuse_other_data(folder, finished, data)
+            if pending and (unread := data.unread_edge_features):
+                logger.info(
+                    "%s: features of edges are not read: %s. data.edge_features=labels, attributes "
+                    "or both reads them.",
+                    config.data.name,
+                    unread,
+                )
             failure = _train_pending(config, folder, data, pending, started=bool(finished))
             results = merge(folder).to_json()
             write_json(folder.results_path, results)

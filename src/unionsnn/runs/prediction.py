@@ -19,7 +19,7 @@ from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.batching import BatchLoader
 from unionsnn.data.datamodules import GraphDataModule, Progress
 from unionsnn.data.encodings.definitions import Encodings
-from unionsnn.data.new_graphs import check_format, read_new_graphs
+from unionsnn.data.new_graphs import EdgeColumns, check_format, read_new_graphs
 from unionsnn.data.sources.download import data_root
 from unionsnn.data.sources.source import InMemory, Task
 from unionsnn.nn.batch import GraphBatch
@@ -124,6 +124,7 @@ def predict(
         file,
         features=config.data.features,
         widths=trained_widths(first),
+        edges=trained_edges(first),
         level="node" if per_node else "graph",
         form=form,
         symmetrize=symmetrize,
@@ -235,6 +236,7 @@ def module_of(
         name=file.name,
         root=data_root(),
         features=config.data.features,
+        edge_features=config.data.edge_features,
         batch_size=config.data.batch_size,
         max_pairs=config.data.max_pairs,
         spec=coefficient_spec(config),
@@ -243,6 +245,7 @@ def module_of(
         progress=progress,
     )
     data.widths = trained_widths(checkpoint)
+    data.edge_widths = checkpoint.edge_feature_widths
     data.normalize_features = checkpoint.normalize_features
     try:
         given = int(data.graphs.num_features)
@@ -259,6 +262,16 @@ def module_of(
             code="data.widths",
         )
     return data
+
+
+def trained_edges(checkpoint: Checkpoint) -> EdgeColumns | None:
+    """Return the features of edges of the training data; None if the network reads none."""
+    labels, columns = checkpoint.edge_feature_widths, checkpoint.num_edge_features
+    if columns is None:
+        return None
+    # With both, labels are one-hot.
+    attributes = columns - sum(labels or ()) if isinstance(columns, int) else None
+    return EdgeColumns(labels, attributes)
 
 
 def trained_widths(checkpoint: Checkpoint) -> tuple[int, ...] | None:

@@ -21,7 +21,7 @@ from unionsnn.base.files import atomic_write
 from unionsnn.config.schema import Config
 from unionsnn.config.targets import is_network
 from unionsnn.data.datamodules import GraphDataModule
-from unionsnn.data.datasets import edge_feature_widths, feature_widths
+from unionsnn.data.datasets import feature_widths
 from unionsnn.nn.rescaled import Rescaled, Scale
 from unionsnn.training.build import build_model, check_model
 from unionsnn.training.tasks import Task
@@ -99,7 +99,7 @@ def save_checkpoint(path: Path, task: Task, config: Config, data: GraphDataModul
     }
     if data.edge_features != "none":
         content["num_edge_features"] = data.num_edge_features
-        content["edge_feature_widths"] = edge_feature_widths(data.arrays, data.edge_features)
+        content["edge_feature_widths"] = data.edge_label_widths
     if task.scale is not None:
         content["target_scale"] = [task.scale.mean.tolist(), task.scale.std.tolist()]
     save_tensors(path, {**content, "digest": content_digest(content)})

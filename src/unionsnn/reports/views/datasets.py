@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from unionsnn.base.words import format_bytes
-from unionsnn.data.catalog import CatalogEntry
+from unionsnn.data.catalog import CatalogEntry, edges_in_words
 from unionsnn.data.inventory import OnDisk, Removal
 from unionsnn.reports.figures.plots import subplots
 from unionsnn.reports.table import Table, key_value_table, numbers, show, words
@@ -106,15 +106,10 @@ def print_dataset(entry: CatalogEntry, disk: OnDisk) -> None:
 
 def _edge_features(entry: CatalogEntry) -> str:
     """Describe what is known of edges, and how it is read: by default it is not."""
-    known = {}
-    if entry.edge_labels:
-        known["labels"] = f"labels ({', '.join(map(str, entry.edge_labels))} values)"
-    if entry.edge_attributes:
-        known["attributes"] = f"{entry.edge_attributes} attributes"
-    if not known:
+    if not (words := edges_in_words(entry.edge_labels, entry.edge_attributes)):
         return "none"
-    wanted = "both" if len(known) > 1 else next(iter(known))
-    return f"{' and '.join(known.values())}, read with data.edge_features={wanted}"
+    wanted = "labels" if entry.edge_labels else "attributes"
+    return f"{words}, read with data.edge_features={wanted}; by default none"
 
 
 def as_plain(entry: CatalogEntry, disk: OnDisk) -> dict[str, Any]:
