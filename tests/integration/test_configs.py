@@ -31,7 +31,7 @@ def options(group: str) -> list[str]:
 def trains(tmp_path: Path, *overrides: str) -> None:
     paths = [f"paths.output={tmp_path / 'runs'}", f"paths.data={tmp_path / 'data'}"]
     record = run_experiment(compose_config([*overrides, *SMALL, *paths]))
-    assert record["state"] == "finished"
+    assert record.state == "finished"
 
 
 # A union variant is the plain model with a gate: `tests/models/test_model_keys.py`.

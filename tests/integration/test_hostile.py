@@ -76,8 +76,8 @@ def test_a_folder_of_an_older_version_is_gone_on_with(small: Maker) -> None:
         record = run_experiment(config)
     assert len(caught) == 1
     assert path.stat().st_mtime_ns == kept
-    assert record["state"] == "finished"
-    assert {v["unionsnn"] for v in record["versions"]} >= {"0.0.1"}
+    assert record.state == "finished"
+    assert {v["unionsnn"] for v in record.versions} >= {"0.0.1"}
 
 
 def test_a_changed_configuration_goes_to_another_folder(small: Maker) -> None:
@@ -144,11 +144,11 @@ def test_a_fold_without_a_class_fails_with_the_reason_and_the_others_count(
 
     monkeypatch.setattr(experiment, "recorded_splits", one_class)
     record = run_experiment(config)
-    (failed,) = record["failed"]
-    assert (failed["index"], failed["kind"]) == (1, "UndefinedMetricError")
-    assert "rocauc is undefined on the test part" in failed["reason"]
-    assert "smaller protocol.folds" in failed["reason"]
-    assert len(record["result"]["values"]) == 2
+    (failed,) = record.failed
+    assert (failed.index, failed.kind) == (1, "UndefinedMetricError")
+    assert "rocauc is undefined on the test part" in failed.reason
+    assert "smaller protocol.folds" in failed.reason
+    assert len(record.result.values) == 2
 
 
 def test_other_metrics_need_no_second_class() -> None:
@@ -168,7 +168,7 @@ def test_other_metrics_need_no_second_class() -> None:
 def test_a_cache_that_goes_in_mid_run_stops_nothing(
     small: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = run_experiment(small(*FOLDS, "seed=0"))["result"]
+    expected = run_experiment(small(*FOLDS, "seed=0")).result
     shutil.rmtree(tmp_path / "runs")
     original = callbacks.Curves.on_train_epoch_end
 
@@ -177,14 +177,14 @@ def test_a_cache_that_goes_in_mid_run_stops_nothing(
         original(self, *arguments)
 
     monkeypatch.setattr(callbacks.Curves, "on_train_epoch_end", delete)
-    assert run_experiment(small(*FOLDS))["result"] == expected
+    assert run_experiment(small(*FOLDS)).result == expected
     assert not (tmp_path / "data").exists()
 
 
 def test_workers_make_a_cache_anew_that_went_before_they_read_it(
     small: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = run_experiment(small(*FOLDS))["result"]
+    expected = run_experiment(small(*FOLDS)).result
     shutil.rmtree(tmp_path / "runs")
     original = experiment.train_in_workers
 
@@ -193,4 +193,4 @@ def test_workers_make_a_cache_anew_that_went_before_they_read_it(
         return original(*arguments)
 
     monkeypatch.setattr(experiment, "train_in_workers", delete)
-    assert run_experiment(small(*FOLDS, "protocol.workers=2"))["result"] == expected
+    assert run_experiment(small(*FOLDS, "protocol.workers=2")).result == expected

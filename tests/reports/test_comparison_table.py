@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from made_records import result
 from unionsnn.reports.formatting import difference_text
 from unionsnn.reports.table import latex, markdown, show
 from unionsnn.reports.views.comparison import (
@@ -16,53 +19,35 @@ from unionsnn.reports.views.comparison import (
     letter,
     notes,
 )
+from unionsnn.runs.comparison import ComparedRun, Comparison, Difference
+from unionsnn.training.statistics import PairedDifference
 
-DIFFERENCE = {
-    "label": "model=b_1 gate.features=[raw]",
-    "baseline": "model=a",
-    "keys": ["model.name"],
-    "mean": -0.0125,
-    "std": 0.02,
-    "interval": [-0.03, 0.005],
-    "p_value": 0.0423,
-    "method": "corrected resampled t over folds",
-    "values": [-0.01, -0.015],
-    "relative": -0.0156,
-    "won": 0,
-    "lost": 2,
-    "tied": 0,
-}
+PAIRED = PairedDifference(
+    mean=-0.0125,
+    std=0.02,
+    interval=(-0.03, 0.005),
+    p_value=0.0423,
+    method="corrected resampled t over folds",
+    values=(-0.01, -0.015),
+)
 
 
-def comparison(report: str = "test_accuracy", **changes: Any) -> dict[str, Any]:
-    result = {
-        "mean": 0.8,
-        "std": 0.1,
-        "interval": [0.7, 0.9],
-        "method": "corrected resampled t over folds",
-        "values": [0.7, 0.9],
-        "epoch": None,
-    }
-    return {
-        "data": "toy",
-        "dataset": "toy-123",
-        "protocol": {
-            "name": "cross_validation",
-            "selection": "best val_loss of the repetition, test touched once",
-            "report": report,
-            "repetitions": 10,
-            "split_hash": "f" * 64,
-            "seed": 3,
-        },
-        "repetitions": [0, 1],
-        "larger_is_better": True,
-        "runs": [
-            {"label": label, "result": result, "parameters": 1234}
-            for label in ("model=a", DIFFERENCE["label"])
-        ],
-        "differences": [{**DIFFERENCE, **changes}],
-        "path": "runs/comparisons/0/comparison.json",
-    }
+def comparison(report: str = "test_accuracy", **changes: Any) -> Comparison:
+    made = result("gin", "toy", None)
+    record = replace(
+        made,
+        parameters=1234,
+        result=replace(made.result, mean=0.8, std=0.1, interval=(0.7, 0.9), values=(0.7, 0.9)),
+        protocol=replace(made.protocol, report=report, repetitions=10, seed=3),
+    )
+    one, other = (
+        ComparedRun(label, Path("runs"), record)
+        for label in ("model=a", "model=b_1 gate.features=[raw]")
+    )
+    relative = changes.pop("relative", -0.0156)
+    paired = replace(PAIRED, **changes)
+    difference = Difference(other.label, one.label, ["model.name"], paired, relative, 0, 2, 0)
+    return Comparison([one, other], [difference], Path("runs/comparisons/0/comparison.json"))
 
 
 def shown(report: str = "test_accuracy", **changes: Any) -> list[str]:
@@ -110,8 +95,8 @@ def test_notes_say_what_the_table_rests_on() -> None:
 
 def test_where_methods_differ_each_says_which_rows_it_is_of() -> None:
     made = comparison()
-    made["differences"].append({**DIFFERENCE, "method": "single pair"})
-    made["runs"].append(made["runs"][1])
+    made.differences.extend(comparison(method="single pair").differences)
+    made.runs.append(made.runs[1])
     text = "\n".join(notes(made))
     assert "intervals and p of differences (B): corrected resampled t over folds; 2" in text
     assert "intervals and p of differences (C): single pair; 2" in text
@@ -136,9 +121,9 @@ def test_a_narrow_terminal_keeps_every_figure() -> None:
 
 
 def test_marks_of_the_formats_are_escaped() -> None:
-    (table,) = comparison_report(
-        comparison() | {"runs": [{**run, "label": "a|b_1"} for run in comparison()["runs"]]}
-    ).tables
+    made = comparison()
+    renamed = [replace(run, label="a|b_1") for run in made.runs]
+    (table,) = comparison_report(replace(made, runs=renamed)).tables
     assert "a\\|b_1" in markdown(table)
     text = latex(table)
     assert r"a|b\_1" in text

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
+from made_records import record, result
 from unionsnn.config.compose import compose_config, config_folder
 from unionsnn.reports.paper import (
     PaperValue,
@@ -17,100 +17,33 @@ from unionsnn.reports.paper import (
     paper_values,
 )
 from unionsnn.reports.views.results import print_results, summary_line
-
-
-def record(model: str, data: str, gate: str | None, **data_keys: Any) -> dict[str, Any]:
-    deviation = 0.05 / math.sqrt(2)
-    values = [0.75 - deviation, 0.75 + deviation]
-    return {
-        "format": 1,
-        "state": "incomplete",
-        "task": "graph_classification",
-        "model": model,
-        "data": data,
-        "gate": gate,
-        "control": "none",
-        "coefficient": None,
-        "layer_coefficient": None,
-        "git_revision": None,
-        "config": {
-            "data": data_keys,
-            "model": {"parameter_budget": None},
-            "gate": {"preset": gate},
-            "protocol": {},
-            "coefficient": {
-                "substructure": "union",
-                "descriptor": "path",
-                "encoding": "singular_value_sum",
-                "radius": None,
-            },
-        },
-        "config_hash": "0" * 8,
-        "dataset": f"{data}-abc",
-        "parameters": 12345,
-        "hidden_channels": 64,
-        "versions": {"unionsnn": "0", "torch": "2"},
-        "seconds": 3661.0,
-        "missing": [1],
-        "protocol": {
-            "name": "cross_validation",
-            "selection": "best val_loss of the repetition, test touched once",
-            "select_on": "val_loss",
-            "stop_on": "val_loss",
-            "report": "test_accuracy",
-            "repetitions": 3,
-            "seed": 0,
-            "split_hash": "f" * 64,
-        },
-        "result": {
-            "mean": 0.75,
-            "std": 0.05,
-            "interval": [0.7, 0.8],
-            "method": "corrected resampled t over folds",
-            "values": values,
-            "epoch": None,
-        },
-        "repetitions": [
-            {
-                "index": i,
-                "seed": [0, i],
-                "split_hash": "f" * 64,
-                "sizes": {"train": 8, "validation": 1, "test": 1},
-                "metrics": {"test_accuracy": v, "val_loss": 0.5},
-                "best_epoch": 3,
-                "epochs": 29,
-                "seconds": 1.0,
-                "device": "cpu",
-            }
-            for i, v in zip((0, 2), values, strict=True)
-        ],
-    }
+from unionsnn.training.records import Result
 
 
 def test_values_are_those_that_the_paper_prints() -> None:
-    value = paper_value(record("unionsnn", "mutag", "default"))
+    value = paper_value(result("unionsnn", "mutag", "default"))
     assert value is not None
     assert value.model == "UnionSNN"
     assert (value.mean, value.std) == pytest.approx((0.8731, 0.0529))
-    gated = paper_value(record("gin", "mutag", "paper"))
+    gated = paper_value(result("gin", "mutag", "paper"))
     assert gated is not None
     assert gated.model == "UnionGIN"
-    assert gated == paper_value(record("union_gin", "mutag", "default"))
-    plain = paper_value(record("gin", "proteins", None))
+    assert gated == paper_value(result("union_gin", "mutag", "default"))
+    plain = paper_value(result("gin", "proteins", None))
     assert plain is not None
     assert plain.model == "GIN"
 
 
 def test_matched_cycles_are_not_compared_with_the_paper_s_graphs() -> None:
-    assert paper_value(record("gin", "4cycles", None, variant="matched")) is None
-    value = paper_value(record("gin", "4cycles", None, variant="plain"))
+    assert paper_value(result("gin", "4cycles", None, variant="matched")) is None
+    value = paper_value(result("gin", "4cycles", None, variant="plain"))
     assert value == PaperValue("table6", "GIN", "4-CYCLES", "accuracy", pytest.approx(0.9661), None)
 
 
 def test_what_the_paper_does_not_have_has_no_value() -> None:
-    assert paper_value(record("gin", "BZR", None)) is None
-    assert paper_value(record("my_model", "mutag", None)) is None
-    control = {**record("unionsnn", "mutag", "default"), "control": "shuffled"}
+    assert paper_value(result("gin", "BZR", None)) is None
+    assert paper_value(result("my_model", "mutag", None)) is None
+    control = replace(result("unionsnn", "mutag", "default"), control="shuffled")
     assert paper_value(control) is None
     for section, key, value in (("data", "edge_features", "labels"), ("gate", "inject", "edge")):
         other = record("unionsnn", "mutag", "default")
@@ -119,8 +52,8 @@ def test_what_the_paper_does_not_have_has_no_value() -> None:
 
 
 def test_another_coefficient_has_no_value_in_the_main_tables() -> None:
-    other = record("unionsnn", "mutag", "paper")
-    other["config"]["coefficient"]["substructure"] = "overlap"
+    other = result("unionsnn", "mutag", "paper")
+    other.config["coefficient"]["substructure"] = "overlap"
     assert paper_value(other) is None
 
 
@@ -187,30 +120,30 @@ def test_every_cell_composes() -> None:
 
 
 def test_the_table_says_number_protocol_paper_and_what_is_missing() -> None:
-    line = summary_line(record("unionsnn", "mutag", "default"))
+    line = summary_line(result("unionsnn", "mutag", "default"))
     assert "test_accuracy: 75.00 % ± 5.00 %, 95 % interval [70.00 %, 80.00 %]" in line
     assert "(corrected resampled t over folds)" in line
     assert "protocol: cross_validation (best val_loss of the repetition, test touched once)" in line
     assert "paper: 87.31 % ± 5.29 % (table3, UnionSNN, under the paper's own protocol)" in line
     assert "INCOMPLETE: 2 of 3 repetitions" in line
     console = Console(width=80, record=True, force_terminal=False)
-    print_results(record("unionsnn", "mutag", "default"), console)
+    print_results(result("unionsnn", "mutag", "default"), console)
     text = console.export_text()
     assert "12,345 parameters" in text
     assert "1:01:01 h" in text
     assert line.splitlines()[0] in text.splitlines()
     narrow = Console(width=60, record=True, force_terminal=True)
-    print_results(record("unionsnn", "mutag", "default"), narrow)
+    print_results(result("unionsnn", "mutag", "default"), narrow)
     assert max(len(row) for row in narrow.export_text().splitlines()) <= 60
 
 
 def test_an_interval_beyond_100_percent_says_why() -> None:
-    high = record("unionsnn", "mutag", "default")
-    high["result"]["interval"] = (0.97, 1.02)
+    made = result("unionsnn", "mutag", "default")
+    high = replace(made, result=replace(made.result, interval=(0.97, 1.02)))
     line = summary_line(high).splitlines()[0]
     assert "[97.00 %, 102.00 %]" in line
     assert line.endswith("over folds, which ignores the bounds 0 and 100 %)")
-    assert "bounds" not in summary_line(record("unionsnn", "mutag", "default"))
+    assert "bounds" not in summary_line(result("unionsnn", "mutag", "default"))
 
 
 @pytest.mark.parametrize("width", [40, 30])
@@ -219,12 +152,12 @@ def test_a_narrow_terminal_gets_the_reported_metric_only(width: int) -> None:
     content = record("unionsnn", "mutag", "default")
     for row in content["repetitions"]:
         row["metrics"] |= {"val_accuracy": 0.5, "val_loss": 0.25}
-    print_results(content, narrow)
+    print_results(Result.from_json(content), narrow)
     text = narrow.export_text()
     assert "70.00 %" in text
     assert "80.00 %" in text
     assert "val_accuracy" not in text
     assert max(len(line) for line in text.splitlines()) <= width
     wide = Console(width=100, record=True, force_terminal=True)
-    print_results(content, wide)
+    print_results(Result.from_json(content), wide)
     assert "val_accuracy" in wide.export_text()

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
-from test_paper import record
 
+from made_records import record
 from unionsnn.cli.app import command_line
 from unionsnn.reports.claims import claims_report, from_paper, from_records, judged, wins
 from unionsnn.reports.collection import collect

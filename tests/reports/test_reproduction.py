@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from test_paper import record
 
+from made_records import result
 from unionsnn.base.errors import DataUnavailableError, RequestError, TooLargeError
 from unionsnn.cli.app import command_line
 from unionsnn.config.schema import Config
@@ -19,6 +19,8 @@ from unionsnn.reports.paper import paper_names, paper_table
 from unionsnn.reports.reproduction import Cell, Outcome, plan_table
 from unionsnn.reports.views.reproduction import reproduction_report
 from unionsnn.runs import costs, experiment
+from unionsnn.runs.costs import Cost
+from unionsnn.training import records
 
 ROWS = ["--datasets", "mutag", "--models", "gin,union_gin,UnionSNN"]
 
@@ -33,9 +35,9 @@ def reproduce(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return call
 
 
-def fake(config: Config, progress: Any = None) -> dict[str, Any]:
-    made = record(config.model.name, config.data.name, config.gate.preset)
-    return {**made, "missing": [], "state": "finished"}
+def fake(config: Config, progress: Any = None) -> records.Result:
+    made = result(config.model.name, config.data.name, config.gate.preset)
+    return replace(made, missing=[], state="finished")
 
 
 def test_names_are_the_paper_s_or_ours() -> None:
@@ -67,7 +69,7 @@ def test_a_wrong_override_is_said_once() -> None:
 
 
 def test_a_failing_cell_stops_no_other(reproduce: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(config: Config, progress: Any = None) -> dict[str, Any]:
+    def run(config: Config, progress: Any = None) -> records.Result:
         if config.model.name == "gin":
             raise ZeroDivisionError("broken")
         return fake(config)
@@ -83,7 +85,7 @@ def test_a_failing_cell_stops_no_other(reproduce: Any, monkeypatch: pytest.Monke
 def test_what_cannot_be_had_is_said(
     reproduce: Any, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
-    def run(config: Config, progress: Any = None) -> dict[str, Any]:
+    def run(config: Config, progress: Any = None) -> records.Result:
         raise DataUnavailableError("no place has it")
 
     names = replace(paper_names(), absent={"GAT": "its heads are not part of this package"})
@@ -114,8 +116,7 @@ def test_difference_and_marker() -> None:
     (paper,) = (
         v for v in paper_table("table3").values if (v.model, v.dataset) == ("UnionSNN", "MUTAG")
     )
-    ours = {**record("unionsnn", "mutag", "paper"), "state": "incomplete"}
-    outcome = Outcome(Cell(paper, {}), ours)
+    outcome = Outcome(Cell(paper, {}), result("unionsnn", "mutag", "paper"))
     report = reproduction_report([outcome])
     (row,) = report.rows
     assert row["difference"] == pytest.approx(0.75 - 0.8731)
@@ -134,7 +135,7 @@ def test_difference_and_marker() -> None:
 
 def test_ratios_of_costs() -> None:
     outcomes = [
-        Outcome(Cell(value, {}), {"seconds": 10.0 if value.model == "GIN" else 25.0})
+        Outcome(Cell(value, {}), cost=Cost(10.0 if value.model == "GIN" else 25.0))
         for value in paper_table("table12").values
     ]
     found = {(r["model"], r["dataset"]): r for r in reproduction_report(outcomes).rows}
@@ -150,13 +151,13 @@ def test_table_12_times_epochs_and_prints_ratios_beside_the_paper_s(
 ) -> None:
     seen = []
 
-    def timed(config: Config, progress: Any = None) -> dict[str, Any]:
+    def timed(config: Config, progress: Any = None) -> Cost:
         name, data = config.model.name, config.data
         seen.append((name, data.name, data.max_pairs, config.protocol.name))
         if (name, data.name) == ("ppgn", "dd"):
             raise TooLargeError("one graph of up to 5,748 nodes, about 200 GB of 60 GB free")
         seconds = {"gin": 2.0, "ppgn": 30.0, "unionsnn": 3.0}[name]
-        return {"seconds": seconds, "missing": [], "device": "cpu (1 thread(s))"}
+        return Cost(seconds, 1, "cpu (1 thread(s))")
 
     monkeypatch.setattr(costs, "timed_training", timed)
     done = reproduce(*TIMED, "--json")
@@ -189,9 +190,9 @@ def test_table_12_is_planned_as_one_repetition_of_a_few_epochs(
 
 
 def test_table_11_prints_ratios_to_ours(reproduce: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def timed(config: Config, progress: Any = None) -> dict[str, Any]:
+    def timed(config: Config, progress: Any = None) -> Cost:
         union = config.coefficient.descriptor == "path"
-        return {"seconds": 0.5 if union else 2.0, "missing": []}
+        return Cost(0.5 if union else 2.0)
 
     monkeypatch.setattr(costs, "timed_preprocessing", timed)
     done = reproduce("table11", "--datasets", "proteins")

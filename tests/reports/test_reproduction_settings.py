@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from unionsnn.cli.app import command_line
 from unionsnn.reports.reproduction import estimates, plan_table
 from unionsnn.reports.views.reproduction import plan_report
 from unionsnn.runs import experiment
+from unionsnn.training.records import RecordedFailure, Result
 
 MATCHED = ["reproduce", "table6", "--datasets", "4cycles", "--models", "gin,unionsnn"]
 WARNING = "WARNING: ours differs from the table's setting: data.variant=matched instead of plain"
@@ -100,11 +102,11 @@ def test_what_cannot_be_estimated_is_not_counted_as_no_time() -> None:
 def test_a_failed_repetition_makes_the_status_1_and_the_others_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def run(config: Any, progress: Any = None) -> dict[str, Any]:
+    def run(config: Any, progress: Any = None) -> Result:
         made = fake(config)
         if config.model.name == "gin":
-            failed = [{"index": 2, "kind": "ValueError", "reason": "broken"}]
-            return {**made, "state": "incomplete", "missing": [2], "failed": failed}
+            failed = [RecordedFailure(2, "ValueError", "broken")]
+            return replace(made, state="incomplete", missing=[2], failed=failed)
         return made
 
     monkeypatch.setattr(experiment, "run_experiment", run)

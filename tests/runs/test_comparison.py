@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from made_records import result
 from unionsnn.base.errors import RequestError
 from unionsnn.runs import experiment
 from unionsnn.runs.comparison import (
@@ -22,6 +24,8 @@ from unionsnn.runs.comparison import (
     run_comparison,
 )
 from unionsnn.runs.experiment import run_experiment
+from unionsnn.training.records import Result
+from unionsnn.training.statistics import summarize_seeds
 
 SMALL = [
     "data.num_train=32",
@@ -54,7 +58,8 @@ def read(tmp_path: Path) -> Reader:
 
 def compared(candidates: list[Candidate], tmp_path: Path) -> dict[str, Any]:
     refuse_incomparable(candidates)
-    return run_comparison(candidates, tmp_path / "runs")
+    comparison = run_comparison(candidates, tmp_path / "runs")
+    return {**comparison.to_json(), "path": str(comparison.path)}
 
 
 def refused(candidates: list[Candidate]) -> RequestError:
@@ -261,16 +266,19 @@ def test_an_incomplete_pair_is_compared_on_what_both_have(read: Reader, tmp_path
     assert len(result["differences"][0]["values"]) == 2
 
 
-def record(values: list[float], report: str, folds: int | None) -> dict[str, Any]:
-    """The part of a record that a comparison reads."""
-    return {
-        "data": "toy",
-        "dataset": "toy-1",
-        "protocol": {"report": report},
-        "config": {"protocol": {"folds": folds}},
-        "result": {"values": values, "mean": float(np.mean(values))},
-        "repetitions": [{"index": i, "sizes": {"train": 8, "test": 1}} for i in range(len(values))],
-    }
+def record(values: list[float], report: str, folds: int | None) -> Result:
+    """A record with the parts that a comparison reads."""
+    made = result("gin", "toy", None)
+    row = replace(made.repetitions[0], sizes={"train": 8, "test": 1})
+    return replace(
+        made,
+        protocol=replace(made.protocol, report=report),
+        config={"protocol": {"folds": folds}},
+        result=summarize_seeds(values),
+        repetitions=[
+            replace(row, index=i, sizes={"train": 8, "test": 1}) for i in range(len(values))
+        ],
+    )
 
 
 def test_smaller_is_better_for_errors() -> None:
@@ -278,18 +286,18 @@ def test_smaller_is_better_for_errors() -> None:
         record([0.5, 0.4, 0.3], "test_mae", None),
         record([0.4, 0.4, 0.35], "test_mae", None),
     ]
-    result = compare_records([Candidate("x", Path("x"), record=r) for r in records])
-    (difference,) = result["differences"]
-    assert not result["larger_is_better"]
-    assert (difference["won"], difference["lost"], difference["tied"]) == (1, 1, 1)
-    assert difference["mean"] < 0
+    comparison = compare_records([Candidate("x", Path("x"), record=r) for r in records])
+    (difference,) = comparison.differences
+    assert not comparison.larger_is_better
+    assert (difference.won, difference.lost, difference.tied) == (1, 1, 1)
+    assert difference.paired.mean < 0
 
 
 def test_the_test_to_train_ratio_is_that_of_the_record() -> None:
     a, b = [0.5, 0.4, 0.3, 0.6], [0.4, 0.4, 0.35, 0.7]
     for folds, ratio in ((4, 1 / 8), (None, 0.0)):
         pair = [record(v, "test_accuracy", folds) for v in (a, b)]
-        result = compare_records([Candidate("x", Path("x"), record=r) for r in pair])
+        comparison = compare_records([Candidate("x", Path("x"), record=r) for r in pair])
         d = np.subtract(b, a)
         t = d.mean() / np.sqrt((1 / 4 + ratio) * d.var(ddof=1))
-        assert result["differences"][0]["p_value"] == pytest.approx(2 * stats.t.sf(abs(t), 3))
+        assert comparison.differences[0].paired.p_value == pytest.approx(2 * stats.t.sf(abs(t), 3))

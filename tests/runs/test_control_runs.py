@@ -43,9 +43,9 @@ def test_every_control_trains_to_another_result_and_is_named_in_record_and_table
     losses = {}
     for name in CONTROLS:
         record = run_experiment(tiny(control(name)))
-        assert record["control"] == name
-        assert record["config"]["coefficient"]["control"] == name
-        losses[name] = record["repetitions"][0]["metrics"]["test_loss"]
+        assert record.control == name
+        assert record.config["coefficient"]["control"] == name
+        losses[name] = record.repetitions[0].metrics["test_loss"]
         console = Console(width=200, file=io.StringIO())
         print_results(record, console)
         text = console.file.getvalue()
@@ -94,7 +94,7 @@ def test_each_repetition_draws_its_own_control_whatever_ran_before(
     second = tiny(*SEEDS, control("shuffled"), "protocol.only=[1]", run_dir="second")
     alone = run_experiment(second)
     assert torch.equal(drawn[2], drawn[1])
-    assert alone["repetitions"][0]["metrics"] == both["repetitions"][1]["metrics"]
+    assert alone.repetitions[0].metrics == both.repetitions[1].metrics
     run_experiment(tiny(*SEEDS, control("shuffled"), "seed=1", run_dir="other"))
     assert not torch.equal(drawn[3], drawn[0])
 
@@ -102,7 +102,7 @@ def test_each_repetition_draws_its_own_control_whatever_ran_before(
 def test_workers_train_the_same_controls(tiny: Maker) -> None:
     one = run_experiment(tiny(*SEEDS, control("random"), run_dir="one"))
     two = run_experiment(tiny(*SEEDS, control("random"), "protocol.workers=2", run_dir="two"))
-    assert [r["metrics"] for r in one["repetitions"]] == [r["metrics"] for r in two["repetitions"]]
+    assert [r.metrics for r in one.repetitions] == [r.metrics for r in two.repetitions]
 
 
 @pytest.mark.parametrize("name", list(CONTROLS))

@@ -92,8 +92,8 @@ def test_two_processes_train_the_network_of_one(
     assert sum(tested) == 32
     assert not multiprocessing.active_children()
     assert not torch.distributed.is_initialized()
-    assert record["state"] == "finished"
-    assert [r["device"] for r in record["repetitions"]] == ["2 x cpu (1 thread(s))"] * 2
+    assert record.state == "finished"
+    assert [r.device for r in record.repetitions] == ["2 x cpu (1 thread(s))"] * 2
     assert config_hash(together) == config_hash(alone)
     assert files(together) == files(alone)
     for one, other in zip(curves(alone), curves(together), strict=True):

@@ -37,13 +37,13 @@ def test_a_model_is_trained_on_the_encodings_that_it_asks_for(
     bound = [] if max_pairs is None else [f"data.max_pairs={max_pairs}"]
     config = tiny(*MODEL, *bound)
     record = run_experiment(config)
-    assert record["state"] == "finished"
-    (row,) = record["repetitions"]
+    assert record.state == "finished"
+    (row,) = record.repetitions
     held = RunFolder.of(config).finished()[0].encodings
     assert held == {"random_walk": 4, "laplacian": 3, "distance": 1}
     file = Path(encoded_model.__file__)
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    assert row["code"] == {"encoded_model.Encoded": digest}
+    assert row.code == {"encoded_model.Encoded": digest}
     if max_pairs is None:
         path = next(Path(config.paths.output).rglob("repetitions/00.json"))
         path.write_text(path.read_text().replace(digest, "0" * 64))
@@ -53,10 +53,10 @@ def test_a_model_is_trained_on_the_encodings_that_it_asks_for(
             r"The file of encoded_model\.Encoded \(repetition 0\) has changed since .*force=true"
         )
         with pytest.warns(UserWarning, match=changed):
-            assert run_experiment(config)["repetitions"][0]["metrics"] == row["metrics"]
+            assert run_experiment(config).repetitions[0].metrics == row.metrics
         return
     again = run_experiment(tiny(*MODEL, *bound, run_dir="again"))
-    assert again["repetitions"][0]["metrics"] == row["metrics"]
+    assert again.repetitions[0].metrics == row.metrics
 
 
 def test_a_bound_of_pairs_is_kept_in_training_and_is_part_of_the_hash(tiny: Maker) -> None:
@@ -133,7 +133,7 @@ def test_precompute_fills_the_cache_of_encodings_too(
     assert all(Path(each["entry"]).exists() for each in first)
     assert not any(each["computed"] for each in precompute(config)["encodings"])
     monkeypatch.setattr("unionsnn.data.encodings.cache.ENCODINGS", {})
-    assert run_experiment(config)["state"] == "finished"
+    assert run_experiment(config).state == "finished"
 
 
 def test_one_large_graph_carries_its_encodings(
@@ -146,4 +146,4 @@ def test_one_large_graph_carries_its_encodings(
     data = build_data(config)
     batch = data.graphs[0]
     assert batch.distance.shape == (data.arrays.num_nodes**2,)
-    assert run_experiment(config)["state"] == "finished"
+    assert run_experiment(config).state == "finished"

@@ -27,13 +27,14 @@ from unionsnn.training import repetition
 from unionsnn.training.build import build_model, count_parameters
 from unionsnn.training.callbacks import PlainProgress
 from unionsnn.training.checkpoints import load_checkpoint
+from unionsnn.training.records import Result
 
 Maker = Callable[..., dict[str, Any]]
 
 
-def without_time(record: dict[str, Any]) -> dict[str, Any]:
+def without_time(record: Result) -> dict[str, Any]:
     """Drop what may differ between two equal runs."""
-    plain = json.loads(json.dumps(record))
+    plain = record.to_json()
     plain.pop("seconds")
     plain["config"].pop("paths")
     plain["config"].pop("run_dir")
@@ -48,26 +49,26 @@ def test_the_same_request_gives_the_same_record_bit_for_bit(tiny: Maker) -> None
     second = run_experiment(tiny(run_dir="two"))
     assert without_time(first) == without_time(second)
     other = run_experiment(tiny("seed=1"))
-    assert other["repetitions"][0]["metrics"] != first["repetitions"][0]["metrics"]
+    assert other.repetitions[0].metrics != first.repetitions[0].metrics
 
 
 def test_record_says_what_the_number_rests_on(tiny: Maker) -> None:
     config = tiny()
     record = run_experiment(config)
     on_disk = json.loads(RunFolder.of(config).results_path.read_text())
-    assert on_disk == json.loads(json.dumps(record))
-    assert record["state"] == "finished"
-    assert record["protocol"]["name"] == "holdout"
-    assert "test touched once" in record["protocol"]["selection"]
-    assert record["protocol"]["split_hash"]
-    assert record["repetitions"][0]["seed"] == [0, 0]
-    assert record["repetitions"][0]["sizes"] == {"train": 48, "validation": 16, "test": 16}
-    assert record["coefficient"]["quantities"] == ["a", "a_tree", "nodes", "edges"]
-    assert record["parameters"] > 0
-    assert {"python", "unionsnn", "torch", "torch-geometric"} <= set(record["versions"])
-    assert record["repetitions"][0]["device"].startswith("cpu")
-    value = record["repetitions"][0]["metrics"]["test_accuracy"]
-    assert record["result"]["mean"] == value
+    assert on_disk == record.to_json()
+    assert record.state == "finished"
+    assert record.protocol.name == "holdout"
+    assert "test touched once" in record.protocol.selection
+    assert record.protocol.split_hash
+    assert record.repetitions[0].seed == [0, 0]
+    assert record.repetitions[0].sizes == {"train": 48, "validation": 16, "test": 16}
+    assert record.coefficient["quantities"] == ["a", "a_tree", "nodes", "edges"]
+    assert record.parameters > 0
+    assert {"python", "unionsnn", "torch", "torch-geometric"} <= set(record.versions)
+    assert record.repetitions[0].device.startswith("cpu")
+    value = record.repetitions[0].metrics["test_accuracy"]
+    assert record.result.mean == value
 
 
 def test_a_finished_folder_is_read_not_trained(
@@ -94,16 +95,16 @@ def test_edge_features_and_where_the_coefficient_enters_are_printed_with_a_resul
 def test_a_parameter_budget_is_recorded_with_the_width_that_it_led_to(tiny: Maker) -> None:
     config = tiny("model=union_gin", "model.parameter_budget=5000")
     record = run_experiment(config)
-    assert record["config"]["model"]["parameter_budget"] == 5000
-    width = record["hidden_channels"]
+    assert record.config["model"]["parameter_budget"] == 5000
+    width = record.hidden_channels
     wider = {"model.hidden_channels": width + 1, "model.parameter_budget": None}
     over = count_parameters(build_model(config.replace(wider), 1, 2))
-    assert record["parameters"] <= 5000 < over
-    assert f"{record['parameters']:,} parameters of a budget of 5,000, hidden {width}" in (
+    assert record.parameters <= 5000 < over
+    assert f"{record.parameters:,} parameters of a budget of 5,000, hidden {width}" in (
         provenance(record)
     )
     plan = describe(config)
-    assert (plan["hidden_channels"], plan["parameters"]) == (width, record["parameters"])
+    assert (plan["hidden_channels"], plan["parameters"]) == (width, record.parameters)
 
 
 def test_own_data_that_changed_are_not_answered_with_the_finished_run(
@@ -188,7 +189,7 @@ def test_a_damaged_repetition_is_set_aside_with_one_warning_and_trained_again(
     with pytest.warns(UserWarning, match=r"01\.json") as caught:
         record = run_experiment(config)
     assert len(caught) == 1
-    assert record["result"] == expected["result"]
+    assert record.result == expected.result
     assert path.with_name("01.json.damaged").read_bytes() == damage
     assert other.stat().st_mtime_ns == kept
 
@@ -210,13 +211,13 @@ def test_a_damaged_configuration_names_its_file_and_the_way_on(tiny: Maker, dama
     with pytest.raises(RunFolderError, match=r"force=true") as refusal:
         run_experiment(config)
     assert str(path) in str(refusal.value)
-    assert run_experiment(tiny("force=true"))["result"] == expected["result"]
+    assert run_experiment(tiny("force=true")).result == expected.result
 
 
 def test_the_merged_record_says_which_repetitions_it_holds(tiny: Maker) -> None:
     many = ["protocol=repeated_seeds", "protocol.seeds=3"]
     held = [
-        run_experiment(tiny(*many, f"protocol.only={only}"))["config"]["protocol"]["only"]
+        run_experiment(tiny(*many, f"protocol.only={only}")).config["protocol"]["only"]
         for only in ("[1]", "[0]", "[2]")
     ]
     assert held == [[1], [0, 1], None]
@@ -224,14 +225,14 @@ def test_the_merged_record_says_which_repetitions_it_holds(tiny: Maker) -> None:
 
 def test_selected_weights_are_the_best_epoch_s(tiny: Maker) -> None:
     record = run_experiment(tiny("trainer.max_epochs=6", "optimizer.lr=0.05"))
-    row = record["repetitions"][0]
-    config = Config.from_dict(record["config"])
+    row = record.repetitions[0]
+    config = Config.from_dict(record.config)
     folder = RunFolder(Path(config.paths.output), config)
     path = RunFolder.of(config).repetition_path(0)
     curves = json.loads(path.read_text())["curves"]
     losses = [epoch["val_loss"] for epoch in curves]
-    assert row["best_epoch"] == losses.index(min(losses))
-    assert row["metrics"]["val_loss"] == pytest.approx(min(losses), abs=1e-6)
+    assert row.best_epoch == losses.index(min(losses))
+    assert row.metrics["val_loss"] == pytest.approx(min(losses), abs=1e-6)
     assert folder.finished() == {}
 
 
@@ -239,9 +240,9 @@ def test_early_stopping_waits_for_its_patience(tiny: Maker) -> None:
     record = run_experiment(
         tiny("trainer.max_epochs=40", "protocol.patience=2", "optimizer.lr=0.1")
     )
-    row = record["repetitions"][0]
-    assert row["epochs"] < 40
-    assert row["epochs"] == row["best_epoch"] + 1 + 2
+    row = record.repetitions[0]
+    assert row.epochs < 40
+    assert row.epochs == row.best_epoch + 1 + 2
 
 
 def test_a_checkpoint_loads_in_a_new_process_without_a_warning(tiny: Maker) -> None:
@@ -333,7 +334,7 @@ def test_a_request_that_failed_does_not_keep_the_folder(
         with pytest.raises(NonFiniteLossError):
             run_experiment(tiny(run_dir="taken"))
     record = run_experiment(tiny("optimizer.lr=0.0005", run_dir="taken"))
-    assert record["config"]["optimizer"]["lr"] == 0.0005
+    assert record.config["optimizer"]["lr"] == 0.0005
 
 
 def test_ctrl_c_in_an_epoch_is_an_interrupt(tiny: Maker, monkeypatch: pytest.MonkeyPatch) -> None:

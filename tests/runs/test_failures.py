@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from made_records import result
 from unionsnn.base.errors import (
     ComparisonFailedError,
     NonFiniteLossError,
@@ -24,7 +26,7 @@ from unionsnn.runs.comparison import Candidate, run_comparison
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.failures import Failure, SameAgain, attempt, failed_now
 from unionsnn.runs.run_folder import RunFolder
-from unionsnn.training.records import Repetition
+from unionsnn.training.records import RecordedFailure, Repetition, Result
 from unionsnn.training.repetition import Training
 
 Maker = Callable[..., dict[str, Any]]
@@ -64,7 +66,7 @@ def test_the_others_go_on_and_the_same_command_trains_it_again(
     expected = run_experiment(tiny(*FOLDS, run_dir="whole"))
     config = tiny(*FOLDS)
     failing({1: error})
-    assert run_experiment(config)["missing"] == [1]
+    assert run_experiment(config).missing == [1]
     record = json.loads(RunFolder.of(config).results_path.read_text())
     assert record["state"] == "incomplete"
     assert record["failed"] == [{"index": 1, "kind": type(error).__name__, "reason": str(error)}]
@@ -72,9 +74,9 @@ def test_the_others_go_on_and_the_same_command_trains_it_again(
     again = failing({})
     done = run_experiment(config)
     assert again.begun == [1]
-    assert done["failed"] == []
-    assert done["state"] == "finished"
-    assert done["result"] == expected["result"]
+    assert done.failed == []
+    assert done.state == "finished"
+    assert done.result == expected.result
     assert not list((RunFolder.of(config).path / "failed").iterdir())
 
 
@@ -93,10 +95,10 @@ def test_failures_that_differ_or_come_after_a_success_end_nothing(
     tiny: Maker, failing: Any
 ) -> None:
     calls = failing({0: ValueError("one"), 1: ValueError("other"), 2: ValueError("other")})
-    assert run_experiment(tiny(*FOLDS))["missing"] == [0, 1, 2]
+    assert run_experiment(tiny(*FOLDS)).missing == [0, 1, 2]
     assert calls.begun == [0, 1, 2, 3]
     calls = failing({i: ValueError("the same") for i in range(4)})
-    assert run_experiment(tiny(*FOLDS))["missing"] == [0, 1, 2]
+    assert run_experiment(tiny(*FOLDS)).missing == [0, 1, 2]
     assert calls.begun == [0, 1, 2]
 
 
@@ -120,7 +122,7 @@ def test_a_failure_is_no_failure_of_a_request_for_other_repetitions(
     run_experiment(tiny(*arguments))
     config = tiny(*FOLDS, "protocol.only=[2]")
     record = run_experiment(config)
-    assert [row["index"] for row in record["failed"]] == [0]
+    assert [row.index for row in record.failed] == [0]
     assert failed_now(record, config) == []
 
 
@@ -144,11 +146,12 @@ def test_compare_trains_the_others_and_then_says_what_failed(
 ) -> None:
     begun: list[str] = []
 
-    def run(config: Config, progress: Any = None) -> dict[str, Any]:
+    def run(config: Config, progress: Any = None) -> Result:
         begun.append(config.model.name)
         if begun[-1] == "gin":
             raise ValueError("broken\nby hand")
-        return {"failed": [{"index": i, "kind": "E", "reason": "killed"} for i in (1, 2)]}
+        failed = [RecordedFailure(i, "E", "killed") for i in (1, 2)]
+        return replace(result("gcn", "toy", None), failed=failed)
 
     monkeypatch.setattr(experiment, "run_experiment", run)
     names = ("gin", "gcn")

@@ -26,6 +26,7 @@ from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training import callbacks, checkpoints, repetition
 from unionsnn.training.callbacks import ResumePoint
+from unionsnn.training.records import Result
 
 Maker = Callable[..., dict[str, Any]]
 FOLDS = ["protocol=cross_validation", "protocol.folds=5"]
@@ -46,9 +47,9 @@ def repetitions(config: Config) -> list[Path]:
     return sorted((RunFolder.of(config).path / "repetitions").glob("[0-9]*.json"))
 
 
-def comparable(record: dict[str, Any]) -> tuple[Any, ...]:
-    rows = [(r["index"], r["metrics"], r["best_epoch"], r["epochs"]) for r in record["repetitions"]]
-    return record["result"], rows, record["state"]
+def comparable(record: Result) -> tuple[Any, ...]:
+    rows = [(r.index, r.metrics, r.best_epoch, r.epochs) for r in record.repetitions]
+    return record.result, rows, record.state
 
 
 def test_a_killed_run_keeps_its_folds_and_ends_like_an_uninterrupted_one(tiny: Maker) -> None:
@@ -122,7 +123,7 @@ def test_a_long_repetition_goes_on_from_its_last_checkpoint_bit_for_bit(
     record = run_experiment(config)
     assert trained[0] == 3
     assert comparable(record) == comparable(expected)
-    folders = [RunFolder.of(c) for c in (config, Config.from_dict(expected["config"]))]
+    folders = [RunFolder.of(c) for c in (config, Config.from_dict(expected.config))]
     curves = [folder.finished()[0].curves for folder in folders]
     assert curves[0] == curves[1]
     tables = [(folder.path / "logs" / "00" / "metrics.csv").read_text() for folder in folders]
@@ -143,7 +144,7 @@ def test_nothing_is_trained_again_between_the_last_epoch_and_the_record(
     tiny: Maker, monkeypatch: pytest.MonkeyPatch, settings: list[str], place: str
 ) -> None:
     expected = run_experiment(tiny(*settings, run_dir="whole"))
-    epochs = expected["repetitions"][0]["epochs"]
+    epochs = expected.repetitions[0].epochs
     assert epochs == 3 if settings is ENDED else epochs < 9
     config = tiny(*settings, run_dir="killed")
     every_epoch(monkeypatch)
@@ -173,7 +174,7 @@ def test_nothing_is_trained_again_between_the_last_epoch_and_the_record(
         patch.setattr(callbacks.Curves, "on_train_epoch_end", refuse)
         record = run_experiment(config)
     assert comparable(record) == comparable(expected)
-    assert record["repetitions"][0]["seconds"] > 1000
+    assert record.repetitions[0].seconds > 1000
     assert list(unfinished.iterdir()) == []
 
 
@@ -182,7 +183,7 @@ def test_a_training_that_stops_early_stops_there_after_a_kill_in_any_epoch(
 ) -> None:
     settings = ["trainer.max_epochs=30", "protocol.patience=2", "optimizer.lr=0.02"]
     expected = run_experiment(tiny(*settings, run_dir="whole"))
-    epochs = expected["repetitions"][0]["epochs"]
+    epochs = expected.repetitions[0].epochs
     assert 4 <= epochs < 30
     every_epoch(monkeypatch)
     original = ResumePoint.on_train_epoch_end
@@ -287,7 +288,7 @@ def test_a_resume_point_that_cannot_be_written_does_not_stop_the_training(
     with pytest.warns(UserWarning, match="No space left") as caught:
         record = run_experiment(config)
     assert len(caught) == 1
-    assert record["state"] == "finished"
+    assert record.state == "finished"
     assert list((RunFolder.of(config).path / "unfinished").iterdir()) == []
 
 
@@ -302,8 +303,8 @@ def test_other_versions_on_resume_give_one_warning_and_are_both_recorded(tiny: M
     with pytest.warns(UserWarning, match=r"torch 1\.0\.0 -> ") as caught:
         record = run_experiment(config)
     assert len(caught) == 1
-    assert {v["torch"] for v in record["versions"]} >= {"1.0.0"}
-    assert len(record["versions"]) == 2
+    assert {v["torch"] for v in record.versions} >= {"1.0.0"}
+    assert len(record.versions) == 2
 
 
 def test_a_killed_worker_loses_its_own_repetition_only(tiny: Maker) -> None:
@@ -319,9 +320,9 @@ def test_a_killed_worker_loses_its_own_repetition_only(tiny: Maker) -> None:
     def run() -> None:
         threading.Thread(target=kill_a_child, daemon=True).start()
         record = run_experiment(config)
-        reasons = [row["reason"] for row in record["failed"]]
+        reasons = [row.reason for row in record.failed]
         told = all("worker process was killed" in reason for reason in reasons)
-        whole = len(record["repetitions"]) + len(reasons) == 5
+        whole = len(record.repetitions) + len(reasons) == 5
         os._exit(0 if told and whole and len(reasons) <= 1 else 8)
 
     child = multiprocessing.get_context("fork").Process(target=run)

@@ -48,13 +48,13 @@ def test_the_best_on_validation_is_tested_once_and_is_that_cell_trained_alone(
         run_experiment(config.replace({"run_dir": f"{config.run_dir}-{n}"}).with_cell(cell))
         for n, cell in enumerate(cells_of(config.protocol.grid))
     ]
-    for fold, row in enumerate(record["repetitions"]):
+    for fold, row in enumerate(record.repetitions):
         values = [each["repetitions"][fold]["metrics"]["val_accuracy"] for each in alone]
-        assert [cell["val_accuracy"] for cell in row["grid"]["cells"]] == values
+        assert [cell["val_accuracy"] for cell in row.grid["cells"]] == values
         best = values.index(max(values))
-        assert row["grid"]["selected"] == cells_of(config.protocol.grid)[best]
-        assert row["metrics"] == alone[best]["repetitions"][fold]["metrics"]
-        assert "test_accuracy" not in json.dumps(row["grid"])
+        assert row.grid["selected"] == cells_of(config.protocol.grid)[best]
+        assert row.metrics == alone[best].repetitions[fold].metrics
+        assert "test_accuracy" not in json.dumps(row.grid)
     folder = RunFolder.of(config).path
     assert not any((folder / "cells").iterdir())
     assert sorted(p.name for p in (folder / "checkpoints").iterdir()) == [
@@ -64,7 +64,7 @@ def test_the_best_on_validation_is_tested_once_and_is_that_cell_trained_alone(
     assert "nested: grid of 4, selected per fold on val_accuracy" in summary_line(record)
     assert len(selected_lines(record)) == 3
     assert selected_lines(record)[0].startswith("chosen in 0: optimizer.lr=")
-    grid = record["repetitions"][0]["grid"]
+    grid = record.repetitions[0].grid
     grid["selected"] = grid["cells"][0]["cell"]
     grid["cells"][1] = {"cell": {"optimizer.lr": 9}, "failed": "NaN"}
     assert selected_lines(record)[1].startswith("FAILED in 0: 1 of ")
@@ -90,7 +90,7 @@ def test_a_kill_loses_no_finished_cell(tiny: Maker, monkeypatch: pytest.MonkeyPa
     record = run_experiment(config)
     assert {cell for index, cell in trained if index == 0} == set(range(4)) - kept
     assert comparable(record) == comparable(expected)
-    selected = [[row["grid"]["selected"] for row in r["repetitions"]] for r in (record, expected)]
+    selected = [[row.grid["selected"] for row in r.repetitions] for r in (record, expected)]
     assert selected[0] == selected[1]
 
 
@@ -107,9 +107,9 @@ def test_a_cell_that_diverges_loses_and_all_that_diverge_fail(
     monkeypatch.setattr(selection, "train_repetition", diverge)
     words = ["protocol.grid={optimizer.lr:[0.1,0.001]}"]
     limit = 0.01
-    (row,) = run_experiment(tiny(*words, run_dir="one"))["repetitions"]
-    assert row["grid"]["selected"] == {"optimizer.lr": 0.001}
-    assert row["grid"]["cells"][0]["failed"] == "val_loss is nan in epoch 0."
+    (row,) = run_experiment(tiny(*words, run_dir="one")).repetitions
+    assert row.grid["selected"] == {"optimizer.lr": 0.001}
+    assert row.grid["cells"][0]["failed"] == "val_loss is nan in epoch 0."
     limit = 0.0
     with pytest.raises(NonFiniteLossError, match="All 2 cells of the grid failed: val_loss is nan"):
         run_experiment(tiny(*words, run_dir="none"))

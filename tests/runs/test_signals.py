@@ -28,6 +28,7 @@ from unionsnn.tracking.tracker import TrackedRun
 from unionsnn.tracking.wandb import Wandb
 from unionsnn.training import repetition
 from unionsnn.training.callbacks import ResumePoint
+from unionsnn.training.records import Result
 from unionsnn.training.tasks import Task
 
 Maker = Callable[..., Config]
@@ -78,8 +79,8 @@ def words_of(config: Config, *more: str) -> list[str]:
     ]
 
 
-def results(record: dict[str, Any]) -> list[Any]:
-    return [(row["index"], row["metrics"], row["epochs"]) for row in record["repetitions"]]
+def results(record: Result) -> list[Any]:
+    return [(row.index, row.metrics, row.epochs) for row in record.repetitions]
 
 
 @pytest.mark.parametrize("number", ["SIGUSR1", "SIGUSR2"])
@@ -141,7 +142,7 @@ def test_each_task_of_a_job_tracks_its_own_run(
 
     monkeypatch.setattr(Wandb, "start", lambda *_: Noted())
     record = run_experiment(tiny("logger=wandb"))
-    assert record["state"] == "finished"
+    assert record.state == "finished"
     # The repetition, and the table of all repetitions.
     assert len(started) == 2
     assert rank_zero_only.rank == 0

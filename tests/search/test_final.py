@@ -47,46 +47,46 @@ def test_trials_never_test_and_the_chosen_one_is_tested_once_and_labelled(
     assert not list((study.folder / "trials").rglob("results.json"))
     assert len(tested) == len(set(tested)) == 3
     assert all(str(study.folder / "final") in path for path in tested)
-    final = record["final"]
-    assert final["state"] == "finished"
-    assert "(selection: shared folds)" in final["protocol"]["selection"]
-    best = record["trials"][record["best"]]
-    assert final["study"]["parameters"] == best["parameters"]
+    final, best = record.final, record.best
+    assert final is not None
+    assert final.state == "finished"
+    assert "(selection: shared folds)" in final.protocol.selection
+    assert final.study["parameters"] == best.parameters
     # The trial and the final run are the same training.
-    values = {str(r["index"]): r["metrics"]["val_loss"] for r in final["repetitions"]}
-    assert values == best["repetitions"]
+    assert {r.index: r.metrics["val_loss"] for r in final.repetitions} == best.repetitions
     # Neither trains again, and the label stays.
     monkeypatch.setattr(workers, "train_repetition", None)
     again = run_study(study)
     assert len(tested) == 3
-    assert again["final"] == final
+    assert again.final == final
 
 
 def test_best_yaml_is_the_chosen_experiment(make: Make, tmp_path: Path) -> None:
     study = make("coefficient.radius=[1,2]", space=SPACE)
     record = run_study(study)
-    assert Path(record["best_file"]) == study.folder / "experiment" / "best.yaml"
+    assert record.best_file == study.folder / "experiment" / "best.yaml"
     paths = [f"paths.output={tmp_path / 'again'}", f"paths.data={tmp_path / 'data'}"]
     config = compose_config(["experiment=best", *paths], study.folder)
-    assert config_hash(config) == record["final"]["config_hash"]
+    assert config_hash(config) == record.final.config_hash
     assert config.coefficient.radius == [1, 2]
     again = run_experiment(config.replace({"trainer.progress": "none"}))
-    assert again["result"] == record["final"]["result"]
+    assert again.result == record.final.result
     assert "study" not in json.loads(RunFolder.of(config).results_path.read_text())
 
 
 def test_a_fold_is_tested_with_the_point_that_its_own_validation_part_chose(make: Make) -> None:
     study = make(space={"optimizer.lr": "choice(0.1, 0.01, 0.001)"})
     record = run_study(study, nested=True)
-    nested = record["nested"]
-    for fold in nested["folds"]:
-        key = str(fold["fold"])
-        values = [trial["repetitions"][key] for trial in record["trials"]]
-        assert fold["trial"] == values.index(min(values))
-        assert fold["metrics"]["val_loss"] == min(values)
-    tested = [fold["metrics"]["test_accuracy"] for fold in nested["folds"]]
-    assert nested["result"]["mean"] == pytest.approx(sum(tested) / 3)
-    assert "final" not in record
+    nested = record.nested
+    assert nested is not None
+    for fold in nested.folds:
+        values = [trial.repetitions[fold.fold] for trial in record.trials]
+        assert fold.trial == values.index(min(values))
+        assert fold.metrics["val_loss"] == min(values)
+    tested = [fold.metrics["test_accuracy"] for fold in nested.folds]
+    assert nested.result.mean == pytest.approx(sum(tested) / 3)
+    assert record.final is None
+    assert json.loads((study.folder / "study.json").read_text()) == record.to_json()
 
 
 def test_no_other_fold_has_a_say_in_the_choice_of_one(make: Make) -> None:
@@ -125,11 +125,11 @@ def test_epochs_are_pruned_in_a_single_training(make: Make) -> None:
         pruner={"name": "median", "every": "epoch", "n_startup_trials": 1, "n_warmup_steps": 1},
     )
     record = run_study(study)
-    first, *others = record["trials"]
-    assert first["state"] == "finished"
-    assert [trial["state"] for trial in others] == ["pruned", "pruned"]
-    assert all(trial["reason"].startswith("after epoch ") for trial in others)
-    assert record["selection"] == "shared split"
+    first, *others = record.trials
+    assert first.state == "finished"
+    assert [trial.state for trial in others] == ["pruned", "pruned"]
+    assert all(trial.reason.startswith("after epoch ") for trial in others if trial.reason)
+    assert record.selection == "shared split"
 
 
 def test_best_yaml_needs_no_folder_of_the_user_and_keeps_seed_and_control(
@@ -169,5 +169,5 @@ def test_a_study_has_a_name_of_any_letters(make: Make, tmp_path: Path, name: str
     (line,) = [line for line in final_lines(record) if line.startswith("to repeat it: ")]
     words = shlex.split(line.partition(": ")[2])
     assert words == ["unionsnn", "train", "--config-dir", str(study.folder), "experiment=best"]
-    comment = Path(record["best_file"]).read_text().splitlines()[2]
+    comment = record.best_file.read_text().splitlines()[2]
     assert shlex.split(comment.removeprefix("# ")) == words

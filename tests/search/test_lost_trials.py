@@ -128,11 +128,11 @@ def test_a_trial_whose_workers_were_all_killed_is_lost_and_retried_on_demand(
     lost = killed(study, 3)[0]
     assert (lost.state, lost.reason) == ("lost", WORKER_DIED)
     record = run_study(study, trials_only=True)
-    assert [t["state"] for t in record["trials"]] == ["lost", "finished"]
+    assert [t.state for t in record.trials] == ["lost", "finished"]
     record = run_study(study, trials_only=True)
-    assert record["trials"][0]["state"] == "lost"
+    assert record.trials[0].state == "lost"
     record = run_study(study, trials_only=True, retry=True)
-    assert [t["state"] for t in record["trials"]] == ["finished"] * 2
+    assert [t.state for t in record.trials] == ["finished"] * 2
     assert len(calls) == len(set(calls)) == 6
 
 
@@ -147,7 +147,7 @@ def test_memory_is_no_verdict(make: Make, calls: Calls, monkeypatch: pytest.Monk
             run_study(study, trials_only=True)
     assert {trial.state for trial in read_trials(open_study(study))} == {"lost"}
     record = run_study(study, trials_only=True, retry=True)
-    assert {t["state"] for t in record["trials"]} == {"finished"}
+    assert {t.state for t in record.trials} == {"finished"}
 
 
 def test_interruptions_do_not_count_as_deaths(make: Make) -> None:
@@ -178,7 +178,7 @@ def test_a_journal_on_a_shared_file_system_is_a_storage(
     release_stale(stored, 1)
     assert [t.state for t in read_trials(stored)] == ["waiting", "waiting"]
     record = run_study(study, trials_only=True)
-    assert [t["state"] for t in record["trials"]] == ["finished"] * 2
+    assert [t.state for t in record.trials] == ["finished"] * 2
     assert not (study.folder / "study.db").exists()
     assert points(read_trials(open_study(study))) == points(
         read_trials(open_study(make(space=TWO, options=options)))

@@ -65,9 +65,9 @@ def test_processes_of_one_command_end_with_the_sequential_result(make: Make) -> 
     alone = run_study(make(space=space, options={"name": "alone"}))
     assert seen[-1] == 2
     for key in ("values", "repetitions", "parameters", "state"):
-        assert [t[key] for t in record["trials"]] == [t[key] for t in alone["trials"]]
-    assert record["best"] == alone["best"]
-    assert record["final"]["result"] == alone["final"]["result"]
+        assert [getattr(t, key) for t in record.trials] == [getattr(t, key) for t in alone.trials]
+    assert record.best.index == alone.best.index
+    assert record.final.result == alone.final.result
 
 
 def test_workers_that_all_die_are_told(make: Make) -> None:

@@ -89,7 +89,7 @@ def test_whatever_fails_is_one_warning_and_no_more(
         results = run_experiment(config)
     assert len(caught) == 1
     assert "results.json" in str(caught[0].message)
-    assert results["state"] == "finished"
+    assert results.state == "finished"
     assert broken.calls.count(call) <= 2
     assert "LEFT_BEHIND" not in os.environ
     # The next command asks the tracker again.

@@ -22,6 +22,7 @@ from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.tracking.tracker import trackers
 from unionsnn.training import tracking
+from unionsnn.training.records import Result
 from wandb_files import table_of, wandb_runs
 
 Maker = Callable[..., dict[str, Any]]
@@ -48,36 +49,36 @@ def test_wandb_files_of_three_folds_equal_the_record(
     }
     assert {(r.run.project, *r.run.tags, r.exit_code) for r in runs} == {("unionsnn", "first", 0)}
     parts = {read.config.get("repetition"): read for read in runs}
-    for row in results["repetitions"]:
-        read = parts[row["index"]]
-        record = json.loads(folder.repetition_path(row["index"]).read_text())
+    for row in results.repetitions:
+        read = parts[row.index]
+        record = json.loads(folder.repetition_path(row.index).read_text())
         assert read.run.job_type == "repetition"
         epochs = [h for h in read.history if "val_loss" in h]
         kept = [{k: h[k] for k in ("epoch", *record["curves"][0])} for h in epochs]
         assert kept == [{"epoch": i, **curve} for i, curve in enumerate(record["curves"])]
-        assert {key: read.summary[key] for key in row["metrics"]} == row["metrics"]
+        assert {key: read.summary[key] for key in row.metrics} == row.metrics
         assert [read.summary[k] for k in ("best_epoch", "epochs")] == [
-            row["best_epoch"],
-            row["epochs"],
+            row.best_epoch,
+            row.epochs,
         ]
         expected = config.to_dict()
         assert {key: read.config[key] for key in expected} == expected
-        assert read.config["environment"]["versions"] == results["versions"]
+        assert read.config["environment"]["versions"] == results.versions
         curve = table_of(folder.path, read, "curves")
         assert curve["data"] == [[i, *each.values()] for i, each in enumerate(record["curves"])]
         assert read.summary["learning_curves/_type"] == "image-file"
     whole = parts[None]
     assert whole.run.job_type == "results"
-    assert whole.summary["mean"] == results["result"]["mean"]
+    assert whole.summary["mean"] == results.result.mean
     table = table_of(folder.path, whole, "repetitions")
-    for row, held in zip(results["repetitions"], table["data"], strict=True):
+    for row, held in zip(results.repetitions, table["data"], strict=True):
         told = dict(zip(table["columns"], held, strict=True))
-        assert {key: told.pop(key) for key in row["metrics"]} == row["metrics"]
-        assert told == {key: row[key] for key in told}
+        assert {key: told.pop(key) for key in row.metrics} == row.metrics
+        assert told == {key: getattr(row, key) for key in told}
 
 
-def without_time(results: dict[str, Any]) -> list[Any]:
-    return [[row["metrics"], row["best_epoch"]] for row in results["repetitions"]]
+def without_time(results: Result) -> list[Any]:
+    return [[row.metrics, row.best_epoch] for row in results.repetitions]
 
 
 @pytest.fixture(scope="module")
@@ -107,20 +108,20 @@ def test_tensorboard_files_equal_the_record(tiny: Maker) -> None:
     results = run_experiment(config)
     folder = RunFolder.of(config)
     key = config_hash(config)
-    for row in results["repetitions"]:
-        record = json.loads(folder.repetition_path(row["index"]).read_text())
-        (path,) = folder.path.glob(f"tracking/tensorboard/{key}-{row['index']:02d}-*")
+    for row in results.repetitions:
+        record = json.loads(folder.repetition_path(row.index).read_text())
+        (path,) = folder.path.glob(f"tracking/tensorboard/{key}-{row.index:02d}-*")
         held = EventAccumulator(str(path)).Reload()
         for name in record["curves"][0]:
             values = [(e.step, e.value) for e in held.Scalars(name)]
             assert values == [(i, np.float32(c[name])) for i, c in enumerate(record["curves"])]
-        for name, value in row["metrics"].items():
+        for name, value in row.metrics.items():
             assert held.Scalars(f"final/{name}")[0].value == np.float32(value)
         assert held.Tensors("status/text_summary")[0].tensor_proto.string_val == [b"finished"]
         assert "learning_curves" in held.Tags()["images"]
     (path,) = folder.path.glob(f"tracking/tensorboard/{key}-results-*")
     held = EventAccumulator(str(path)).Reload()
-    assert held.Scalars("final/mean")[0].value == np.float32(results["result"]["mean"])
+    assert held.Scalars("final/mean")[0].value == np.float32(results.result.mean)
     assert "repetitions/text_summary" in held.Tags()["tensors"]
 
 
@@ -189,17 +190,17 @@ def test_mlflow_gets_what_the_record_has(tiny: Maker) -> None:
     results = run_experiment(config)
     *repetitions, whole = STORE["runs"]
     assert STORE["uri"] == "http://127.0.0.1:1"
-    for row, run in zip(results["repetitions"], repetitions, strict=True):
-        record = json.loads(RunFolder.of(config).repetition_path(row["index"]).read_text())
+    for row, run in zip(results.repetitions, repetitions, strict=True):
+        record = json.loads(RunFolder.of(config).repetition_path(row.index).read_text())
         curves = [(k, i, v) for i, epoch in enumerate(record["curves"]) for k, v in epoch.items()]
         assert [m for m in run["metrics"] if m[1] is not None] == curves
         final = {k.removeprefix("final/"): v for k, step, v in run["metrics"] if step is None}
-        assert final == {**row["metrics"], **{k: row[k] for k in ("best_epoch", "epochs")}}
+        assert final == {**row.metrics, "best_epoch": row.best_epoch, "epochs": row.epochs}
         assert run["params"]["optimizer.lr"] == str(config.optimizer.lr)
         assert run["tags"]["x"] == "true"
         assert run["files"] == ["curves.csv", "learning_curves.png"]
         assert run["status"] == "FINISHED"
-    assert ("final/mean", None, results["result"]["mean"]) in whole["metrics"]
+    assert ("final/mean", None, results.result.mean) in whole["metrics"]
     assert whole["files"] == ["repetitions.csv"]
 
 
@@ -212,7 +213,7 @@ def test_the_real_mlflow_keeps_runs_in_the_run_folder(tiny: Maker) -> None:
     experiment = client.get_experiment_by_name("unionsnn")
     runs = client.search_runs([experiment.experiment_id])
     held = {run.data.tags["kind"]: run for run in runs}
-    metrics = results["repetitions"][0]["metrics"]
+    metrics = results.repetitions[0].metrics
     final = held["repetition"].data.metrics
     assert {k: final[f"final/{k}"] for k in metrics} == metrics
     assert {run.info.status for run in runs} == {"FINISHED"}

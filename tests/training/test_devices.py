@@ -41,13 +41,13 @@ def test_a_precision_trains_evaluates_and_is_kept(
     monkeypatch.setattr(Task, "forward", noted)
     record = run_experiment(config)
     assert seen == {torch.float64 if precision == "64-true" else torch.bfloat16}
-    assert record["state"] == "finished"
+    assert record.state == "finished"
     folder = RunFolder.of(config).path
     weights = load_checkpoint(folder / "checkpoints" / "00.ckpt").state_dict()
     assert {v.dtype for v in weights.values() if v.is_floating_point()} == {kept}
     predicted = np.load(folder / "predictions" / "00.npz")["output"]
     assert predicted.dtype == (np.float64 if kept == torch.float64 else np.float32)
-    accuracy = record["repetitions"][0]["metrics"]["test_accuracy"]
+    accuracy = record.repetitions[0].metrics["test_accuracy"]
     targets = np.load(folder / "predictions" / "00.npz")["target"]
     assert accuracy == pytest.approx((predicted.argmax(axis=1) == targets).mean())
 

@@ -75,17 +75,17 @@ def test_a_network_that_draws_is_evaluated_several_times(tiny: Maker) -> None:
     choices = ["model=drop_gin", "protocol=repeated_seeds", "protocol.seeds=2"]
     config = tiny(*choices)
     record = run_experiment(config)
-    for row in record["repetitions"]:
-        others = row["other_evaluations"]
+    for row in record.repetitions:
+        others = row.other_evaluations
         assert len(others) == EVALUATIONS - 1
         assert all(set(one) == {"test_accuracy", "test_loss"} for one in others)
         # Other draws give other outputs.
-        losses = {one["test_loss"] for one in (row["metrics"], *others)}
+        losses = {one["test_loss"] for one in (row.metrics, *others)}
         assert len(losses) == EVALUATIONS
     again = run_experiment(tiny(*choices, run_dir="again"))
-    for row, other in zip(record["repetitions"], again["repetitions"], strict=True):
-        assert row["metrics"] == other["metrics"]
-        assert row["other_evaluations"] == other["other_evaluations"]
+    for row, other in zip(record.repetitions, again.repetitions, strict=True):
+        assert row.metrics == other.metrics
+        assert row.other_evaluations == other.other_evaluations
     console = Console(width=200, file=io.StringIO())
     print_results(record, console)
     assert "evaluated 5 times with other seeds" in console.file.getvalue()
@@ -93,12 +93,12 @@ def test_a_network_that_draws_is_evaluated_several_times(tiny: Maker) -> None:
 
 def test_checkpoint_and_predictions_are_those_of_the_reported_evaluation(tiny: Maker) -> None:
     config = tiny("model=drop_gin")
-    (row,) = run_experiment(config)["repetitions"]
+    (row,) = run_experiment(config).repetitions
     folder = RunFolder.of(config).path
     with np.load(folder / "predictions" / "00.npz") as kept:
         right = kept["output"].argmax(axis=1) == kept["target"]
         expected = kept["output"]
-    assert right.mean() == pytest.approx(row["metrics"]["test_accuracy"])
+    assert right.mean() == pytest.approx(row.metrics["test_accuracy"])
     network = load_checkpoint(folder / "checkpoints" / "00.ckpt")
     data = build_data(config)
     data.split = data.default_split(np.random.default_rng(0))
@@ -109,7 +109,7 @@ def test_checkpoint_and_predictions_are_those_of_the_reported_evaluation(tiny: M
 
 def test_other_networks_are_evaluated_once(tiny: Maker) -> None:
     record = run_experiment(tiny("model=gin"))
-    assert "other_evaluations" not in record["repetitions"][0]
+    assert record.repetitions[0].other_evaluations is None
     console = Console(width=200, file=io.StringIO())
     print_results(record, console)
     assert "other seeds" not in console.file.getvalue()
@@ -118,7 +118,7 @@ def test_other_networks_are_evaluated_once(tiny: Maker) -> None:
 @pytest.mark.parametrize("model", ["union_nested_gin", "gatedgcn_lspe", "union_drop_gin"])
 def test_the_networks_train_from_their_configuration(tiny: Maker, model: str) -> None:
     record = run_experiment(tiny(f"model={model}"))
-    assert record["state"] == "finished"
+    assert record.state == "finished"
 
 
 def test_subgraphs_come_with_the_batches(tiny: Maker) -> None:

@@ -39,12 +39,12 @@ def test_folds_are_disjoint_cover_and_are_saved_with_their_hash(tiny: Maker) -> 
         together = np.concatenate([split.train, split.validation, split.test])
         assert sorted(together.tolist()) == list(range(80))
         assert targets[split.test].mean() == 0.5
-    assert len(record["repetitions"]) == 4
-    values = [row["metrics"]["test_accuracy"] for row in record["repetitions"]]
-    assert record["result"]["values"] == values
-    assert record["result"]["mean"] == pytest.approx(np.mean(values))
-    assert record["result"]["std"] == pytest.approx(np.std(values, ddof=1))
-    assert record["result"]["method"] == "corrected resampled t over folds"
+    assert len(record.repetitions) == 4
+    values = [row.metrics["test_accuracy"] for row in record.repetitions]
+    assert list(record.result.values) == values
+    assert record.result.mean == pytest.approx(np.mean(values))
+    assert record.result.std == pytest.approx(np.std(values, ddof=1))
+    assert record.result.method == "corrected resampled t over folds"
 
 
 def test_train_size_keeps_a_sample_of_each_training_part(tiny: Maker) -> None:
@@ -116,9 +116,9 @@ def test_paper_protocol_runs_all_epochs_and_takes_the_best_of_the_mean_curve(tin
     )
     assert curves.shape == (3, 5)
     best = int(curves.mean(axis=0).argmax())
-    assert record["result"]["epoch"] == best
-    assert record["result"]["values"] == curves[:, best].tolist()
-    assert "selected on the folds it reports" in record["protocol"]["selection"]
+    assert record.result.epoch == best
+    assert list(record.result.values) == curves[:, best].tolist()
+    assert "selected on the folds it reports" in record.protocol.selection
 
 
 def summarized(curves: list[list[float]], **section: Any) -> Any:
@@ -161,10 +161,10 @@ def test_the_curve_is_a_named_choice() -> None:
 
 def test_repeated_seeds_share_the_split_and_differ_in_weights(tiny: Maker) -> None:
     record = run_experiment(tiny("protocol=repeated_seeds", "protocol.seeds=3"))
-    rows = record["repetitions"]
-    assert len({row["split_hash"] for row in rows}) == 1
-    assert len({row["metrics"]["val_loss"] for row in rows}) == 3
-    assert record["result"]["method"] == "Student t over seeds"
+    rows = record.repetitions
+    assert len({row.split_hash for row in rows}) == 1
+    assert len({row.metrics["val_loss"] for row in rows}) == 3
+    assert record.result.method == "Student t over seeds"
 
 
 def test_the_metric_that_selects_is_an_explicit_key(tiny: Maker) -> None:
@@ -177,27 +177,29 @@ def test_the_metric_that_selects_is_an_explicit_key(tiny: Maker) -> None:
     )
     record = run_experiment(config)
     curve = [e["val_accuracy"] for e in RunFolder.of(config).finished()[0].curves]
-    assert record["repetitions"][0]["best_epoch"] == curve.index(max(curve))
-    assert record["result"]["mean"] == record["repetitions"][0]["metrics"]["test_loss"]
+    assert record.repetitions[0].best_epoch == curve.index(max(curve))
+    assert record.result.mean == record.repetitions[0].metrics["test_loss"]
 
 
 def test_a_part_of_the_repetitions_is_marked_incomplete_and_completed_later(tiny: Maker) -> None:
     config = tiny(*FOLDS)
     part = run_experiment(config.replace({"protocol.only": [0, 2]}))
-    assert (part["state"], part["missing"]) == ("incomplete", [1, 3])
-    assert [row["index"] for row in part["repetitions"]] == [0, 2]
+    assert (part.state, part.missing) == ("incomplete", [1, 3])
+    assert [row.index for row in part.repetitions] == [0, 2]
     whole = run_experiment(config)
-    assert (whole["state"], whole["missing"]) == ("finished", [])
-    assert whole["repetitions"][0] == part["repetitions"][0]
+    assert (whole.state, whole.missing) == ("finished", [])
+    assert whole.repetitions[0] == part.repetitions[0]
 
 
 def test_several_workers_give_the_numbers_of_one(tiny: Maker) -> None:
     one = run_experiment(tiny(*FOLDS, "model.dropout=0.5", run_dir="one"))
     two = run_experiment(tiny(*FOLDS, "model.dropout=0.5", "protocol.workers=2", run_dir="two"))
     for key in ("metrics", "best_epoch", "epochs", "split_hash", "seed"):
-        assert [r[key] for r in one["repetitions"]] == [r[key] for r in two["repetitions"]]
-    assert one["result"] == two["result"]
-    assert one["config_hash"] == two["config_hash"]
+        assert [getattr(r, key) for r in one.repetitions] == [
+            getattr(r, key) for r in two.repetitions
+        ]
+    assert one.result == two.result
+    assert one.config_hash == two.config_hash
 
 
 def tu(tmp_path: Path, tiny: Maker, *overrides: str) -> dict[str, Any]:
@@ -252,7 +254,7 @@ def test_folds_that_cannot_be_drawn_say_why(
     write_tu(tmp_path / "fresh", "TOY", 12)
     good = tu(tmp_path / "fresh", tiny, "protocol=cross_validation", "protocol.folds=3")
     elsewhere = good.replace({"paths.data": str(tmp_path / "other")})
-    assert run_experiment(elsewhere)["state"] == "finished"
+    assert run_experiment(elsewhere).state == "finished"
 
 
 def test_altered_splits_of_a_run_folder_are_refused(tiny: Maker) -> None:

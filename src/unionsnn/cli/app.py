@@ -200,22 +200,26 @@ def train(
         return
     folder = RunFolder.of(config)
     before = {} if config.force or dry_run or as_json else folder.finished()
+    if dry_run:
+        with data_progress(config.trainer.progress) as progress:
+            plan = describe(config, progress, trust=trust)
+        if as_json:
+            echo_json(plan)
+        else:
+            results.print_dry_run(plan)
+        return
     with data_progress(config.trainer.progress) as progress:
-        record = (
-            describe(config, progress, trust=trust) if dry_run else run_experiment(config, progress)
-        )
-    if not record:
+        record = run_experiment(config, progress)
+    if record is None:
         # A process started by torchrun, other than the first.
         return
     if as_json:
-        echo_json(record)
-    elif dry_run:
-        results.print_dry_run(record)
+        echo_json(record.to_json())
     else:
         results.print_results(record)
         for line in results.folder_lines(folder.path, record, before):
             click.echo(line)
-    if not dry_run and failed_now(record, config):
+    if failed_now(record, config):
         sys.exit(1)
 
 

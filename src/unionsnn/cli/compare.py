@@ -75,7 +75,7 @@ def compare(
             if out is not None:
                 comparison_report(result).write(out)
     if as_json:
-        echo_json(plans if dry_run else result)
+        echo_json(plans if dry_run else {**result.to_json(), "path": str(result.path)})
     elif dry_run:
         for plan in plans:
             print_dry_run(plan)

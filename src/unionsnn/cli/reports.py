@@ -21,7 +21,7 @@ from unionsnn.cli.common import (
 )
 
 if TYPE_CHECKING:
-    pass
+    from unionsnn.reports.reproduction import Run
 
 
 def _names(ctx: click.Context, param: click.Parameter, value: str | None) -> list[str]:
@@ -97,7 +97,7 @@ def reproduce(
         show(plan_report(cells).tables)
     from unionsnn.runs import costs, experiment
 
-    run = experiment.run_experiment
+    run: Run = experiment.run_experiment
     if cost is not None:
         preprocessing = cost.measure == "preprocessing"
         run = costs.timed_preprocessing if preprocessing else costs.timed_training

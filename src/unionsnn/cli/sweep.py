@@ -113,14 +113,14 @@ def sweep(
     page = request.folder / "report.html"
     write_text(page, study_page(record, study_figures(request), plotly_script()))
     if as_json:
-        echo_json(record)
+        echo_json(record.to_json())
     else:
         show([trials_table(record), *final_lines(record)])
         click.echo(f"report: {page}")
-    lost = [trial for trial in record["trials"] if trial["state"] == "lost"]
+    lost = [trial for trial in record.trials if trial.state == "lost"]
     for trial in lost:
-        click.echo(f"trial {trial['index']} was lost: {trial['reason']}", err=True)
+        click.echo(f"trial {trial.index} was lost: {trial.reason}", err=True)
     if lost:
-        click.echo(f"{len(lost)} of {len(record['trials'])} trials were lost. {RETRY}", err=True)
-    if lost or failed_now(record.get("final", {}), request.base):
+        click.echo(f"{len(lost)} of {len(record.trials)} trials were lost. {RETRY}", err=True)
+    if lost or (record.final and failed_now(record.final, request.base)):
         sys.exit(1)

@@ -48,10 +48,9 @@ def from_records(records: Sequence[StoredRecord]) -> Values:
     values: dict[tuple[str, str, str], tuple[float, float | None]] = {}
     for each in records:
         paper = paper_value(each.record)
-        same = paper is not None and each.record["protocol"]["report"] == f"test_{paper.metric}"
-        if paper is not None and same and not each.record["missing"]:
-            result = each.record["result"]
-            values[paper.table, paper.model, paper.dataset] = (result["mean"], result["std"])
+        same = paper is not None and each.record.protocol.report == f"test_{paper.metric}"
+        if paper is not None and same and not each.record.missing:
+            values[paper.table, paper.model, paper.dataset] = (each.result.mean, each.result.std)
     return values
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unionsnn.base.errors import DamagedFileError
 from unionsnn.runs.run_folder import altered
-from unionsnn.training.records import Repetition, Result
+from unionsnn.training.records import Bins, Repetition, Result, Row
+from unionsnn.training.statistics import Summary
 
 
 @dataclass(frozen=True)
@@ -21,34 +22,38 @@ class StoredRecord:
     """A record and its run folder."""
 
     folder: Path
-    record: dict[str, Any]
+    record: Result
+
+    @property
+    def result(self) -> Summary:
+        """The reported metric over repetitions, without which no record is collected."""
+        assert self.record.result is not None
+        return self.record.result
 
     def curves(self) -> list[list[dict[str, float]]]:
         """Read the metrics of each epoch and repetition; empty if they are not on disk."""
         try:
-            return [self._repetition(row)["curves"] for row in self.record["repetitions"]]
+            return [self._repetition(row).curves for row in self.record.repetitions]
         except (OSError, ValueError, DamagedFileError):
             return []
 
-    def histogram(self) -> dict[str, Any] | None:
+    def histogram(self) -> dict[str, Bins] | None:
         """Read the histogram of the first repetition's training coefficients; None if missing."""
         try:
-            first = self._repetition(self.record["repetitions"][0])
-            return cast("dict[str, Any] | None", first["coefficient_histogram"])
+            return self._repetition(self.record.repetitions[0]).coefficient_histogram
         except (OSError, ValueError, DamagedFileError):
             return None
 
-    def _repetition(self, row: Mapping[str, Any]) -> Any:
-        path = self.folder / "repetitions" / f"{row['index']:02d}.json"
-        return Repetition.from_json(json.loads(path.read_bytes())).to_json()
+    def _repetition(self, row: Row) -> Repetition:
+        path = self.folder / "repetitions" / f"{row.index:02d}.json"
+        return Repetition.from_json(json.loads(path.read_bytes()))
 
     def predictions(self) -> tuple[NDArray[Any], NDArray[Any]] | None:
         """Read outputs and targets of the test parts of all repetitions; None if missing."""
-        outputs, targets = [], []
-        epoch = self.record["result"].get("epoch")
-        for row in self.record["repetitions"]:
+        outputs, targets, epoch = [], [], self.result.epoch
+        for row in self.record.repetitions:
             try:
-                path = self.folder / "predictions" / f"{row['index']:02d}.npz"
+                path = self.folder / "predictions" / f"{row.index:02d}.npz"
                 with np.load(path, allow_pickle=False) as content:
                     # If the epoch is chosen after training, outputs of all epochs are kept.
                     chosen = "outputs" in content.files
@@ -88,5 +93,5 @@ def collect(folders: Sequence[Path]) -> tuple[list[StoredRecord], list[str]]:
                 faults.append(f"{path}: has no finished repetition")
                 continue
             faults += altered(path.parent, record)
-            records.setdefault(path.resolve(), StoredRecord(path.parent, content))
+            records.setdefault(path.resolve(), StoredRecord(path.parent, record))
     return list(records.values()), faults

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from unionsnn.training.statistics import Summary
 
 _PERCENT = ("accuracy",)
 
@@ -93,9 +96,10 @@ def age_text(duration: float) -> str:
     return f"{duration:.0f} s"
 
 
-def result_columns(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Make columns of a result with full precision, for CSV."""
-    return with_bounds({key: result.get(key) for key in ("mean", "std", "interval", "method")})
+def result_columns(result: Summary | None) -> dict[str, Any]:
+    """Make columns of a result with full precision, for CSV; empty ones without a result."""
+    keys = ("mean", "std", "interval", "method")
+    return with_bounds({key: getattr(result, key, None) for key in keys})
 
 
 def with_bounds(numbers: Mapping[str, Any]) -> dict[str, Any]:

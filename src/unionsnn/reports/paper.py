@@ -9,9 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
+
+if TYPE_CHECKING:
+    from unionsnn.training.records import Result
 
 # The paper's coefficient; results with another one are not compared with the tables of models.
 _COEFFICIENT = {"substructure": "union", "descriptor": "path", "encoding": "singular_value_sum"}
@@ -170,20 +173,20 @@ def paper_names() -> PaperNames:
     )
 
 
-def paper_value(record: Mapping[str, Any]) -> PaperValue | None:
+def paper_value(record: Result) -> PaperValue | None:
     """Return the paper's value for the experiment of a record; None if it has none.
 
     The generated cycles are compared in their ``plain`` variant only: the paper's graphs leak
     degrees too. A control, another coefficient in the gate, or features of edges, which the paper
     does not read, have no value in tables of models.
     """
-    config = record["config"]
+    config = record.config
     if "edge_features" in config["data"] or "inject" in config["gate"]:
         return None
-    if config["data"].get("variant", "plain") != "plain" or record["control"] != "none":
+    if config["data"].get("variant", "plain") != "plain" or record.control != "none":
         return None
-    model, words = record["model"], paper_names().models
-    if record["gate"] is not None:
+    model, words = record.model, paper_names().models
+    if record.gate is not None:
         section = config["coefficient"]
         if any(section[key] != value for key, value in _COEFFICIENT.items()):
             return None
@@ -195,7 +198,7 @@ def paper_value(record: Mapping[str, Any]) -> PaperValue | None:
         if (
             table.varies == "model"
             and table.cost is None
-            and paper_names().datasets[value.dataset] == record["data"]
+            and paper_names().datasets[value.dataset] == record.data
             and f"model={model}" in row
             and all(word.startswith(("model=", "gate=")) for word in row)
         ):

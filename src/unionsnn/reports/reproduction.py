@@ -9,7 +9,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from unionsnn.base.errors import DataUnavailableError, RequestError, TooLargeError
 from unionsnn.base.words import nearest
@@ -19,11 +19,16 @@ from unionsnn.config.identity import config_hash, differing_keys
 from unionsnn.config.schema import Config
 from unionsnn.reports.paper import PaperValue, paper_names, paper_table, paper_tables
 from unionsnn.runs.run_folder import RunFolder
+from unionsnn.training.records import Result
 
 if TYPE_CHECKING:
     from unionsnn.data.datamodules import Progress
+    from unionsnn.runs.costs import Cost
 
 logger = logging.getLogger(__name__)
+
+Run = Callable[[Config, "Progress | None"], "Result | Cost | None"]
+"""`unionsnn.runs.experiment.run_experiment`, or a function of `unionsnn.runs.costs`."""
 
 # These overrides are for models with a gate; they would add one to plain models.
 _FOR_GATES = re.compile(r"[+~]*(gate|coefficient)(?![^.=])")
@@ -214,31 +219,33 @@ class Outcome:
     Args:
         cell: The cell.
         record: The merged record of its runs; None if there is none.
+        cost: What was timed, for a table of costs.
         error: Why it failed; empty if it did not.
         absent: Why it cannot be run, and what to do; empty if it can.
     """
 
     cell: Cell
-    record: dict[str, Any] | None = None
+    record: Result | None = None
+    cost: Cost | None = None
     error: str = ""
     absent: str = ""
 
     @property
     def failed(self) -> bool:
         """Whether the cell, or one of its repetitions, failed."""
-        return bool(self.error or (self.record or {}).get("failed"))
+        return bool(self.error or (self.record and self.record.failed))
 
 
 def run_cells(
     cells: Sequence[Cell],
-    run: Callable[[Config, Progress | None], dict[str, Any]],
+    run: Run,
     progress: Progress | None = None,
 ) -> Iterator[Outcome]:
     """Run unfinished cells one by one; a failure does not stop the others.
 
     Args:
         cells: The cells, as planned by `plan_table`.
-        run: `unionsnn.runs.experiment.run_experiment`, or a replacement.
+        run: Trains, or times, a cell.
         progress: Called during long work on data.
     """
     outcomes: dict[str, Outcome] = {}
@@ -252,7 +259,8 @@ def run_cells(
         if cell.config.trainer.progress != "none":
             logger.info("[%d/%d] %s", number, len(cells), cell.label)
         try:
-            outcome = Outcome(cell, run(cell.config, progress))
+            made = run(cell.config, progress)
+            outcome = Outcome(cell, made) if isinstance(made, Result) else Outcome(cell, cost=made)
         except (DataUnavailableError, TooLargeError) as error:
             outcome = Outcome(cell, absent=_one_line(error))
             logger.error("%s is not available: %s", cell.label, outcome.absent)

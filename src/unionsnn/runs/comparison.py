@@ -9,8 +9,8 @@ import hashlib
 import json
 import logging
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,13 @@ from unionsnn.data.splits import split_hash
 from unionsnn.runs.failures import failed_now, failure_lines
 from unionsnn.runs.run_folder import RunFolder, altered
 from unionsnn.training.records import Result
-from unionsnn.training.statistics import compare_folds, compare_seeds, ratio_test_to_train
+from unionsnn.training.statistics import (
+    PairedDifference,
+    Summary,
+    compare_folds,
+    compare_seeds,
+    ratio_test_to_train,
+)
 
 if TYPE_CHECKING:
     from unionsnn.data.datamodules import Progress
@@ -54,13 +60,13 @@ class Candidate:
     label: str
     path: Path
     config: Config | None = None
-    record: dict[str, Any] | None = None
+    record: Result | None = None
 
     @property
     def repetitions(self) -> list[int]:
         """Return the repetitions that its record has or will have."""
         if self.record is not None:
-            return [row["index"] for row in self.record["repetitions"]]
+            return [row.index for row in self.record.repetitions]
         assert self.config is not None
         finished = RunFolder(self.path, self.config).finished()
         return sorted({*self.config.protocol.wanted, *finished})
@@ -71,8 +77,7 @@ class Candidate:
         if self.config is not None:
             return self.config.to_dict()
         assert self.record is not None
-        settings: dict[str, Any] = self.record["config"]
-        return settings
+        return self.record.config
 
     def silent(self) -> Candidate:
         """Return this candidate without progress display."""
@@ -142,8 +147,7 @@ def _candidate(
         return Candidate(label, RunFolder.of(config).path, config)
     folder = path if path.is_dir() else path.parent
     try:
-        record = json.loads((folder / "results.json").read_text())
-        whole = Result.from_json(record)
+        record = Result.from_json(json.loads((folder / "results.json").read_text()))
     except FileNotFoundError:
         raise RequestError(
             "it has no results.json, so it is not a run folder.", code="compare.no_record"
@@ -152,11 +156,112 @@ def _candidate(
         raise RequestError(
             f"results.json cannot be read ({error}).", code="compare.unreadable"
         ) from None
-    if faults := altered(folder, whole):
+    if faults := altered(folder, record):
         raise RequestError(*faults, code="compare.altered")
-    if whole.result is None:
+    if record.result is None:
         raise RequestError("none of its repetitions is finished.", code="compare.unfinished")
     return Candidate(label, folder, record=record)
+
+
+@dataclass(frozen=True)
+class ComparedRun:
+    """One of the runs of a comparison.
+
+    Args:
+        label: What the user typed for it.
+        folder: Its run folder.
+        record: Its merged record.
+    """
+
+    label: str
+    folder: Path
+    record: Result
+
+    @property
+    def result(self) -> Summary:
+        """The reported metric over repetitions, without which no run is compared."""
+        assert self.record.result is not None
+        return self.record.result
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain types, as written to a file."""
+        keys = (
+            *("model", "gate", "control", "parameters", "hidden_channels"),
+            *("result", "seconds", "config_hash", "versions"),
+        )
+        content = self.record.to_json()
+        kept = {key: content[key] for key in keys}
+        return {"label": self.label, "run_dir": str(self.folder), **kept}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A run minus the baseline, repetition by repetition.
+
+    Args:
+        label: The run.
+        baseline: The baseline.
+        keys: Keys of the configuration in which they differ.
+        paired: The paired difference of the reported metric.
+        relative: Its mean relative to that of the baseline; None if this is 0.
+        won: Repetitions in which the run is better.
+        lost: Repetitions in which it is worse.
+        tied: Repetitions in which both are equal.
+    """
+
+    label: str
+    baseline: str
+    keys: list[str]
+    paired: PairedDifference
+    relative: float | None
+    won: int
+    lost: int
+    tied: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain types, as written to a file."""
+        content = asdict(self)
+        del content["paired"]
+        head = {key: content.pop(key) for key in ("label", "baseline", "keys")}
+        return {**head, **self.paired.to_dict(), **content}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs on the same data, splits and seeds, each with its difference from the first.
+
+    Args:
+        runs: The runs; the first is the baseline.
+        differences: The difference of each other run.
+        path: The file that holds it.
+    """
+
+    runs: list[ComparedRun]
+    differences: list[Difference]
+    path: Path | None = None
+
+    @property
+    def first(self) -> Result:
+        """The record of the baseline, which shares data and protocol with the others."""
+        return self.runs[0].record
+
+    @property
+    def larger_is_better(self) -> bool:
+        """Whether a larger value of the reported metric is better."""
+        return metric_mode(self.first.protocol.report) == "max"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain types, as written to a file."""
+        return {
+            "format": 1,
+            "data": self.first.data,
+            "dataset": self.first.dataset,
+            "protocol": asdict(self.first.protocol),
+            "repetitions": [row.index for row in self.first.repetitions],
+            "larger_is_better": self.larger_is_better,
+            "runs": [run.to_json() for run in self.runs],
+            "differences": [each.to_json() for each in self.differences],
+        }
 
 
 def refuse_incomparable(candidates: Sequence[Candidate]) -> None:
@@ -209,13 +314,13 @@ def _refuse_other_records(candidates: Sequence[Candidate]) -> None:
     identities = []
     for record in (each.record for each in candidates):
         assert record is not None
-        rows = record["repetitions"]
+        rows = record.repetitions
         identities.append(
             {
-                "the data set": record["dataset"],
-                "the split hash": [row["split_hash"][:12] for row in rows],
-                "the report metric": record["protocol"]["report"],
-                "the list of repetitions and seeds": [(row["index"], row["seed"]) for row in rows],
+                "the data set": record.dataset,
+                "the split hash": [row.split_hash[:12] for row in rows],
+                "the report metric": record.protocol.report,
+                "the list of repetitions and seeds": [(row.index, row.seed) for row in rows],
             }
         )
     faults = [
@@ -231,16 +336,13 @@ def _refuse_other_records(candidates: Sequence[Candidate]) -> None:
 
 def run_comparison(
     candidates: Sequence[Candidate], output: str | Path, progress: Progress | None = None
-) -> dict[str, Any]:
+) -> Comparison:
     """Run unfinished candidates, compare, and write ``comparisons/<hash>/comparison.json``.
 
     Args:
         candidates: Candidates checked by `refuse_incomparable`; the first is the baseline.
         output: The folder of all runs.
         progress: Called during long work on data.
-
-    Returns:
-        The comparison as plain types, including the path of its file.
 
     Raises:
         RequestError: if runs have different graphs or splits.
@@ -265,6 +367,8 @@ def run_comparison(
                 logger.debug("%s failed", each.label, exc_info=True)
                 failures.append(f"{each.label}: {' '.join(str(error).split())}")
                 continue
+            # Only torchrun's other processes get none, and it starts no comparison.
+            assert record is not None
             failed = failure_lines(failed_now(record, each.config))
             failures += [f"{each.label}: {line}" for line in failed]
         done.append(replace(each, record=record))
@@ -275,8 +379,8 @@ def run_comparison(
     identity = json.dumps([[config_hash(c.settings), c.path.name] for c in done])
     name = hashlib.sha256(identity.encode()).hexdigest()[:8]
     path = Path(output) / "comparisons" / name / "comparison.json"
-    write_json(path, comparison)
-    return {**comparison, "path": str(path)}
+    write_json(path, comparison.to_json())
+    return replace(comparison, path=path)
 
 
 def _refuse_other_splits(candidates: Sequence[Candidate], progress: Progress | None) -> None:
@@ -297,7 +401,7 @@ def _refuse_other_splits(candidates: Sequence[Candidate], progress: Progress | N
     faults = []
     for each in finished:
         assert each.record is not None
-        then = [each.record["dataset"], each.record["protocol"]["split_hash"]]
+        then = [each.record.dataset, each.record.protocol.split_hash]
         faults += [
             f"The {what} of {each.label} is {before}, that of {pending[0].label} would be "
             f"{after}; train {each.label} again on the present data."
@@ -308,65 +412,35 @@ def _refuse_other_splits(candidates: Sequence[Candidate], progress: Progress | N
         raise RequestError(*faults, code="compare.other_data")
 
 
-def compare_records(candidates: Sequence[Candidate]) -> dict[str, Any]:
+def compare_records(candidates: Sequence[Candidate]) -> Comparison:
     """Compare finished runs with the first one, repetition by repetition.
 
     Args:
         candidates: Candidates with records, on the same data, splits and seeds.
-
-    Returns:
-        Plain types: shared properties, each run's result, and each difference with its interval,
-        p-value and counts of repetitions won, lost and tied.
     """
-    records = [c.record for c in candidates if c.record is not None]
-    first = records[0]
-    protocol = first["protocol"]
-    keys = (
-        *("model", "gate", "control", "parameters", "hidden_channels"),
-        *("result", "seconds", "config_hash", "versions"),
-    )
-    return {
-        "format": 1,
-        "data": first["data"],
-        "dataset": first["dataset"],
-        "protocol": protocol,
-        "repetitions": [row["index"] for row in first["repetitions"]],
-        "larger_is_better": metric_mode(protocol["report"]) == "max",
-        "runs": [
-            {
-                "label": candidate.label,
-                "run_dir": str(candidate.path),
-                **{key: record.get(key) for key in keys},
-            }
-            for candidate, record in zip(candidates, records, strict=True)
-        ],
-        "differences": [
-            {
-                "label": candidate.label,
-                "baseline": candidates[0].label,
-                "keys": differing_keys(first["config"], record["config"]),
-                **_difference(first, record),
-            }
-            for candidate, record in zip(candidates[1:], records[1:], strict=True)
-        ],
-    }
+    runs = [ComparedRun(c.label, c.path, c.record) for c in candidates if c.record is not None]
+    return Comparison(runs, [_difference(runs[0], other) for other in runs[1:]])
 
 
-def _difference(baseline: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    mean = baseline["result"]["mean"]
-    values = baseline["result"]["values"], other["result"]["values"]
+def _difference(baseline: ComparedRun, other: ComparedRun) -> Difference:
+    first = baseline.record
+    values = baseline.result.values, other.result.values
     # Folds share training data, seeds do not.
-    if baseline["config"]["protocol"]["folds"] is None:
-        difference = compare_seeds(*values)
+    if first.config["protocol"]["folds"] is None:
+        paired = compare_seeds(*values)
     else:
-        ratio = ratio_test_to_train([row["sizes"] for row in baseline["repetitions"]])
-        difference = compare_folds(*values, test_to_train=ratio)
-    sign = 1 if metric_mode(baseline["protocol"]["report"]) == "max" else -1
-    gains = [sign * value for value in difference.values]
-    return {
-        **difference.to_dict(),
-        "relative": difference.mean / abs(mean) if mean else None,
-        "won": sum(gain > 0 for gain in gains),
-        "lost": sum(gain < 0 for gain in gains),
-        "tied": sum(gain == 0 for gain in gains),
-    }
+        ratio = ratio_test_to_train([row.sizes for row in first.repetitions])
+        paired = compare_folds(*values, test_to_train=ratio)
+    sign = 1 if metric_mode(first.protocol.report) == "max" else -1
+    gains = [sign * value for value in paired.values]
+    mean = baseline.result.mean
+    return Difference(
+        other.label,
+        baseline.label,
+        differing_keys(first.config, other.record.config),
+        paired,
+        relative=paired.mean / abs(mean) if mean else None,
+        won=sum(gain > 0 for gain in gains),
+        lost=sum(gain < 0 for gain in gains),
+        tied=sum(gain == 0 for gain in gains),
+    )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytorch_lightning as pl
@@ -21,19 +20,32 @@ from unionsnn.training.memory import memory_errors, require_memory
 from unionsnn.training.protocols import draw_splits
 from unionsnn.training.repetition import device_name, make_trainer, quiet_lightning
 
+
+@dataclass(frozen=True)
+class Cost:
+    """What a preprocessing or a training epoch takes.
+
+    Args:
+        seconds: Its seconds; the mean over epochs.
+        epochs: How many epochs were timed; None for preprocessing.
+        device: The device that trained; None for preprocessing.
+    """
+
+    seconds: float
+    epochs: int | None = None
+    device: str | None = None
+
+
 # A triangle with a tail, to compile the kernels before the timed call.
 _WARM = ([[0, 1, 1, 2, 2, 0, 2, 3], [1, 0, 2, 1, 0, 2, 3, 2]], 4)
 
 
-def timed_preprocessing(config: Config, progress: Progress | None = None) -> dict[str, Any]:
+def timed_preprocessing(config: Config, progress: Progress | None = None) -> Cost:
     """Time the coefficient of a data set: all edges, radius 1, one thread, no cache.
 
     Args:
         config: A checked configuration, of which data and coefficient matter.
         progress: Called while data is read.
-
-    Returns:
-        ``seconds``, and an empty ``missing`` as in a record.
 
     Raises:
         DataError: The data set could not be obtained or is not what it should be.
@@ -43,7 +55,7 @@ def timed_preprocessing(config: Config, progress: Progress | None = None) -> dic
     spec.compute(*_WARM, threads=1)
     begin = time.perf_counter()
     spec.compute(edges, arrays.num_nodes, threads=1)
-    return {"seconds": time.perf_counter() - begin, "missing": []}
+    return Cost(time.perf_counter() - begin)
 
 
 class EpochClock(Callback):
@@ -64,7 +76,7 @@ class EpochClock(Callback):
         self.seconds.append(time.perf_counter() - self._begin)
 
 
-def timed_training(config: Config, progress: Progress | None = None) -> dict[str, Any]:
+def timed_training(config: Config, progress: Progress | None = None) -> Cost:
     """Time an epoch of an experiment's first repetition; write only the data caches.
 
     Args:
@@ -72,9 +84,8 @@ def timed_training(config: Config, progress: Progress | None = None) -> dict[str
         progress: Called during long work on data.
 
     Returns:
-        ``seconds`` per epoch, as a mean without the first one, which includes lazy set-up, if there
-        are several; the number of timed ``epochs``; ``device``; and an empty ``missing`` as in a
-        record.
+        The mean over epochs without the first one, which includes lazy set-up, if there are
+        several.
 
     Raises:
         RequestError: The request does not fit the data, the model or the machine.
@@ -99,9 +110,4 @@ def timed_training(config: Config, progress: Progress | None = None) -> dict[str
         with memory_errors(task.model, data):
             trainer.fit(task, data.train_dataloader(), data.val_dataloader())
     timed = clock.seconds[1:] or clock.seconds
-    return {
-        "seconds": sum(timed) / len(timed),
-        "epochs": len(timed),
-        "device": device_name(trainer),
-        "missing": [],
-    }
+    return Cost(sum(timed) / len(timed), len(timed), device_name(trainer))

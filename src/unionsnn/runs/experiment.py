@@ -43,11 +43,11 @@ from unionsnn.training.tracking import prepare_tracking, track_results
 logger = logging.getLogger(__name__)
 
 
-def run_experiment(config: Config, progress: Progress | None = None) -> dict[str, Any]:
+def run_experiment(config: Config, progress: Progress | None = None) -> Result | None:
     """Train unfinished repetitions and return the merged record.
 
     A failed repetition does not stop the others; the same request trains it again. Of the processes
-    started by torchrun, all but the first return an empty record.
+    started by torchrun, all but the first return None.
 
     Args:
         config: A checked configuration.
@@ -68,9 +68,9 @@ def run_experiment(config: Config, progress: Progress | None = None) -> dict[str
     with joined_by_torchrun(config):
         if rank() > 0:
             follow(config)
-            return {}
+            return None
         if (whole := _whole_but_read_only(config, progress)) is not None:
-            return whole.to_json()
+            return whole
         with RunFolder.of(config).locked() as folder:
             finished = folder.finished()
             warn_of_other_versions(folder.path, finished)
@@ -87,13 +87,13 @@ def run_experiment(config: Config, progress: Progress | None = None) -> dict[str
                     unread,
                 )
             failure = _train_pending(config, folder, data, pending, started=bool(finished))
-            results = merge(folder).to_json()
-            write_json(folder.results_path, results)
+            result = merge(folder)
+            write_json(folder.results_path, result.to_json())
             if pending and failure is None:
-                track_results(config, folder.path, results)
-            if failure is not None and not results["repetitions"]:
+                track_results(config, folder.path, result)
+            if failure is not None and not result.repetitions:
                 raise failure.error or RepetitionFailedError(f"{failure.reason}.")
-            return results
+            return result
 
 
 def _whole_but_read_only(config: Config, progress: Progress | None) -> Result | None:

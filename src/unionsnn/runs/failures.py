@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from unionsnn.base.errors import RequestError
 from unionsnn.base.files import UNUSABLE_FOLDER_ERRNOS
 from unionsnn.base.secrets import masked
 from unionsnn.config.schema import Config
-from unionsnn.training.records import Repetition
+from unionsnn.training.records import RecordedFailure, Repetition, Result
 
 logger = logging.getLogger(__name__)
 
@@ -95,17 +94,17 @@ class SameAgain:
         return self._ended == 2 and isinstance(self._first, Failure) and self._first == outcome
 
 
-def failed_now(record: Mapping[str, Any], config: Config) -> list[dict[str, Any]]:
+def failed_now(record: Result, config: Config) -> list[RecordedFailure]:
     """Return the failures in a merged record among the requested repetitions."""
     only = config.protocol.only
-    return [row for row in record.get("failed", ()) if only is None or row["index"] in only]
+    return [row for row in record.failed if only is None or row.index in only]
 
 
-def failure_lines(failed: Sequence[Mapping[str, Any]]) -> list[str]:
+def failure_lines(failed: Sequence[RecordedFailure]) -> list[str]:
     """Return a line for each reason, with its repetitions."""
     reasons: dict[str, list[str]] = {}
     for row in failed:
-        reasons.setdefault(row["reason"], []).append(str(row["index"]))
+        reasons.setdefault(row.reason, []).append(str(row.index))
     return [
         f"repetition{'s' if len(which) > 1 else ''} {', '.join(which)}: {reason}"
         for reason, which in reasons.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,28 +22,16 @@ from unionsnn.data.datamodules import Progress
 from unionsnn.runs.dry_run import describe
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.run_folder import RunFolder
-from unionsnn.runs.selection import best, pareto_front
+from unionsnn.runs.selection import best
 from unionsnn.search.queue import Trial, open_study, read_trials, retry_lost
+from unionsnn.search.record import NestedFold, NestedResult, StudyRecord
 from unionsnn.search.samplers import quiet_optuna
 from unionsnn.search.space import overrides
 from unionsnn.search.storage import shown, storage_lost
 from unionsnn.search.study import Study
 from unionsnn.search.workers import Watch, work, work_in_processes
 from unionsnn.training.protocols import summarize
-from unionsnn.training.records import Repetition
-
-SELECTIONS: Mapping[str, str] = {
-    "cross_validation": "shared folds",
-    "holdout": "shared split",
-    "repeated_seeds": "shared split",
-}
-"""How a point is chosen under each protocol.
-
-`shared folds`: by the mean over the inner validation parts of the same folds that are then tested.
-A graph that is tested in one fold validates or trains in the others, so the result is better than
-that of a search which never saw it. `shared split`: by the validation part; the test part is
-untouched.
-"""
+from unionsnn.training.records import Repetition, Result
 
 RETRY = "Lost trials have no result: type --retry to try them again."
 
@@ -60,7 +49,7 @@ def run_study(
     trials_only: bool = False,
     nested: bool = False,
     retry: bool = False,
-) -> dict[str, Any]:
+) -> StudyRecord:
     """Run all remaining trials, train and test the best one; return the study's record.
 
     Args:
@@ -82,6 +71,44 @@ def run_study(
     if nested and (faults := [*_nested_faults(study)]):
         raise RequestError(*faults)
     started = time.perf_counter()
+    trials = _run_trials(study, watch, workers, extend=extend, retry=retry)
+    place = best([trial.values for trial in trials], study.file.objectives)
+    if place is None:
+        reasons = dict.fromkeys(trial.reason for trial in trials if trial.reason)
+        raise RepetitionFailedError(
+            f"None of the {len(trials)} trials of {study.name} finished: "
+            f"{'; '.join(map(str, reasons))}"
+            + (f". {RETRY}" if any(trial.state == "lost" for trial in trials) else ""),
+            code="study.no_trial",
+        )
+    chosen = trials[place]
+    record = StudyRecord(
+        study=study,
+        trials=trials,
+        best=chosen,
+        repetitions=len(study.config(chosen.parameters).protocol.wanted),
+        best_file=write_best(study, chosen),
+    )
+    if not trials_only:
+        changes: dict[str, Any] = {"protocol.workers": workers}
+        if progress is None:
+            changes["trainer.progress"] = "none"
+        try:
+            if nested:
+                record = replace(record, nested=_train_nested(study, trials, changes, progress))
+            else:
+                record = replace(record, final=_train_final(record, changes, progress))
+        except FolderInUseError as error:
+            record = replace(record, final_elsewhere=str(error))
+    record = replace(record, seconds=round(time.perf_counter() - started, 3))
+    write_json(study.folder / "study.json", record.to_json())
+    return record
+
+
+def _run_trials(
+    study: Study, watch: Watch | None, workers: int, *, extend: bool, retry: bool
+) -> list[Trial]:
+    """Run all remaining trials, here or in several processes; return all."""
     try:
         with quiet_optuna():
             stored = open_study(study, extend=extend)
@@ -93,75 +120,35 @@ def run_study(
                 work_in_processes(study, workers, watch)
             else:
                 work(study, watch)
-            trials = read_trials(stored)
+            return read_trials(stored)
     except (StorageInternalError, SQLAlchemyError) as error:
         raise storage_lost(study.storage, error) from error
-    objectives = study.file.objectives
-    values = [trial.values for trial in trials]
-    place = best(values, objectives)
-    if place is None:
-        reasons = dict.fromkeys(trial.reason for trial in trials if trial.reason)
-        raise RepetitionFailedError(
-            f"None of the {len(trials)} trials of {study.name} finished: "
-            f"{'; '.join(map(str, reasons))}"
-            + (f". {RETRY}" if any(trial.state == "lost" for trial in trials) else ""),
-            code="study.no_trial",
-        )
-    chosen = trials[place]
-    selection = SELECTIONS[study.base.protocol.name]
-    better = "smallest" if study.directions[0] == "minimize" else "largest"
-    finished = sum(trial.state == "finished" for trial in trials)
-    front = pareto_front(values, objectives) if len(objectives) > 1 else []
-    repetitions = len(study.config(chosen.parameters).protocol.wanted)
-    record = {
-        "format": 1,
-        "name": study.name,
-        "storage": shown(study.storage),
-        "folder": str(study.folder),
-        "data": study.base.data.name,
-        "model": study.base.model.name,
-        "protocol": study.base.protocol.name,
-        "objectives": objectives,
-        "directions": study.directions,
-        "sampler": study.file.sampler.model_dump(),
-        "pruner": study.file.pruner.model_dump(),
-        "space": {p.key: p.text for p in study.space},
-        "selection": selection,
-        "rule": f"configuration with the {better} mean {objectives[0]} of {finished} finished "
-        f"trials of the study {study.name} (selection: {selection})",
-        "best": chosen.index,
-        "front": [trials[place].index for place in front],
-        "repetitions_trained": sum(len(trial.repetitions) for trial in trials),
-        "repetitions_at_most": repetitions * len(trials),
-        "trials": [trial.to_json() for trial in trials],
-        "best_file": str(write_best(study, chosen)),
-    }
-    if not trials_only:
-        changes: dict[str, Any] = {"protocol.workers": workers}
-        if progress is None:
-            changes["trainer.progress"] = "none"
-        try:
-            if nested:
-                record["nested"] = _train_nested(study, trials, changes, progress)
-            else:
-                config = study.config(chosen.parameters, "final").replace(changes)
-                final = run_experiment(config, progress)
-                final["protocol"]["selection"] += f"; {record['rule']}"
-                final["study"] = {
-                    "name": study.name,
-                    "selection": selection,
-                    "objective": objectives,
-                    "values": list(chosen.values or ()),
-                    "trial": chosen.index,
-                    "parameters": chosen.parameters,
-                }
-                write_json(RunFolder.of(config).results_path, final)
-                record["final"] = final
-        except FolderInUseError as error:
-            record["final_elsewhere"] = str(error)
-    record["seconds"] = round(time.perf_counter() - started, 3)
-    write_json(study.folder / "study.json", record)
-    return record
+
+
+def _train_final(
+    record: StudyRecord, changes: Mapping[str, Any], progress: Progress | None
+) -> Result:
+    """Train and test the chosen point; its record says how it was chosen."""
+    study, chosen = record.study, record.best
+    config = study.config(chosen.parameters, "final").replace(changes)
+    final = run_experiment(config, progress)
+    # Only torchrun's other processes get none, and it starts no study.
+    assert final is not None
+    selection = f"{final.protocol.selection}; {record.rule}"
+    final = replace(
+        final,
+        protocol=replace(final.protocol, selection=selection),
+        study={
+            "name": study.name,
+            "selection": record.selection,
+            "objective": study.file.objectives,
+            "values": list(chosen.values or ()),
+            "trial": chosen.index,
+            "parameters": chosen.parameters,
+        },
+    )
+    write_json(RunFolder.of(config).results_path, final.to_json())
+    return final
 
 
 def _nested_faults(study: Study) -> Iterator[Fault]:
@@ -208,7 +195,7 @@ def _train_nested(
     trials: Sequence[Trial],
     changes: Mapping[str, Any],
     progress: Progress | None,
-) -> dict[str, Any]:
+) -> NestedResult:
     """Train each outer fold with the point chosen for it, and test it once."""
     chosen = choose_by_fold(study, trials)
     repetitions: dict[int, Repetition] = {}
@@ -221,21 +208,15 @@ def _train_nested(
         repetitions |= {fold: finished[fold] for fold in folds if fold in finished}
     protocol = study.base.protocol
     trained = [repetitions[fold] for fold in sorted(repetitions)]
-    return {
-        "selection": f"nested: best {study.file.objectives[0]} of the inner validation part of "
-        "each outer fold",
-        "report": protocol.report,
-        "result": summarize(protocol, trained).to_dict(),
-        "folds": [
-            {
-                "fold": fold,
-                "trial": trial.index,
-                "parameters": trial.parameters,
-                "metrics": repetitions[fold].metrics,
-            }
+    return NestedResult(
+        f"nested: best {study.file.objectives[0]} of the inner validation part of each outer fold",
+        protocol.report,
+        summarize(protocol, trained),
+        [
+            NestedFold(fold, trial.index, trial.parameters, repetitions[fold].metrics)
             for fold, trial in chosen.items()
         ],
-    }
+    )
 
 
 def write_best(study: Study, chosen: Trial) -> Path:

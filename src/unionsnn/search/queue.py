@@ -65,18 +65,13 @@ class Trial:
     seconds: float
     trial: int
 
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Trial:
-        """Read a trial of study.json."""
-        values = content["values"]
-        repetitions = {int(index): value for index, value in content["repetitions"].items()}
-        changes = {"values": values and tuple(values), "repetitions": repetitions}
-        return cls(**{**content, **changes})
-
     def to_json(self) -> dict[str, Any]:
         """Return the trial as stored in study.json."""
-        repetitions = {str(index): value for index, value in self.repetitions.items()}
-        return {**asdict(self), "repetitions": repetitions}
+        plain = {
+            "values": None if self.values is None else list(self.values),
+            "repetitions": {str(index): value for index, value in self.repetitions.items()},
+        }
+        return asdict(self) | plain
 
 
 def open_study(study: Study, *, extend: bool = False) -> optuna.Study:

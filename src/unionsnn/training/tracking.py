@@ -21,6 +21,7 @@ from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
 from unionsnn.tracking.tracker import RunDescription, Table, TrackedRun
 from unionsnn.training.callbacks import Curves
+from unionsnn.training.records import Result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,24 +32,23 @@ def prepare_tracking(folder: Path) -> None:
     _failure(folder).unlink(missing_ok=True)
 
 
-def track_results(config: Config, folder: Path, results: Mapping[str, Any]) -> None:
+def track_results(config: Config, folder: Path, record: Result) -> None:
     """Log a finished experiment as a separate run: its result and a table of its repetitions."""
-    if results["state"] != "finished":
+    if record.state != "finished" or record.result is None:
         return
-    numbers = {k: v for k, v in results["result"].items() if isinstance(v, int | float)}
-    with GuardedRun(config, folder, "results") as run:
-        run.report(numbers, {"repetitions": repetitions_table(results)})
-
-
-def repetitions_table(results: Mapping[str, Any]) -> Table:
-    """Return a table of a merged record's repetitions: index, metrics and distinguishing fields."""
-    rows = results["repetitions"]
-    metrics = sorted({key for row in rows for key in row["metrics"]})
+    numbers = {k: v for k, v in record.result.to_dict().items() if isinstance(v, int | float)}
+    rows = record.repetitions
+    metrics = sorted({key for row in rows for key in row.metrics})
     others = ("best_epoch", "epochs", "seconds", "device")
-    return ["index", *metrics, *others], [
-        [row["index"], *(row["metrics"].get(key) for key in metrics), *(row[k] for k in others)]
-        for row in rows
-    ]
+    table: Table = (
+        ["index", *metrics, *others],
+        [
+            [row.index, *map(row.metrics.get, metrics), *(getattr(row, key) for key in others)]
+            for row in rows
+        ],
+    )
+    with GuardedRun(config, folder, "results") as run:
+        run.report(numbers, {"repetitions": table})
 
 
 def describe_run(

@@ -12,6 +12,7 @@ from unionsnn.data.sources.source import has_numbers
 from unionsnn.reports.collection import StoredRecord
 from unionsnn.reports.figures.plots import subplots
 from unionsnn.reports.formatting import is_percent
+from unionsnn.training.records import Bins
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,9 +22,9 @@ _LINES = ("-", "--", ":", "-.")
 
 def draw_boxes(group: Sequence[StoredRecord], names: Sequence[str]) -> Figure:
     """Draw the values of all repetitions, a box with points for each record."""
-    report = group[0].record["protocol"]["report"]
+    report = group[0].record.protocol.report
     scale = 100 if is_percent(report) else 1
-    values = [[scale * v for v in each.record["result"]["values"]] for each in group]
+    values = [[scale * v for v in each.result.values] for each in group]
     figure, ((axes,),) = subplots(7.5, 0.9 + 0.32 * len(group))
     axes.boxplot(values, orientation="horizontal", widths=0.6, showfliers=False)
     for place, points in enumerate(values, 1):
@@ -104,11 +105,11 @@ def draw_predictions(output: NDArray[Any], target: NDArray[Any], task: str, titl
     return figure
 
 
-def draw_histogram(histogram: Mapping[str, Mapping[str, Any]], title: str) -> Figure:
+def draw_histogram(histogram: Mapping[str, Bins], title: str) -> Figure:
     """Draw a histogram of coefficients over edges, a panel for each column.
 
     Args:
-        histogram: For each column the ends ``low`` and ``high`` and the ``counts`` of equal bins.
+        histogram: Bins of each column.
         title: Title of the figure.
     """
     across = min(len(histogram), 4)
@@ -116,8 +117,8 @@ def draw_histogram(histogram: Mapping[str, Mapping[str, Any]], title: str) -> Fi
     figure, grid = subplots(2.5 * across, 0.6 + 1.7 * down, down, across)
     panels = list(grid.flat)
     for axes, (column, content) in zip(panels, histogram.items(), strict=False):
-        ends = np.linspace(content["low"], content["high"], len(content["counts"]) + 1)
-        axes.stairs(content["counts"], ends, fill=True, color="#4477aa")
+        ends = np.linspace(content.low, content.high, len(content.counts) + 1)
+        axes.stairs(content.counts, ends, fill=True, color="#4477aa")
         # Most edges of a molecule share a few values, and a linear scale would show only those.
         axes.set_yscale("log")
         axes.set_ylim(bottom=0.7)

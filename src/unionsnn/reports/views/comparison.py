@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Mapping
 from typing import Any
 
 from unionsnn.reports.formatting import (
@@ -14,6 +13,7 @@ from unionsnn.reports.formatting import (
     with_bounds,
 )
 from unionsnn.reports.table import Report, Table, numbers, words
+from unionsnn.runs.comparison import ComparedRun, Comparison, Difference
 
 REACHED = numbers("mean ± std", "95 % interval", "parameters")
 AGAINST = numbers("difference", "relative", "95 % interval", "p", "won/lost/tied")
@@ -24,94 +24,96 @@ def letter(index: int) -> str:
     return string.ascii_uppercase[index] if index < 26 else f"#{index + 1}"
 
 
-def reached(index: int, run: Mapping[str, Any], report: str) -> list[Any]:
+def reached(index: int, run: ComparedRun) -> list[Any]:
     """Return the letter, the configuration and the results of a run, as in `REACHED`."""
-    result = run["result"]
+    result, report = run.result, run.record.protocol.report
     return [
         letter(index),
-        run["label"],
-        spread_text(report, result["mean"], result["std"]),
-        interval_text(report, result["interval"]),
-        run["parameters"],
+        run.label,
+        spread_text(report, result.mean, result.std),
+        interval_text(report, result.interval),
+        run.record.parameters,
     ]
 
 
-def against(difference: Mapping[str, Any], report: str) -> list[Any]:
+def against(difference: Difference, report: str) -> list[Any]:
     """Return a paired difference for the columns of `AGAINST`."""
-    relative, p_value = difference["relative"], difference["p_value"]
+    paired, relative = difference.paired, difference.relative
+    p_value = paired.p_value
     return [
-        difference_text(report, difference["mean"]),
+        difference_text(report, paired.mean),
         None if relative is None else f"{100 * relative:+.1f} %",
-        interval_text(report, difference["interval"], difference_text),
+        interval_text(report, paired.interval, difference_text),
         None if p_value is None else "< 0.001" if p_value < 0.001 else f"{p_value:.3f}",
-        "/".join(str(difference[key]) for key in ("won", "lost", "tied")),
+        f"{difference.won}/{difference.lost}/{difference.tied}",
     ]
 
 
-def notes(comparison: Mapping[str, Any]) -> list[str]:
+def notes(comparison: Comparison) -> list[str]:
     """Return the notes needed to interpret the table, one line each."""
-    protocol, differences = comparison["protocol"], comparison["differences"]
-    report, count = protocol["report"], len(comparison["repetitions"])
-    better = "larger" if comparison["larger_is_better"] else "smaller"
+    first, differences = comparison.first, comparison.differences
+    protocol, count = first.protocol, len(first.repetitions)
+    better = "larger" if comparison.larger_is_better else "smaller"
     lines = [
-        f"{report}, {better} is better; a difference is a configuration minus A, repetition by "
-        "repetition",
-        f"intervals of means: {comparison['runs'][0]['result']['method']}",
+        f"{protocol.report}, {better} is better; a difference is a configuration minus A, "
+        "repetition by repetition",
+        f"intervals of means: {comparison.runs[0].result.method}",
     ]
-    methods = list(dict.fromkeys(d["method"] for d in differences))
+    methods = list(dict.fromkeys(d.paired.method for d in differences))
     for method in methods:
-        rows = [letter(i) for i, d in enumerate(differences, 1) if d["method"] == method]
+        rows = [letter(i) for i, d in enumerate(differences, 1) if d.paired.method == method]
         which = "" if len(methods) == 1 else f" ({', '.join(rows)})"
         lines.append(f"intervals and p of differences{which}: {method}; {count} pair(s), two-sided")
-    if protocol["name"] == "repeated_seeds":
+    if protocol.name == "repeated_seeds":
         lines.append("all seeds share one split: other splits may differ by more")
     if len(differences) > 1:
         lines.append(f"p is not adjusted for the number of comparisons, {len(differences)}")
     for index, each in enumerate(differences, 1):
-        lines.append(f"{letter(index)} differs from A in {', '.join(each['keys']) or 'no key'}")
-    lines.append(f"protocol: {protocol['name']} ({protocol['selection']})")
+        lines.append(f"{letter(index)} differs from A in {', '.join(each.keys) or 'no key'}")
+    lines.append(f"protocol: {protocol.name} ({protocol.selection})")
     lines.append(
-        f"data: {comparison['dataset']}, split {(protocol['split_hash'] or '')[:12]}, "
-        f"seed {protocol['seed']}"
+        f"data: {first.dataset}, split {(protocol.split_hash or '')[:12]}, seed {protocol.seed}"
     )
-    if count < protocol["repetitions"]:
-        lines.append(f"INCOMPLETE: {count} of {protocol['repetitions']} repetitions")
+    if count < protocol.repetitions:
+        lines.append(f"INCOMPLETE: {count} of {protocol.repetitions} repetitions")
     return lines
 
 
-def comparison_tables(comparison: Mapping[str, Any]) -> list[Table]:
+def comparison_tables(comparison: Comparison) -> list[Table]:
     """Return the results of each run, the differences, and the notes."""
-    report = comparison["protocol"]["report"]
-    runs = [reached(index, run, report) for index, run in enumerate(comparison["runs"])]
+    report = comparison.first.protocol.report
+    runs = [reached(index, run) for index, run in enumerate(comparison.runs)]
     differences = [
         [letter(index), *against(each, report)]
-        for index, each in enumerate(comparison["differences"], 1)
+        for index, each in enumerate(comparison.differences, 1)
     ]
-    below = [*notes(comparison), f"written: {comparison['path']}"]
+    below = [*notes(comparison), f"written: {comparison.path}"]
     columns = [*words("", "configuration"), *REACHED]
     return [
-        Table(f"{report} on {comparison['data']}", columns, runs),
+        Table(f"{report} on {comparison.first.data}", columns, runs),
         Table("against A", [*words(""), *AGAINST], differences, below),
     ]
 
 
-def comparison_report(comparison: Mapping[str, Any]) -> Report:
+def comparison_report(comparison: Comparison) -> Report:
     """Return one table for a file: each run with its difference from the first."""
-    report = comparison["protocol"]["report"]
+    report = comparison.first.protocol.report
     fields = ("mean", "std", "interval", "p_value", "method", "relative", "won", "lost", "tied")
     rows, full = [], []
-    for index, run in enumerate(comparison["runs"]):
-        difference = comparison["differences"][index - 1] if index else {}
-        shown = against(difference, report) if index else [None] * len(AGAINST)
-        rows.append([*reached(index, run, report), *shown])
+    for index, (run, difference) in enumerate(
+        zip(comparison.runs, [None, *comparison.differences], strict=True)
+    ):
+        shown = against(difference, report) if difference else [None] * len(AGAINST)
+        rows.append([*reached(index, run), *shown])
+        plain = difference.to_json() if difference else {}
         full.append(
             {
-                "configuration": run["label"],
+                "configuration": run.label,
                 "metric": report,
-                "repetitions": len(comparison["repetitions"]),
-                **result_columns(run["result"]),
-                "parameters": run["parameters"],
-                **with_bounds({f"difference_{key}": difference.get(key) for key in fields}),
+                "repetitions": len(run.record.repetitions),
+                **result_columns(run.result),
+                "parameters": run.record.parameters,
+                **with_bounds({f"difference_{key}": plain.get(key) for key in fields}),
             }
         )
     mean, *rest = REACHED

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from unionsnn.reports.figures.plots import figure_bytes
 from unionsnn.reports.formatting import counted
 from unionsnn.reports.table import Table, html_page, words
 from unionsnn.reports.views.records import by_dataset, labels, records_report
+from unionsnn.training.records import Bins
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -86,11 +86,11 @@ def _section(group: Sequence[StoredRecord], table: Table) -> Section:
         (each, f"{i} {label}")
         for i, (each, label) in enumerate(zip(group, labels(group), strict=True), 1)
     ]
-    section = Section(str(group[0].record["data"]), numbered)
+    section = Section(group[0].record.data, numbered)
     # Values of one metric share an axis.
     by_metric: dict[str, list[tuple[StoredRecord, str]]] = {}
     for each, name in named:
-        by_metric.setdefault(each.record["protocol"]["report"], []).append((each, name))
+        by_metric.setdefault(each.record.protocol.report, []).append((each, name))
     for report, alike in by_metric.items():
         section.figures.append(
             _picture(
@@ -101,7 +101,7 @@ def _section(group: Sequence[StoredRecord], table: Table) -> Section:
         )
     with_predictions = 0
     # Each distribution of coefficients is drawn once, whichever records share it.
-    sharing: dict[str, list[str]] = {}
+    sharing: list[tuple[dict[str, Bins], list[str]]] = []
     without_histogram = 0
     for each, name in named:
         curves = each.curves()
@@ -120,21 +120,25 @@ def _section(group: Sequence[StoredRecord], table: Table) -> Section:
             if with_predictions <= MAX_PREDICTIONS:
                 section.figures.append(
                     _picture(
-                        figures.draw_predictions(*predictions, each.record["task"], name),
+                        figures.draw_predictions(*predictions, each.record.task, name),
                         f"Test predictions against targets of {name}",
                         f"{name}: test parts of all repetitions",
                     )
                 )
         histogram = each.histogram()
         if histogram is not None:
-            sharing.setdefault(json.dumps(histogram), []).append(name)
-        elif each.record["gate"] is not None:
+            same = next((names for content, names in sharing if content == histogram), None)
+            if same is None:
+                sharing.append((histogram, [name]))
+            else:
+                same.append(name)
+        elif each.record.gate is not None:
             without_histogram += 1
-    for content, (first, *others) in list(sharing.items())[:MAX_HISTOGRAMS]:
+    for content, (first, *others) in sharing[:MAX_HISTOGRAMS]:
         title = f"coefficients of {first}{f' and {len(others)} more' if others else ''}"
         section.figures.append(
             _picture(
-                figures.draw_histogram(json.loads(content), title),
+                figures.draw_histogram(content, title),
                 f"Histograms of the {title}",
                 f"{title}: training part of the first repetition, counts on a logarithmic scale",
             )

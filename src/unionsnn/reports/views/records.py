@@ -14,6 +14,7 @@ from unionsnn.reports.formatting import duration_text, interval_text, result_col
 from unionsnn.reports.paper import paper_value
 from unionsnn.reports.table import Mark, Report, Table, numbers, words
 from unionsnn.runs.failures import failure_lines
+from unionsnn.training.records import Result
 
 COLUMNS = (
     *words("model", "gate", "coefficient", "protocol"),
@@ -32,52 +33,52 @@ def by_dataset(records: Sequence[StoredRecord]) -> dict[str, list[StoredRecord]]
 
     def order(stored: StoredRecord) -> tuple[str, float]:
         record = stored.record
-        sign = -1 if metric_mode(record["protocol"]["report"]) == "max" else 1
-        return "\n".join(map(str, _kind(record))), sign * record["result"]["mean"]
+        sign = -1 if metric_mode(record.protocol.report) == "max" else 1
+        return "\n".join(map(str, _kind(record))), sign * stored.result.mean
 
     groups: dict[str, list[StoredRecord]] = {}
-    for each in sorted(records, key=lambda each: str(each.record["dataset"])):
-        groups.setdefault(f"{each.record['dataset']}", []).append(each)
+    for each in sorted(records, key=lambda each: str(each.record.dataset)):
+        groups.setdefault(str(each.record.dataset), []).append(each)
     return {name: sorted(group, key=order) for name, group in groups.items()}
 
 
-def _kind(record: Mapping[str, Any]) -> tuple[str, str, str, str]:
+def _kind(record: Result) -> tuple[str, str, str, str]:
     """Return what two results must share to be ranked: metric, protocol, selection rule, split."""
-    protocol = record["protocol"]
+    protocol = record.protocol
     return (
-        protocol["report"],
-        protocol["name"],
-        str(protocol.get("selection")),
-        str(protocol.get("split_hash")),
+        protocol.report,
+        protocol.name,
+        protocol.selection,
+        str(protocol.split_hash),
     )
 
 
-def gate_text(record: Mapping[str, Any]) -> str:
+def gate_text(record: Result) -> str:
     """Format the preset of a gate and its changes."""
-    section = record["config"]["gate"]
-    if record["gate"] is None:
+    section = record.config["gate"]
+    if record.gate is None:
         return "none"
     changes = [
         f"{key}={','.join(value) if isinstance(value, list) else value}"
         for key, value in section.items()
         if key != "preset" and value is not None
     ]
-    return " ".join([str(record["gate"]), *changes])
+    return " ".join([record.gate, *changes])
 
 
-def coefficient_text(record: Mapping[str, Any]) -> str:
+def coefficient_text(record: Result) -> str:
     """Format the coefficient that the gate reads, its radii, and the control."""
-    if record["gate"] is None:
+    if record.gate is None:
         return "–"
-    section = record["config"]["coefficient"]
+    section = record.config["coefficient"]
     parts = [section["substructure"]]
     if section["descriptor"] != "path":
         parts.append(section["descriptor"])
     if section["encoding"] not in (None, "singular_value_sum"):
         parts.append(section["encoding"])
     parts.append(f"r={','.join(map(str, section['radius'] or ['auto']))}")
-    if record["control"] != "none":
-        parts.append(f"(control: {record['control']})")
+    if record.control != "none":
+        parts.append(f"(control: {record.control})")
     return " ".join(parts)
 
 
@@ -85,7 +86,7 @@ def labels(group: Sequence[StoredRecord]) -> list[str]:
     """Name the model of each record, with the keys that distinguish it from its namesakes."""
     shown = [
         (
-            str(each.record["model"]),
+            each.record.model,
             gate_text(each.record),
             coefficient_text(each.record),
             *_kind(each.record),
@@ -93,19 +94,19 @@ def labels(group: Sequence[StoredRecord]) -> list[str]:
         for each in group
     ]
     times = Counter(shown)
-    first = {name: each.record["config"] for name, each in zip(shown, group, strict=True)}
+    first = {name: each.record.config for name, each in zip(shown, group, strict=True)}
     names = []
     for name, each in zip(shown, group, strict=True):
-        label = str(each.record["model"])
+        label = each.record.model
         if times[name] > 1:
             keys = {
                 key
                 for other, one in zip(group, shown, strict=True)
                 if one == name
-                for key in differing_keys(first[name], other.record["config"])
+                for key in differing_keys(first[name], other.record.config)
                 if not key.startswith(_SHOWN)
             }
-            values = dict(flatten(each.record["config"]))
+            values = dict(flatten(each.record.config))
             # A key missing in a configuration is left out of its row.
             told = (f"{key}={values[key]}" for key in sorted(keys) if values.get(key) is not None)
             label = " ".join([label, *told])
@@ -127,23 +128,23 @@ def _full_row(stored: StoredRecord, label: str) -> dict[str, Any]:
     """Return a record with full precision, as plain types."""
     record, paper = stored.record, paper_value(stored.record)
     return {
-        "data": record["data"],
-        "dataset": record["dataset"],
+        "data": record.data,
+        "dataset": record.dataset,
         "model": label,
         "gate": gate_text(record),
         "coefficient": coefficient_text(record),
-        "control": record["control"],
-        "protocol": record["protocol"]["name"],
-        "split": record["protocol"].get("split_hash"),
-        "metric": record["protocol"]["report"],
-        **result_columns(record["result"]),
-        "state": record["state"],
-        "repetitions": len(record["repetitions"]),
-        "parameters": record["parameters"],
-        "seconds": record["seconds"],
+        "control": record.control,
+        "protocol": record.protocol.name,
+        "split": record.protocol.split_hash,
+        "metric": record.protocol.report,
+        **result_columns(stored.result),
+        "state": record.state,
+        "repetitions": len(record.repetitions),
+        "parameters": record.parameters,
+        "seconds": record.seconds,
         "paper_mean": paper.mean if paper else None,
         "paper_std": paper.std if paper else None,
-        "config_hash": record["config_hash"],
+        "config_hash": record.config_hash,
         "run_dir": str(stored.folder),
     }
 
@@ -166,16 +167,16 @@ def _table(group: Sequence[StoredRecord], full: Sequence[Mapping[str, Any]]) -> 
         record, name, report = each.record, row["model"], row["metric"]
         paper = paper_value(record)
         comparable = paper is not None and report == f"test_{paper.metric}"
-        if record["missing"]:
-            wanted = record["protocol"]["repetitions"]
+        if record.missing:
+            wanted = record.protocol.repetitions
             incomplete.append(f"INCOMPLETE: {name}, {row['repetitions']} of {wanted} repetitions")
-        failed += [f"FAILED: {name}, {line}" for line in failure_lines(record.get("failed", ()))]
+        failed += [f"FAILED: {name}, {line}" for line in failure_lines(record.failed)]
         rows.append(
             [
                 *(row[key] for key in ("model", "gate", "coefficient", "protocol")),
                 spread_text(report, row["mean"], row["std"]),
-                interval_text(report, record["result"]["interval"]),
-                f"{row['repetitions']}{' *' if record['missing'] else ''}",
+                interval_text(report, each.result.interval),
+                f"{row['repetitions']}{' *' if record.missing else ''}",
                 row["parameters"],
                 row["seconds"],
                 spread_text(report, row["paper_mean"], row["paper_std"]) if comparable else None,
@@ -190,11 +191,11 @@ def _marks(group: Sequence[StoredRecord]) -> dict[tuple[int, int], Mark]:
     marks: dict[tuple[int, int], Mark] = {}
     for kind in {_kind(each.record) for each in group}:
         means = {
-            i: each.record["result"]["mean"]
+            i: each.result.mean
             for i, each in enumerate(group)
             if _kind(each.record) == kind
-            and not each.record["missing"]
-            and each.record["control"] == "none"
+            and not each.record.missing
+            and each.record.control == "none"
         }
         if len(means) < 2:
             continue

@@ -53,18 +53,18 @@ def _result_table(group: Sequence[tuple[Outcome, Row]]) -> Table:
         cells = ["not available" if outcome.absent else "failed" if outcome.error else None]
         cells += [None, None, "", None, None]
         if record is not None:
-            protocol, count = record["protocol"], f"{row['repetitions']}"
-            protocols[f"protocol: {protocol['name']} ({protocol['selection']})"] = None
-            splits.add(f"data: {record['dataset']}, split {(protocol['split_hash'] or '')[:12]}")
-            failed += [f"FAILED {name}: {line}" for line in failure_lines(record.get("failed", ()))]
-            if record["missing"]:
-                count = f"{count} of {protocol['repetitions']}"
+            protocol, count = record.protocol, f"{row['repetitions']}"
+            protocols[f"protocol: {protocol.name} ({protocol.selection})"] = None
+            splits.add(f"data: {record.dataset}, split {(protocol.split_hash or '')[:12]}")
+            failed += [f"FAILED {name}: {line}" for line in failure_lines(record.failed)]
+            if record.missing:
+                count = f"{count} of {protocol.repetitions}"
                 incomplete.append(f"INCOMPLETE {name}: {count} repetitions")
-            if record["result"] is not None:
+            if record.result is not None:
                 cells = [
                     spread_text(metric, row["mean"], row["std"]),
                     difference_text(metric, row["difference"]),
-                    interval_text(metric, record["result"]["interval"]),
+                    interval_text(metric, record.result.interval),
                     OUTSIDE if row["paper_outside_interval"] else "",
                     count,
                     row["parameters"],
@@ -105,13 +105,13 @@ def warnings_of(cells: Sequence[Cell]) -> list[str]:
 
 def _result_row(outcome: Outcome) -> Row:
     """Return a cell with full precision, as plain types."""
-    paper, record = outcome.cell.paper, outcome.record or {}
-    result = record.get("result") or {}
+    paper, record = outcome.cell.paper, outcome.record
+    result = record.result if record else None
     outside = None
-    if result:
-        low, high = result["interval"] or (-math.inf, math.inf)
+    if result is not None:
+        low, high = result.interval or (-math.inf, math.inf)
         outside = not low <= paper.mean <= high
-    state = "not available" if outcome.absent else str(record.get("state", "failed"))
+    state = "not available" if outcome.absent else record.state if record else "failed"
     return {
         "table": paper.table,
         "model": paper.model,
@@ -121,14 +121,14 @@ def _result_row(outcome: Outcome) -> Row:
         "paper_mean": paper.mean,
         "paper_std": paper.std,
         **result_columns(result),
-        "difference": result["mean"] - paper.mean if result else None,
+        "difference": result.mean - paper.mean if result else None,
         "paper_outside_interval": outside,
         "state": state,
-        "repetitions": len(record["repetitions"]) if record else None,
-        "parameters": record.get("parameters"),
-        "seconds": record.get("seconds"),
-        "protocol": record["protocol"]["name"] if record else None,
-        "config_hash": record.get("config_hash"),
+        "repetitions": len(record.repetitions) if record else None,
+        "parameters": record.parameters if record else None,
+        "seconds": record.seconds if record else None,
+        "protocol": record.protocol.name if record else None,
+        "config_hash": record.config_hash if record else None,
         "why": outcome.absent or outcome.error or None,
     }
 
@@ -163,16 +163,16 @@ def _cost_rows(outcomes: Sequence[Outcome]) -> list[Row]:
     reference = table.cost.reference
     paper = {value.dataset: value.mean for value in table.values if value.model == reference}
     ours = {
-        o.cell.paper.dataset: o.record["seconds"]
+        o.cell.paper.dataset: o.cost.seconds
         for o in outcomes
-        if o.cell.paper.model == reference and o.record is not None
+        if o.cell.paper.model == reference and o.cost is not None
     }
     rows = []
     for outcome in outcomes:
-        value, record = outcome.cell.paper, outcome.record or {}
-        seconds, base = record.get("seconds"), ours.get(value.dataset)
+        value, cost = outcome.cell.paper, outcome.cost
+        seconds, base = cost.seconds if cost else None, ours.get(value.dataset)
         why = None
-        if not record:
+        if cost is None:
             state = "NOT AVAILABLE" if outcome.absent else "FAILED"
             why = f"{state}: {outcome.absent or outcome.error}"
         rows.append(
@@ -184,7 +184,7 @@ def _cost_rows(outcomes: Sequence[Outcome]) -> list[Row]:
                 "paper_ratio": value.mean / paper[value.dataset],
                 "seconds": seconds,
                 "ratio": seconds / base if seconds is not None and base else None,
-                "device": record.get("device") or None,
+                "device": cost.device if cost else None,
                 "why": why,
             }
         )

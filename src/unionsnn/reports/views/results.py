@@ -25,58 +25,57 @@ from unionsnn.reports.formatting import (
 from unionsnn.reports.paper import paper_value
 from unionsnn.reports.table import Table, key_value_table, numbers, show
 from unionsnn.runs.failures import failure_lines
+from unionsnn.training.records import Result
 
 
-def results_table(record: Mapping[str, Any], *, narrow: bool = False) -> Table:
+def results_table(record: Result, *, narrow: bool = False) -> Table:
     """Return the metrics of each repetition of one experiment.
 
     Args:
         record: The merged record of a run folder.
         narrow: Whether to show only the reported metric.
     """
-    report = record["protocol"]["report"]
-    validated = {key for row in record["repetitions"] for key in row["metrics"]}
+    report = record.protocol.report
+    validated = {key for row in record.repetitions for key in row.metrics}
     keys = [report]
     if not narrow:
         keys += sorted(key for key in validated - {report} if key.startswith("val_"))
     rows: list[list[Any]] = [
         [
-            row["index"],
-            *(metric_text(key, row["metrics"].get(key)) for key in keys),
-            None if row["best_epoch"] is None else row["best_epoch"] + 1,
-            row["epochs"],
-            row["seconds"],
+            row.index,
+            *(metric_text(key, row.metrics.get(key)) for key in keys),
+            None if row.best_epoch is None else row.best_epoch + 1,
+            row.epochs,
+            row.seconds,
         ]
-        for row in record["repetitions"]
+        for row in record.repetitions
     ]
-    rows += [
-        [row["index"], "failed", *[None] * (len(keys) + 2)] for row in record.get("failed", ())
-    ]
-    title = f"{record['model']} on {record['data']}"
-    if record["control"] != "none":
-        title += f", control: {record['control']}"
+    rows += [[row.index, "failed", *[None] * (len(keys) + 2)] for row in record.failed]
+    title = f"{record.model} on {record.data}"
+    if record.control != "none":
+        title += f", control: {record.control}"
     columns = [*numbers("#", *keys, "best", "epochs"), *numbers("time", form=duration_text)]
     return Table(title, columns, rows)
 
 
-def summary_line(record: Mapping[str, Any]) -> str:
+def summary_line(record: Result) -> str:
     """Return the reported result with spread, interval and protocol."""
-    result, protocol = record["result"], record["protocol"]
+    result, protocol = record.result, record.protocol
     if result is None:
-        return f"No repetition of {protocol['name']} is finished."
-    report = protocol["report"]
-    first = f"{report}: {metric_text(report, result['mean'])}"
-    if result["std"] is not None:
-        low, high = result["interval"]
+        return f"No repetition of {protocol.name} is finished."
+    report = protocol.report
+    first = f"{report}: {metric_text(report, result.mean)}"
+    if result.std is not None and result.interval is not None:
+        low, high = result.interval
         beyond = is_percent(report) and not 0 <= low <= high <= 1
         first += (
-            f" ± {metric_text(report, result['std'])}, 95 % interval [{metric_text(report, low)}, "
-            f"{metric_text(report, high)}] ({result['method']}"
+            f" ± {metric_text(report, result.std)}, 95 % interval [{metric_text(report, low)}, "
+            f"{metric_text(report, high)}] ({result.method}"
             f"{', which ignores the bounds 0 and 100 %' if beyond else ''})"
         )
-    if result["epoch"] is not None:
-        first += f", epoch {result['epoch'] + 1}"
-    lines = [first, f"protocol: {protocol['name']} ({protocol['selection']})"]
+    if result.epoch is not None:
+        first += f", epoch {result.epoch + 1}"
+    lines = [first, f"protocol: {protocol.name} ({protocol.selection})"]
     lines += selected_lines(record)
     paper = paper_value(record)
     if paper is not None and report == f"test_{paper.metric}":
@@ -86,41 +85,40 @@ def summary_line(record: Mapping[str, Any]) -> str:
             "under the paper's own protocol)"
         )
     lines += evaluation_lines(record)
-    if record["missing"]:
-        done = len(record["repetitions"])
-        lines.append(f"INCOMPLETE: {done} of {protocol['repetitions']} repetitions")
+    if record.missing:
+        done = len(record.repetitions)
+        lines.append(f"INCOMPLETE: {done} of {protocol.repetitions} repetitions")
     lines += [
         f"FAILED {reason} (rerun the command to train it again)"
-        for reason in failure_lines(record.get("failed", ()))
+        for reason in failure_lines(record.failed)
     ]
     return "\n".join(lines)
 
 
-def selected_lines(record: Mapping[str, Any]) -> list[str]:
+def selected_lines(record: Result) -> list[str]:
     """Return the grid cell selected in each repetition, with its validation result."""
     lines = []
-    for row in record["repetitions"]:
-        if "grid" in row:
-            grid = row["grid"]
+    for row in record.repetitions:
+        if (grid := row.grid) is not None:
             value = next(c[grid["on"]] for c in grid["cells"] if c["cell"] == grid["selected"])
             shown = metric_text(grid["on"], value)
-            lines.append(f"chosen in {row['index']}: {cell_text(grid['selected'])} ({shown})")
+            lines.append(f"chosen in {row.index}: {cell_text(grid['selected'])} ({shown})")
             failed = [cell for cell in grid["cells"] if "failed" in cell]
             if failed:
                 lines.append(
-                    f"FAILED in {row['index']}: {len(failed)} of {len(grid['cells'])} cells, the "
+                    f"FAILED in {row.index}: {len(failed)} of {len(grid['cells'])} cells, the "
                     f"first {cell_text(failed[0]['cell'])}: {failed[0]['failed']}"
                 )
     return lines
 
 
-def evaluation_lines(record: Mapping[str, Any]) -> list[str]:
+def evaluation_lines(record: Result) -> list[str]:
     """Return how much the metric of a network that samples in evaluation varies with the seed."""
-    report = record["protocol"]["report"]
+    report = record.protocol.report
     values = [
-        [row["metrics"][report], *(other[report] for other in row["other_evaluations"])]
-        for row in record["repetitions"]
-        if row.get("other_evaluations")
+        [row.metrics[report], *(other[report] for other in row.other_evaluations)]
+        for row in record.repetitions
+        if row.other_evaluations
     ]
     if not values:
         return []
@@ -135,28 +133,28 @@ def evaluation_lines(record: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def provenance(record: Mapping[str, Any]) -> str:
+def provenance(record: Result) -> str:
     """Return what a reader needs to trust or reproduce the result."""
-    versions = record["versions"]
+    versions = record.versions
     one = versions if isinstance(versions, Mapping) else (versions or [{}])[0]
     shown = ("unionsnn", "torch", "torch-geometric")
     packages = ", ".join(f"{name} {one[name]}" for name in shown if name in one)
-    devices = sorted({r["device"] for r in record["repetitions"]})
-    count = count_text(record["parameters"])
-    config = record["config"]
-    gate = record["gate"] or "none"
+    devices = sorted({r.device for r in record.repetitions})
+    count = count_text(record.parameters)
+    config = record.config
+    gate = record.gate or "none"
     if "inject" in config["gate"]:
         edge = "an edge feature"
         gate += f" as {edge if config['gate']['inject'] == 'edge' else f'weight and {edge}'}"
-    if record["control"] != "none":
-        gate += f", control {record['control']} (not the real coefficient)"
+    if record.control != "none":
+        gate += f", control {record.control} (not the real coefficient)"
     return "\n".join(
         [
-            f"data: {record['dataset']}, split {(record['protocol']['split_hash'] or '')[:12]}, "
-            f"seed {record['protocol']['seed']}",
-            f"model: {count} parameters{_budget(record)}, hidden {record['hidden_channels']}, "
-            f"gate {gate}, {_edges(config)}config {record['config_hash']}",
-            f"{packages}; {', '.join(devices)}; {duration_text(record['seconds'])} of training",
+            f"data: {record.dataset}, split {(record.protocol.split_hash or '')[:12]}, "
+            f"seed {record.protocol.seed}",
+            f"model: {count} parameters{_budget(config)}, hidden {record.hidden_channels}, "
+            f"gate {gate}, {_edges(config)}config {record.config_hash}",
+            f"{packages}; {', '.join(devices)}; {duration_text(record.seconds)} of training",
         ]
     )
 
@@ -166,12 +164,12 @@ def _edges(config: Mapping[str, Any]) -> str:
     return "" if read is None else f"edge {'features' if read == 'both' else read}, "
 
 
-def _budget(record: Mapping[str, Any]) -> str:
-    budget = record["config"]["model"]["parameter_budget"]
+def _budget(config: Mapping[str, Any]) -> str:
+    budget = config["model"]["parameter_budget"]
     return "" if budget is None else f" of a budget of {budget:,}"
 
 
-def print_results(record: Mapping[str, Any], console: Console | None = None) -> None:
+def print_results(record: Result, console: Console | None = None) -> None:
     """Print the final table, the summary and its provenance."""
     console = console or Console()
     table = results_table(record)
@@ -180,7 +178,7 @@ def print_results(record: Mapping[str, Any], console: Console | None = None) -> 
     show([table, Text(summary_line(record), style="bold"), provenance(record)], console)
 
 
-def folder_lines(folder: Path, record: Mapping[str, Any], before: Collection[int]) -> list[str]:
+def folder_lines(folder: Path, record: Result, before: Collection[int]) -> list[str]:
     """Say where the results are, and how many of them were finished before.
 
     Args:
@@ -188,7 +186,7 @@ def folder_lines(folder: Path, record: Mapping[str, Any], before: Collection[int
         record: Its merged record.
         before: Repetitions that were finished before.
     """
-    count, all_of_them = len(before), len(record["repetitions"])
+    count, all_of_them = len(before), len(record.repetitions)
     lines = [f"run folder: {folder}"]
     if count:
         which = f"{count} of {all_of_them}" if count < all_of_them else "All"
@@ -202,7 +200,7 @@ def folder_lines(folder: Path, record: Mapping[str, Any], before: Collection[int
 def print_dry_run(plan: Mapping[str, Any]) -> None:
     """Print the plan of an experiment."""
     Console().print(Syntax(yaml.safe_dump(plan["config"], sort_keys=False), "yaml"))
-    sizes = plan["sizes"][0]
+    sizes, budget = plan["sizes"][0], _budget(plan["config"])
     grid = f"{plan['cells']} cells in each repetition: {plan['trainings']:,} trainings"
     rows = [
         ("run folder", plan["run_dir"]),
@@ -213,7 +211,7 @@ def print_dry_run(plan: Mapping[str, Any]) -> None:
         ("split", ", ".join(f"{name} {size:,}" for name, size in sizes.items())),
         ("node features", str(plan["num_features"])),
         ("outputs", str(plan["num_outputs"])),
-        ("parameters", f"{plan['parameters']:,}{_budget(plan)} (hidden {plan['hidden_channels']})"),
+        ("parameters", f"{plan['parameters']:,}{budget} (hidden {plan['hidden_channels']})"),
         ("largest batch", plan["batch"]),
         ("an epoch", f"about {duration_text(plan['seconds_per_epoch'])}"),
         ("all epochs", f"at most about {duration_text(plan['seconds_at_most'])}"),

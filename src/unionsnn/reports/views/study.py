@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
@@ -15,40 +15,39 @@ from unionsnn.reports.progress import bar_progress, progress_kind
 from unionsnn.reports.table import Mark, Table, html_page, numbers, words
 from unionsnn.reports.views.results import summary_line
 
-Record = Mapping[str, Any]
-Watch = Callable[[Sequence[Any]], None]
+if TYPE_CHECKING:
+    from unionsnn.search.queue import Trial
+    from unionsnn.search.record import StudyRecord
+    from unionsnn.search.workers import Watch
+
 
 _DONE = ("finished", "pruned", "failed", "lost")
 
 
-def trials_table(record: Record) -> Table:
-    """Return all trials of a study, with the best finished one marked.
+def trials_table(record: StudyRecord) -> Table:
+    """Return all trials of a study, with the best finished one marked."""
+    study = record.study
+    keys, objectives = [p.key for p in study.space], study.file.objectives
+    sign = 1.0 if study.directions[0] == "minimize" else -1.0
 
-    Args:
-        record: The study's record, study.json.
-    """
-    keys, objectives = list(record["space"]), record["objectives"]
-    sign = 1.0 if record["directions"][0] == "minimize" else -1.0
-
-    def order(trial: Mapping[str, Any]) -> tuple[Any, ...]:
+    def order(trial: Trial) -> tuple[Any, ...]:
         """Return a sort key: best first, unfinished trials last in planned order."""
-        values = trial["values"]
-        return (values is None, sign * values[0] if values else 0.0, trial["index"])
+        return (trial.values is None, sign * trial.values[0] if trial.values else 0.0, trial.index)
 
     rows, marks = [], dict[tuple[int, int], Mark]()
-    for i, trial in enumerate(sorted(record["trials"], key=order)):
-        values = trial["values"] or [None] * len(objectives)
-        if trial["index"] == record["best"]:
+    for i, trial in enumerate(sorted(record.trials, key=order)):
+        values = trial.values or [None] * len(objectives)
+        if trial.index == record.best.index:
             marks[i, 3 + len(keys)] = "best"
         rows.append(
             [
-                str(trial["index"]),
-                trial["state"],
-                *(parameter_text(trial["parameters"].get(key)) for key in keys),
-                trial["reason"] or "",
+                str(trial.index),
+                trial.state,
+                *(parameter_text(trial.parameters.get(key)) for key in keys),
+                trial.reason or "",
                 *(value_text(key, value) for key, value in zip(objectives, values, strict=True)),
-                len(trial["repetitions"]),
-                trial["seconds"],
+                len(trial.repetitions),
+                trial.seconds,
             ]
         )
     columns = [
@@ -56,22 +55,22 @@ def trials_table(record: Record) -> Table:
         *numbers(*objectives, "repetitions"),
         *numbers("time", form=duration_text),
     ]
-    return Table(f"{record['name']}: {len(rows)} trials", columns, rows, notes(record), marks)
+    return Table(f"{study.name}: {len(rows)} trials", columns, rows, notes(record), marks)
 
 
-def notes(record: Record) -> list[str]:
+def notes(record: StudyRecord) -> list[str]:
     """Return the notes below the table: counts, sampler, pruner and the selection rule."""
-    trials = record["trials"]
-    states = {s: sum(t["state"] == s for t in trials) for s in _DONE}
+    file = record.study.file
+    states = {s: sum(t.state == s for t in record.trials) for s in _DONE}
     lines = [
         ", ".join(f"{count} {state}" for state, count in states.items() if count),
-        f"repetitions trained: {record['repetitions_trained']} of {record['repetitions_at_most']}",
-        f"sampler {_method(record['sampler'])}; pruner {_method(record['pruner'])}",
-        f"chosen: trial {record['best']}, {record['rule']}; trials never see the test part",
+        f"repetitions trained: {record.repetitions_trained} of {record.repetitions_at_most}",
+        f"sampler {_method(file.sampler.model_dump())}; pruner {_method(file.pruner.model_dump())}",
+        f"chosen: trial {record.best.index}, {record.rule}; trials never see the test part",
     ]
-    if record["front"]:
+    if record.front:
         lines.append(
-            f"no trial is better in both objectives than {', '.join(map(str, record['front']))}"
+            f"no trial is better in both objectives than {', '.join(map(str, record.front))}"
         )
     return lines
 
@@ -95,33 +94,30 @@ def value_text(key: str, value: float | None) -> str:
     return metric_text(key, value)
 
 
-def final_lines(record: Record) -> list[str]:
+def final_lines(record: StudyRecord) -> list[str]:
     """Return the result of the chosen point."""
-    lines = []
-    if "final" in record:
-        final = record["final"]
+    lines, nested, folder = [], record.nested, str(record.study.folder)
+    if record.final is not None:
         lines = [
             "",
-            *summary_line(final).splitlines(),
-            f"configuration {final['config_hash']}: "
-            + " ".join(f"{k}={v}" for k, v in final["study"]["parameters"].items()),
+            *summary_line(record.final).splitlines(),
+            f"configuration {record.final.config_hash}: "
+            + " ".join(f"{k}={v}" for k, v in record.best.parameters.items()),
         ]
-    if "nested" in record:
-        nested = record["nested"]
-        result, report = nested["result"], nested["report"]
+    if nested is not None:
+        result, report = nested.result, nested.report
         lines += [
             "",
-            f"{report}: {spread_text(report, result['mean'], result['std'])}, 95 % interval "
-            f"{interval_text(report, result['interval'])} ({result['method']})",
-            f"selection: {nested['selection']}",
-            "trials by fold: " + ", ".join(f"{f['fold']}: {f['trial']}" for f in nested["folds"]),
+            f"{report}: {spread_text(report, result.mean, result.std)}, 95 % interval "
+            f"{interval_text(report, result.interval)} ({result.method})",
+            f"selection: {nested.selection}",
+            "trials by fold: " + ", ".join(f"{f.fold}: {f.trial}" for f in nested.folds),
         ]
-    if "final_elsewhere" in record:
-        lines += [f"final run: {record['final_elsewhere']}"]
+    if record.final_elsewhere is not None:
+        lines += [f"final run: {record.final_elsewhere}"]
     lines += [
-        f"to repeat it: unionsnn train --config-dir {shlex.quote(record['folder'])} "
-        "experiment=best",
-        f"record: {record['folder']}/study.json",
+        f"to repeat it: unionsnn train --config-dir {shlex.quote(folder)} experiment=best",
+        f"record: {folder}/study.json",
     ]
     return lines
 
@@ -141,20 +137,20 @@ def plan_table(plan: Mapping[str, Any]) -> Table:
     return Table(title, words("key", "values"), list(plan["space"].items()), notes)
 
 
-def study_page(record: Record, figures: Sequence[tuple[str, str]], script: str) -> str:
+def study_page(record: StudyRecord, figures: Sequence[tuple[str, str]], script: str) -> str:
     """Return a page that opens offline: the result, the figures, all trials.
 
     Args:
-        record: The study's record, study.json.
+        record: The study's record.
         figures: Caption and HTML of each figure; a caption without HTML says what is left out.
         script: The script that the figures share.
     """
     return html_page(
         "study.html.j2",
-        title=f"unionsnn: study {record['name']}",
+        title=f"unionsnn: study {record.study.name}",
         lines=[line for line in final_lines(record) if line],
         table=trials_table(record),
-        space=record["space"],
+        space={p.key: p.text for p in record.study.space},
         figures=figures,
         script=script,
     )
@@ -185,7 +181,7 @@ class _Trials:
         self.key = key
         self.better: Callable[..., float] = min if direction == "minimize" else max
 
-    def best(self, cells: Sequence[Any]) -> str:
+    def best(self, cells: Sequence[Trial]) -> str:
         """Return the best value so far."""
         values = [cell.values[0] for cell in cells if cell.values is not None]
         return value_text(self.key, self.better(values)) if values else "–"
@@ -198,7 +194,7 @@ class TrialLines(_Trials):
         super().__init__(key, direction)
         self._told: set[int] | None = None
 
-    def __call__(self, cells: Sequence[Any]) -> None:
+    def __call__(self, cells: Sequence[Trial]) -> None:
         """Print the trials that ended since the last call."""
         ended = {cell.index: cell for cell in cells if cell.state in _DONE}
         if self._told is None:
@@ -232,7 +228,7 @@ class TrialBar(_Trials):
         )
         self._task = self.progress.add_task("", total=None)
 
-    def __call__(self, cells: Sequence[Any]) -> None:
+    def __call__(self, cells: Sequence[Trial]) -> None:
         """Update the bar; remove it when all is done, to make room for the final training."""
         count = {state: sum(cell.state == state for cell in cells) for state in (*_DONE, "running")}
         done = sum(count[state] for state in _DONE)
