@@ -16,7 +16,7 @@ from unionsnn.data.sources.download import fetch
 from unionsnn.runs.failures import Failure
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.search.storage import open_storage, shown
-from unionsnn.training.tracking import describe_run
+from unionsnn.training.tracking import GuardedRun
 
 SECRET = "geheim7"
 
@@ -87,7 +87,10 @@ def test_what_is_recorded_has_no_password_and_the_run_is_the_same(
     assert getattr(secret.logger, "uri", None) == f"http://me:{SECRET}@h:5000"
     assert SECRET not in json.dumps(secret.to_dict())
     assert secret.to_dict()["data"]["mirror"] == "https://me:***@h/x"
-    assert SECRET not in str(describe_run(secret, tmp_path, "results"))
+    # As after a failure, so that no run is started.
+    (tmp_path / "tracking").mkdir()
+    (tmp_path / "tracking" / "failure.txt").touch()
+    assert SECRET not in str(GuardedRun(secret, tmp_path, "results").description)
     assert config_hash(secret) == config_hash(compose_config([]))
     # Again, as when it is resumed.
     for _ in range(2):

@@ -13,6 +13,7 @@ import time
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -510,9 +511,9 @@ def test_every_array_counts_in_the_hash() -> None:
         "edge_attributes": np.zeros((4, 1), dtype=np.float32),
         "class_names": ("1", "2"),
     }
-    hashes = {GraphArrays(**(vars(graphs) | {k: v})).content_hash() for k, v in changes.items()}
+    hashes = {replace(graphs, **{k: v}).content_hash() for k, v in changes.items()}
     assert len(hashes | {graphs.content_hash()}) == len(changes) + 1
-    fortran = GraphArrays(**(vars(graphs) | {"edge_index": np.asfortranarray(graphs.edge_index)}))
+    fortran = replace(graphs, edge_index=np.asfortranarray(graphs.edge_index))
     assert fortran.content_hash() == graphs.content_hash()
 
 

@@ -126,8 +126,11 @@ def test_tensorboard_files_equal_the_record(tiny: Maker) -> None:
 
 
 def test_no_two_runs_share_an_id(tiny: Maker, tmp_path: Path) -> None:
-    config = tiny("logger=wandb")
-    ids = {tracking.describe_run(config, tmp_path, "repetition", 0).run_id for _ in range(100)}
+    config = tiny("logger=none")
+    ids = {
+        tracking.GuardedRun(config, tmp_path, "repetition", 0).description.run_id
+        for _ in range(100)
+    }
     assert len(ids) == 100
 
 

@@ -12,6 +12,15 @@ def nearest(word: str, allowed: Iterable[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
+def is_number(text: str) -> bool:
+    """Return whether a text is a number; not 1_0, which Python reads as 10."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text
+
+
 def format_bytes(number: int) -> str:
     """Format a size with a suitable unit."""
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):

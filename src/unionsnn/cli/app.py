@@ -21,7 +21,6 @@ from unionsnn.cli.coefficients import cache, case_study, coefficients, precomput
 from unionsnn.cli.common import (
     OVERRIDE,
     Options,
-    composed,
     config_dir_option,
     dry_run_option,
     echo_json,
@@ -187,7 +186,11 @@ def train(
     OVERRIDES have the form key=value, such as data=mutag model=gin seed=1. The default is UnionSNN
     on generated graphs, which needs no download.
     """
-    config = composed(overrides, config_dir, quiet=options.quiet or as_json)
+    from unionsnn.config.compose import compose_config
+
+    config = compose_config(overrides, config_dir)
+    if options.quiet or as_json:
+        config = config.replace({"trainer.progress": "none"})
     from unionsnn.reports.progress import data_progress
     from unionsnn.reports.views import results
     from unionsnn.runs.dry_run import describe

@@ -18,7 +18,6 @@ from unionsnn.cli.common import (
     FILE,
     OVERRIDE,
     Options,
-    composed,
     config_dir_option,
     echo_json,
     json_option,
@@ -44,7 +43,11 @@ def precompute(
     coefficient, gate and model then reads them from the cache; for gate=none all columns are
     computed.
     """
-    config = composed(overrides, config_dir, quiet=options.quiet or as_json)
+    from unionsnn.config.compose import compose_config
+
+    config = compose_config(overrides, config_dir)
+    if options.quiet or as_json:
+        config = config.replace({"trainer.progress": "none"})
     from unionsnn.reports.progress import data_progress
     from unionsnn.reports.table import show
     from unionsnn.reports.views.coefficients import precomputed_table
@@ -277,9 +280,10 @@ def case_study(
     graph, name = None, None
     source = f"random union subgraphs (seed {seed}, 4 to {max_nodes} nodes)"
     if overrides:
-        config = composed(overrides, quiet=options.quiet)
+        from unionsnn.config.compose import compose_config
         from unionsnn.runs.precompute import simple_graph
 
+        config = compose_config(overrides)
         graph, name = simple_graph(config), config.data.name
         source = f"union subgraphs of {name} (seed {seed}, up to {max_nodes} nodes)"
     result = study(graph, count=graphs, max_nodes=max_nodes, seed=seed, at_ends=at_ends)
@@ -302,10 +306,10 @@ def cache() -> None:
 
 
 def _cache_root(overrides: Sequence[str], options: Options) -> Path:
-    config = composed(overrides, quiet=options.quiet)
+    from unionsnn.config.compose import compose_config
     from unionsnn.data.sources.download import data_root
 
-    return data_root(config.paths.data)
+    return data_root(compose_config(overrides).paths.data)
 
 
 def _survey(root: Path, *, checksums: bool = False) -> list[CacheItem]:

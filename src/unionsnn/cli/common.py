@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 import click
 from click.decorators import FC
 from click.shell_completion import CompletionItem
-
-from unionsnn.config.schema import Config
 
 if TYPE_CHECKING:
     from unionsnn.reports.table import Report
@@ -110,14 +108,6 @@ class Options:
     def progress(self, *, as_json: bool) -> str:
         """Return the kind of progress display of a command without a configuration."""
         return "none" if self.quiet or as_json else "auto"
-
-
-def composed(overrides: Sequence[str], config_dir: str | None = None, *, quiet: bool) -> Config:
-    """Compose a configuration, without progress display if ``quiet``."""
-    from unionsnn.config.compose import compose_config
-
-    config = compose_config(overrides, config_dir)
-    return config.replace({"trainer.progress": "none"}) if quiet else config
 
 
 def show_report(report: Report, out: Path | None, *, as_json: bool, content: object = None) -> None:

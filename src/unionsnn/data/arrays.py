@@ -6,6 +6,7 @@ import hashlib
 import zipfile
 import zlib
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -203,6 +204,11 @@ class GraphArrays:
         Returns:
             64 hexadecimal digits of SHA-256; equal for equal content on every platform.
         """
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
+        # Once for the check of a known set, its file and the names of its runs.
         digest = hashlib.sha256(_FORMAT.encode())
         for name, array in self._arrays().items():
             if name == "class_names":

@@ -131,7 +131,10 @@ def _train_pending(
         for index, outcome in outcomes:
             if isinstance(outcome, Failure):
                 first = first or outcome
-                note_failure(folder, index, outcome, config.protocol)
+                folder.save_failure(index, outcome.kind, outcome.reason)
+                # Of a single repetition, the error itself is shown.
+                if config.protocol.num_repetitions > 1:
+                    logger.error("repetition %d FAILED: %s", index, outcome.reason)
             else:
                 folder.save_repetition(index, outcome)
             if alike.add(outcome) and waiting:
@@ -139,15 +142,6 @@ def _train_pending(
                 waiting.clear()
             write_json(folder.results_path, merge(folder).to_json())
     return first
-
-
-def note_failure(
-    folder: RunFolder[Config], index: int, failure: Failure, protocol: ProtocolConfig
-) -> None:
-    """Record and log a failed repetition; for a single one, the error itself is shown."""
-    folder.save_failure(index, failure.kind, failure.reason)
-    if protocol.num_repetitions > 1:
-        logger.error("repetition %d FAILED: %s", index, failure.reason)
 
 
 def train_all(
@@ -166,30 +160,30 @@ def train_all(
         data.prepare_data()
         yield from train_in_workers(config, splits, waiting, folder)
         return
-    protocol = config.protocol
     if num_processes(config) > 1:
         # Once, here, so that the other processes find the caches filled.
         data.prepare_data()
         with together(config):
             while waiting:
                 index = waiting.popleft()
-                announce(config, protocol, index)
+                announce(config, index)
                 training = agreed(Training(config, splits[index], index, folder))
                 # A failure here ends the other processes, and with them the command.
                 yield index, train_repetition(training, data)
         return
-    repeat: Callable[..., Repetition] = select_in_fold if protocol.grid else train_repetition
+    repeat: Callable[..., Repetition] = select_in_fold if config.protocol.grid else train_repetition
     while waiting:
         index = waiting.popleft()
-        announce(config, protocol, index)
+        announce(config, index)
         training = Training(config, splits[index], index, folder)
         yield index, attempt(functools.partial(repeat, training, data))
 
 
-def announce(config: Config, protocol: ProtocolConfig, index: int) -> None:
+def announce(config: Config, index: int) -> None:
     """Log which of several repetitions starts."""
-    if protocol.num_repetitions > 1 and config.trainer.progress != "none":
-        logger.info("repetition %d of %d", index + 1, protocol.num_repetitions)
+    count = config.protocol.num_repetitions
+    if count > 1 and config.trainer.progress != "none":
+        logger.info("repetition %d of %d", index + 1, count)
 
 
 def refuse_other_data(

@@ -71,7 +71,20 @@ def run_study(
     if nested and (faults := [*_nested_faults(study)]):
         raise RequestError(*faults)
     started = time.perf_counter()
-    trials = _run_trials(study, watch, workers, extend=extend, retry=retry)
+    try:
+        with quiet_optuna():
+            stored = open_study(study, extend=extend)
+            if retry:
+                retry_lost(stored)
+            if watch is not None:
+                watch(read_trials(stored))
+            if workers > 1:
+                work_in_processes(study, workers, watch)
+            else:
+                work(study, watch)
+            trials = read_trials(stored)
+    except (StorageInternalError, SQLAlchemyError) as error:
+        raise storage_lost(study.storage, error) from error
     place = best([trial.values for trial in trials], study.file.objectives)
     if place is None:
         reasons = dict.fromkeys(trial.reason for trial in trials if trial.reason)
@@ -103,26 +116,6 @@ def run_study(
     record = replace(record, seconds=round(time.perf_counter() - started, 3))
     write_json(study.folder / "study.json", record.to_json())
     return record
-
-
-def _run_trials(
-    study: Study, watch: Watch | None, workers: int, *, extend: bool, retry: bool
-) -> list[Trial]:
-    """Run all remaining trials, here or in several processes; return all."""
-    try:
-        with quiet_optuna():
-            stored = open_study(study, extend=extend)
-            if retry:
-                retry_lost(stored)
-            if watch is not None:
-                watch(read_trials(stored))
-            if workers > 1:
-                work_in_processes(study, workers, watch)
-            else:
-                work(study, watch)
-            return read_trials(stored)
-    except (StorageInternalError, SQLAlchemyError) as error:
-        raise storage_lost(study.storage, error) from error
 
 
 def _train_final(

@@ -185,8 +185,8 @@ def make_study(
     if file.sampler.name == "grid":
         # The last key varies fastest.
         points = itertools.product(*(values(p.distribution) for p in space))
-        plan = [dict(zip(study.distributions, point, strict=True)) for point in points]
-        plan = plan[: file.trials]
+        chosen = itertools.islice(points, file.trials)
+        plan = [dict(zip(study.distributions, point, strict=True)) for point in chosen]
     elif study.draws_once:
         plan = plan[: int(min(math.prod(num_values(p.distribution) for p in space), len(plan)))]
     study = replace(study, plan=plan)

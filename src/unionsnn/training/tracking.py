@@ -51,28 +51,6 @@ def track_results(config: Config, folder: Path, record: Result) -> None:
         run.report(numbers, {"repetitions": table})
 
 
-def describe_run(
-    config: Config, folder: Path, kind: str, index: int | None = None, axis: str = "epoch"
-) -> RunDescription:
-    """Describe a run, with an id that is unique even if a stopped run is resumed."""
-    key, data, model = config_hash(config), config.data.name, config.model.name
-    part = "" if index is None else f"{index:02d}-"
-    return RunDescription(
-        run_id=f"{key}-{part or 'results-'}{secrets.token_hex(6)}",
-        name=f"{data} {model} {kind}{'' if index is None else f' {index}'}",
-        group=f"{data}/{model}/{folder.name}",
-        kind=kind,
-        content={
-            **config.to_dict(),
-            **({} if index is None else {kind: index}),
-            "config_hash": key,
-            "environment": environment(),
-        },
-        folder=folder / "tracking",
-        axis=axis,
-    )
-
-
 class GuardedRun:
     """A tracker's run whose errors become one warning for all repetitions and workers.
 
@@ -95,7 +73,23 @@ class GuardedRun:
         axis: str = "epoch",
     ) -> None:
         self.tracker = config.logger
-        self.description = describe_run(config, folder, kind, index, axis)
+        key, data, model = config_hash(config), config.data.name, config.model.name
+        part = "results" if index is None else f"{index:02d}"
+        self.description = RunDescription(
+            # Unique even if a stopped run is resumed.
+            run_id=f"{key}-{part}-{secrets.token_hex(6)}",
+            name=f"{data} {model} {kind}{'' if index is None else f' {index}'}",
+            group=f"{data}/{model}/{folder.name}",
+            kind=kind,
+            content={
+                **config.to_dict(),
+                **({} if index is None else {kind: index}),
+                "config_hash": key,
+                "environment": environment(),
+            },
+            folder=folder / "tracking",
+            axis=axis,
+        )
         self.failure = _failure(folder)
         self._run: TrackedRun | None = None
         # A forked process must not write to its parent's run.

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unionsnn.base.errors import DataError
+from unionsnn.base.words import is_number
 from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.edges import graphs_of_edges, slices
 from unionsnn.data.sources.download import files_hash
@@ -185,7 +186,7 @@ class LabelTable:
             for value in row:
                 if value.lower() in _MISSING:
                     continue
-                if not _is_number(value) or not np.isfinite(np.float32(value)):
+                if not is_number(value) or not np.isfinite(np.float32(value)):
                     raise DataError(
                         f"{self.path}, line {line}: {value!r} is not a number that a regression "
                         "can have as its target, and not a label 0 or 1",
@@ -212,7 +213,7 @@ class LabelTable:
                     f"{self.path}, line {line}: the label is empty, which names no class",
                     code="data.unlabelled",
                 )
-            if not _is_number(label):
+            if not is_number(label):
                 continue
             before, where = first.setdefault(float(label), (label, line))
             if before != label:
@@ -282,18 +283,9 @@ def read_label_table(folder: Path, table: str) -> LabelTable:
     return LabelTable(path, files, labels, [number for number, _ in rows])
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    # Python reads 1_0 as 10.
-    return "_" not in text
-
-
 def _natural(label: str) -> tuple[int, float, str]:
     """Return a sort key: numbers in order, then words."""
-    return (0, float(label), label) if _is_number(label) else (1, 0.0, label)
+    return (0, float(label), label) if is_number(label) else (1, 0.0, label)
 
 
 @dataclass(frozen=True, eq=False)

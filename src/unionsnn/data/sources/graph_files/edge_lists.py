@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unionsnn.base.errors import GraphFileError
+from unionsnn.base.words import is_number
 from unionsnn.data.arrays import IntArray
 from unionsnn.data.sources.graph_files.parsed import ParsedGraph, number_column
 
@@ -114,10 +115,10 @@ def _begins_with_header(path: Path, line: int, edges: IntArray, names: Sequence[
     known = _is_header(names[:2])
     if len(names) < 2 or edges[1, 0] != 1 or (edges[:, 1:] < 2).any():
         return False
-    if edges.shape[1] == 1 or all(_is_number(name) for name in names[:2]):
+    if edges.shape[1] == 1 or all(is_number(name) for name in names[:2]):
         return known
     # Nodes may be called u, v, i and j.
-    if known and (len(names[0]) > 1 or all(_is_number(name) for name in names[2:])):
+    if known and (len(names[0]) > 1 or all(is_number(name) for name in names[2:])):
         return True
     raise GraphFileError(
         f"{path}, line {line}: {names[0][:40]!r} and {names[1][:40]!r}, which come nowhere else, "
@@ -125,14 +126,6 @@ def _begins_with_header(path: Path, line: int, edges: IntArray, names: Sequence[
         "columns source and target, or write a line with these names above the first edge.",
         code="data.header",
     )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _edge_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
