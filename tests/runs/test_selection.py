@@ -49,7 +49,7 @@ def test_the_best_on_validation_is_tested_once_and_is_that_cell_trained_alone(
         for n, cell in enumerate(cells_of(config.protocol.grid))
     ]
     for fold, row in enumerate(record.repetitions):
-        values = [each["repetitions"][fold]["metrics"]["val_accuracy"] for each in alone]
+        values = [each.repetitions[fold].metrics["val_accuracy"] for each in alone]
         assert [cell["val_accuracy"] for cell in row.grid["cells"]] == values
         best = values.index(max(values))
         assert row.grid["selected"] == cells_of(config.protocol.grid)[best]
