@@ -46,8 +46,8 @@ def test_what_the_paper_does_not_have_has_no_value() -> None:
     control = replace(result("unionsnn", "mutag", "default"), control="shuffled")
     assert paper_value(control) is None
     for section, key, value in (("data", "edge_features", "labels"), ("gate", "inject", "edge")):
-        other = record("unionsnn", "mutag", "default")
-        other["config"][section][key] = value
+        other = result("unionsnn", "mutag", "default")
+        other.config[section][key] = value
         assert paper_value(other) is None
 
 
