@@ -382,5 +382,5 @@ def test_a_run_says_once_which_features_of_edges_it_leaves_unread(
     with caplog.at_level("INFO", "unionsnn"):
         read = run_experiment(tiny(*words, "data.edge_features=labels"))
     assert "not read" not in caplog.text
-    assert read["parameters"] > plain["parameters"]
-    assert read["dataset"] != plain["dataset"]
+    assert read.parameters > plain.parameters
+    assert read.dataset != plain.dataset
