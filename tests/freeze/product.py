@@ -118,12 +118,12 @@ def structure(context: click.Context) -> dict[str, Any]:
 
 def _parameter(each: click.Parameter) -> dict[str, Any]:
     about = each.to_info_dict()
-    # The class of a type is an internal name.
-    kind = {k: v for k, v in about["type"].items() if k != "param_type"}
+    # The class of a type is an internal name, and the order of names that of a release of click.
+    kind = {k: v for k, v in sorted(about["type"].items()) if k != "param_type"}
     flags = ("is_flag", "flag_value", "count", "hidden", "prompt")
     return {
         "parameter": about["param_type_name"],
-        "opts": each.opts,
+        "opts": sorted(each.opts),
         "secondary_opts": each.secondary_opts,
         "type": kind,
         "required": each.required,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,8 @@ def test_record_of_an_experiment(
 @pytest.mark.parametrize("name", STUDIES)
 def test_record_of_a_study(name: str, tmp_path: Path) -> None:
     small = ["data.num_train=48", "trainer.accelerator=cpu", "trainer.threads=1"]
+    if name == "tu_tpe_smoke" and version("optuna") < "5":
+        pytest.skip("frozen with Optuna 5, whose sampler proposes other trials than Optuna 4")
     printed = product.command("sweep", name, *STUDIES[name], *small)
     (record,) = Path("runs").rglob("study.json")
     folder = record.parent
