@@ -67,20 +67,45 @@ def matrices(network: nn.Module, data: Data) -> Iterator[tuple[Tensor, Tensor, l
         yield nodes, torch.from_numpy(A), [W[nodes][:, nodes] for W in dense]
 
 
-def edge_matrix(network: nn.Module, data: Batch) -> Tensor:
-    """Encoded edges, [receiver, sender, channels], 0 where there is none."""
+def with_edge_features(data: Batch, width: int | None = 2) -> Batch:
+    """Add features that differ between an edge's directions; None for none."""
+    if width is not None:
+        generator = torch.Generator().manual_seed(6)
+        data.edge_attr = torch.randn(data.num_edges, width, generator=generator).double()
+    return data
+
+
+def edge_matrix(network: nn.Module, data: Batch) -> Tensor | None:
+    """Encoded edges, [receiver, sender, channels], 0 where there is none; None if none are read."""
+    if network.edge_encoder is None:
+        return None
     E = torch.zeros(data.num_nodes, data.num_nodes, network.hidden_channels, dtype=torch.float64)
     sender, receiver = data.edge_index
     E[receiver, sender] = network.edge_encoder(read_by(network, data))
     return E
 
 
-def gin(network: nn.Module, h: Tensor, A: Tensor, W: list[Tensor]) -> Tensor:
-    """All layers of a GIN on one graph: h + ReLU(norm(MLP((1 + eps) h + sum_u W_vu h_u)))."""
+def part(E: Tensor | None, nodes: Tensor) -> Tensor | None:
+    """The edges among some nodes."""
+    return None if E is None else E[nodes][:, nodes]
+
+
+def gin(
+    network: nn.Module, h: Tensor, A: Tensor, W: list[Tensor], E: Tensor | None = None
+) -> Tensor:
+    """All layers of a GIN on one graph: h + ReLU(norm(MLP((1 + eps) h + sum_u W_vu m_vu))).
+
+    The message m_vu is h_u, or ReLU(h_u + E_vu).
+    """
     for conv, norm, weight in zip(network.convs, network.norms, W, strict=True):
         layer = plain(conv)
+
+        def message(v: int, u: int, h: Tensor = h) -> Tensor:
+            return h[u] if E is None else torch.relu(h[u] + E[v, u])
+
         rows = [
-            (1 + layer.eps) * h[v] + sum(A[v, u] * weight[v, u] * h[u] for u in range(len(h)))
+            (1 + layer.eps) * h[v]
+            + sum(A[v, u] * weight[v, u] * message(v, u) for u in range(len(h)))
             for v in range(len(h))
         ]
         if rows:

@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 import torch
-from formulas import EXACT, all_sizes, gin, matrices, shaken
+from formulas import (
+    EXACT,
+    all_sizes,
+    edge_matrix,
+    gin,
+    matrices,
+    part,
+    shaken,
+    with_edge_features,
+)
 from networks import apply, build, bytes_kept, bytes_stated
 from torch import Tensor, nn
 from torch_geometric.data import Batch
@@ -19,8 +28,9 @@ from unionsnn.nn.batch import GraphBatch
 
 def reference(network: DropGIN, data: Batch) -> tuple[Tensor, Tensor]:
     """A GIN on what is left of each graph in each run; output, and that of each run for itself."""
-    result, single = [], []
+    edges, result, single = edge_matrix(network, data), [], []
     for nodes, A, W in matrices(network, data):
+        E = part(edges, nodes)
         features, missing = network.encoder(data.x[nodes]), data.dropped[nodes]
         average = torch.zeros_like(features)
         runs = []
@@ -28,7 +38,8 @@ def reference(network: DropGIN, data: Batch) -> tuple[Tensor, Tensor]:
             left = torch.nonzero(~missing[:, run]).flatten()
             h = torch.zeros_like(features)
             own = [weight[left][:, left] for weight in W]
-            h = h.index_copy(0, left, gin(network, features[left], A[left][:, left], own))
+            rows = gin(network, features[left], A[left][:, left], own, part(E, left))
+            h = h.index_copy(0, left, rows)
             average = average + h / missing.size(1)
             runs.append(h.sum(0, keepdim=True) if network.level == "graph" else h)
         result.append(average.sum(0, keepdim=True) if network.level == "graph" else average)
@@ -42,13 +53,15 @@ def with_dropped(network: DropGIN, data: Batch) -> Batch:
 
 
 @pytest.mark.parametrize("gate", ["none", "default"])
-@pytest.mark.parametrize("level", ["graph", "node"])
-def test_the_network_and_its_auxiliary_loss_are_their_formulas(gate: str, level: str) -> None:
+@pytest.mark.parametrize(("level", "width"), [("graph", None), ("node", None), ("graph", 2)])
+def test_the_network_and_its_auxiliary_loss_are_their_formulas(
+    gate: str, level: str, width: int | None
+) -> None:
     # Without batch norm, so that training passes can be compared too.
     choices = {"num_layers": 2, "norm": "none", "runs": 5, "drop_probability": 0.3}
-    network = shaken(build("drop_gin", gate, level=level, **choices).double())
+    network = shaken(build("drop_gin", gate, level=level, edges=width, **choices).double())
     torch.manual_seed(0)
-    data = with_dropped(network, all_sizes())
+    data = with_dropped(network, with_edge_features(all_sizes(), width))
     assert {0, 1} == set(data.dropped.flatten().int().tolist())
     expected, single = reference(network, data)
     out = apply(network, data)
@@ -130,8 +143,8 @@ def test_each_node_of_each_run_is_dropped_with_the_same_probability(training: bo
     network = build("drop_gin", "none", runs=6, drop_probability=0.3).train(training)
     torch.manual_seed(0)
     drawn = network.draw(torch.zeros(700, dtype=torch.long), 1).double()
-    for part, count in [(drawn.mean(), 4200), *((one, 700) for one in drawn.mean(dim=0))]:
-        assert abs(float(part) - 0.3) < 4 * (0.21 / count) ** 0.5
+    for mean, count in [(drawn.mean(), 4200), *((one, 700) for one in drawn.mean(dim=0))]:
+        assert abs(float(mean) - 0.3) < 4 * (0.21 / count) ** 0.5
 
 
 def test_training_draws_anew_from_torch_s_generator() -> None:
@@ -155,19 +168,21 @@ def test_it_tells_apart_what_gin_cannot() -> None:
 
 @pytest.mark.parametrize("gate", ["none", "default", "paper"])
 @pytest.mark.parametrize("shape", ["no edges", "ring", "complete"])
+@pytest.mark.parametrize("width", [None, 2])
 def test_the_stated_memory_is_what_a_training_step_keeps_and_some_more(
-    gate: str, shape: str
+    gate: str, shape: str, width: int | None
 ) -> None:
     """Between what autograd keeps, measured, and twice that and the messages of one layer."""
-    network = build(
-        "drop_gin", gate, hidden_channels=32, num_layers=4, runs=10, drop_probability=0.0
-    )
+    size = {"hidden_channels": 32, "num_layers": 4}
+    network = build("drop_gin", gate, edges=width, runs=10, drop_probability=0.0, **size)
     graphs = []
     for nodes in (12, 5, 8):
         pairs = [(v, u) for v in range(nodes) for u in range(v)]
         edges = {"no edges": [], "ring": cycle(nodes), "complete": pairs}[shape]
         graphs += [graph(edges, nodes, 3)] * 10
     data = Batch.from_data_list(graphs)
+    if width is not None:
+        data.edge_attr = torch.ones(data.num_edges, width)
     kept = bytes_kept(network.train(), data)
     messages = 10 * data.num_edges * 32 * 4
     stated = bytes_stated(network, data)

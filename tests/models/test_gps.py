@@ -16,7 +16,7 @@ from graphs import random_graphs
 from unionsnn import StructuralGate
 from unionsnn.base.errors import RequestError
 from unionsnn.base.memory import Extent
-from unionsnn.models.gps import GPS, LOCAL, GPSLayer
+from unionsnn.models.gps import EDGE_READING, GPS, LOCAL, GPSLayer
 from unionsnn.models.graphormer import Graphormer
 from unionsnn.models.network import two_layer_mlp
 from unionsnn.models.ugformer import UGformer
@@ -131,6 +131,21 @@ def test_a_choice_that_is_not_allowed_is_refused(arguments: dict[str, Any], mess
         build("gps", "none", **arguments)
 
 
+@pytest.mark.parametrize("local", LOCAL)
+@pytest.mark.parametrize(("edges", "inject"), [(2, "gate"), (None, "edge")])
+def test_message_passing_that_reads_no_edges_refuses_their_features(
+    local: str, edges: int | None, inject: str
+) -> None:
+    gate = "none" if inject == "gate" else "default"
+    if local in EDGE_READING:
+        assert build("gps", gate, local=local, edges=edges, inject=inject).edge_encoder is not None
+        return
+    message = f"local is '{local}', which does not read .*model.local=gine"
+    with pytest.raises(RequestError, match=message) as caught:
+        build("gps", gate, local=local, edges=edges, inject=inject)
+    assert caught.value.codes == ["model.edges"]
+
+
 def test_a_gate_without_attention_is_refused() -> None:
     message = "the gate is a bias on attention: type gate=none"
     with pytest.raises(ValueError, match=message):
@@ -147,6 +162,14 @@ def test_graphormer_without_distances_is_refused() -> None:
         Graphormer(in_channels=3, out_channels=2)
     with pytest.raises(ValueError, match="max_degree is 0; it must be at least 1"):
         Graphormer(in_channels=3, out_channels=2, encodings={"distance": True}, max_degree=0)
+
+
+def test_a_length_of_paths_without_edge_features_is_refused() -> None:
+    with pytest.raises(RequestError, match=r"max_path is 3, but no edge features") as caught:
+        build("graphormer", "none", max_path=3)
+    assert caught.value.codes == ["model.argument"]
+    assert len(build("graphormer", "none", max_path=3, edges=2).paths.weight) == 3
+    assert len(build("graphormer", "default", inject="edge").paths.weight) == 5
 
 
 @pytest.mark.parametrize("name", ["random_walk", "laplacian", "distance"])

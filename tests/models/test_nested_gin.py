@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 import torch
-from formulas import EXACT, all_sizes, gin, matrices, shaken
+from formulas import (
+    EXACT,
+    all_sizes,
+    edge_matrix,
+    gin,
+    matrices,
+    part,
+    shaken,
+    with_edge_features,
+)
 from networks import apply, build, bytes_kept, bytes_stated, read_by
 from torch import Tensor, nn
 from torch_geometric.data import Batch
@@ -23,15 +32,17 @@ POOL = {"sum": lambda h: h.sum(0), "mean": lambda h: h.mean(0), "max": lambda h:
 def reference(network: nn.Module, data: Batch) -> Tensor:
     """A GIN on the induced subgraph of each root, pooled."""
     hops, pool = network.encodings["subgraph"], POOL[network.subgraph_readout]
-    result = []
+    edges, result = edge_matrix(network, data), []
     for nodes, A, W in matrices(network, data):
-        features, length = network.encoder(data.x[nodes]), distances(A.numpy())
+        E, features = part(edges, nodes), network.encoder(data.x[nodes])
+        length = distances(A.numpy())
         roots = []
         for root in range(len(nodes)):
             inside = torch.tensor([v for v in range(len(nodes)) if length[root, v] <= hops])
             h = features[inside] + network.distance(torch.tensor(length[root])[inside].long())
             own = [weight[inside][:, inside] for weight in W]
-            roots.append(pool(gin(network, h, A[inside][:, inside], own)))
+            h = gin(network, h, A[inside][:, inside], own, part(E, inside))
+            roots.append(pool(h))
         h = torch.stack(roots)
         result.append(h.sum(0, keepdim=True) if network.level == "graph" else h)
     return network.head(torch.cat(result))
@@ -39,11 +50,13 @@ def reference(network: nn.Module, data: Batch) -> Tensor:
 
 @pytest.mark.parametrize("gate", ["none", "default"])
 @pytest.mark.parametrize(("hops", "pooling"), [(1, "sum"), (2, "mean"), (3, "max")])
-@pytest.mark.parametrize("level", ["graph", "node"])
-def test_the_network_is_its_formula(gate: str, hops: int, pooling: str, level: str) -> None:
+@pytest.mark.parametrize(("level", "width"), [("graph", None), ("node", None), ("graph", 2)])
+def test_the_network_is_its_formula(
+    gate: str, hops: int, pooling: str, level: str, width: int | None
+) -> None:
     choices: dict[str, Any] = {"encodings": {"subgraph": hops}, "subgraph_readout": pooling}
-    network = shaken(build("nested_gin", gate, level=level, num_layers=2, **choices).double())
-    data = all_sizes()
+    network = build("nested_gin", gate, level=level, num_layers=2, edges=width, **choices)
+    network, data = shaken(network.double()), with_edge_features(all_sizes(), width)
     out, expected = apply(network.eval(), data), reference(network, data)
     torch.testing.assert_close(out, expected, **EXACT)
     weight = torch.linspace(-1, 1, out.numel(), dtype=torch.float64).view_as(out)
@@ -92,15 +105,18 @@ def test_a_network_without_subgraphs_is_refused() -> None:
 
 @pytest.mark.parametrize("gate", ["none", "default", "paper"])
 @pytest.mark.parametrize("hops", [1, 3])
+@pytest.mark.parametrize("width", [None, 2])
 def test_the_stated_memory_is_what_a_training_step_keeps_and_some_more(
-    gate: str, hops: int
+    gate: str, hops: int, width: int | None
 ) -> None:
     """Between what autograd keeps, measured, and twice that, graphs being of different sizes."""
     size = {"hidden_channels": 32, "num_layers": 4, "encodings": {"subgraph": hops}}
-    network = build("nested_gin", gate, **size)
+    network = build("nested_gin", gate, edges=width, **size)
     complete = [(v, u) for v in range(6) for u in range(v)]
     graphs = [graph(cycle(20), 20, 3), graph(complete, 6, 3), graph([], 2, 3)] * 5
     data = Batch.from_data_list([RootedSubgraphs(hops)(one) for one in graphs])
+    if width is not None:
+        data.edge_attr = torch.ones(data.num_edges, width)
     kept = bytes_kept(network.train(), data)
     stated = bytes_stated(network, data)
     assert kept <= stated <= 2 * kept

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from formulas import edge_matrix, with_edge_features
 from networks import apply, build, bytes_kept, bytes_stated
 from test_transformers import gradients, graphs_of_all_sizes, linear, shaken
 from torch import Tensor, nn
@@ -49,14 +50,15 @@ def reference(network: nn.Module, data: Batch) -> Tensor:
     """Output of a whole network, graph by graph, without padding."""
     p = dict(network.named_parameters())
     reduce = READOUTS[network.readout]
-    rows = []
+    E, rows = edge_matrix(network, data), []
     for index in range(data.num_graphs):
         nodes, A = adjacency(data, index)
         n = len(nodes)
         h = linear(p, "encoder", data.x[nodes])
         X = torch.zeros(n, n, 1 + h.size(1), dtype=h.dtype)
         X[:, :, 0] = torch.from_numpy(A.T)
-        X = torch.cat([X[:, :, :1], torch.eye(n, dtype=h.dtype)[:, :, None] * h], dim=2)
+        parts = [X[:, :, :1], torch.eye(n, dtype=h.dtype)[:, :, None] * h]
+        X = torch.cat(parts if E is None else [*parts, E[nodes][:, nodes]], dim=2)
         found = 0
         for layer in range(len(network.blocks)):
             X = block(p, f"blocks.{layer}", X, network.mlp_layers)
@@ -77,12 +79,14 @@ def reference(network: nn.Module, data: Batch) -> Tensor:
 
 @pytest.mark.parametrize("level", ["graph", "node"])
 @pytest.mark.parametrize("readout", READOUTS)
-@pytest.mark.parametrize("mlp_layers", [1, 2])
-def test_the_network_is_its_formula(level: str, readout: str, mlp_layers: int) -> None:
+@pytest.mark.parametrize(("mlp_layers", "width"), [(1, None), (2, None), (1, 2)])
+def test_the_network_is_its_formula(
+    level: str, readout: str, mlp_layers: int, width: int | None
+) -> None:
     """Outputs and gradients of graphs of many sizes, padded to the largest: padding is unseen."""
     choices = {"readout": readout, "mlp_layers": mlp_layers, "num_layers": 2}
-    network = shaken(build("ppgn", "none", level=level, **choices).double())
-    data = Batch.from_data_list(graphs_of_all_sizes())
+    network = shaken(build("ppgn", "none", level=level, edges=width, **choices).double())
+    data = with_edge_features(Batch.from_data_list(graphs_of_all_sizes()), width)
     data.x.requires_grad_()
     out, expected = apply(network, data), reference(network, data)
     torch.testing.assert_close(out, expected, **CLOSE)
@@ -118,14 +122,32 @@ def test_edges_count_once_and_loops_not_at_all() -> None:
     assert torch.equal(found[0, 1], torch.diag(h[:, 0]))
 
 
+def test_repeated_edges_have_the_mean_of_their_features() -> None:
+    edge_index = torch.tensor([[0, 0, 1, 2, 2], [1, 1, 0, 2, 1]])
+    edges = torch.tensor([[1.0], [4.0], [8.0], [16.0], [32.0]])
+    padding = Padding(torch.zeros(3, dtype=torch.long), 1)
+    found = pair_features(torch.ones(3, 1), edge_index, padding, edges)
+    assert found[0, 2].tolist() == [[0, 8, 0], [2.5, 0, 32], [0, 0, 0]]
+
+
 @pytest.mark.parametrize("sizes", [[20] * 16, [80], [40, *[30] * 10]])
-@pytest.mark.parametrize("choices", [{}, {"readout": "sum"}, {"mlp_layers": 1, "num_layers": 1}])
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {},
+        {"readout": "sum"},
+        {"mlp_layers": 1, "num_layers": 1},
+        {"edges": 2},
+        {"mlp_layers": 1, "num_layers": 1, "edges": 2},
+    ],
+)
 def test_the_stated_memory_is_what_a_training_step_keeps_and_some_more(
     sizes: list[int], choices: dict[str, Any]
 ) -> None:
     """Between what autograd keeps, measured, and twice that; less where nothing is kept."""
     network = build("ppgn", "none", **{"hidden_channels": 32, "num_layers": 3, **choices})
     data = Batch.from_data_list([graph(cycle(nodes), nodes, 3) for nodes in sizes])
+    data.edge_attr = torch.ones(data.num_edges, 2)
     kept = bytes_kept(network, data)
     stated = bytes_stated(network, data)
     assert kept <= stated <= 2 * kept

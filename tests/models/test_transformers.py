@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any
 
+import networkx as nx
 import pytest
 import torch
+from formulas import edge_matrix, part, with_edge_features
 from networks import build, bytes_kept, bytes_stated, read_by
 from torch import Tensor, nn
 from torch.nn.functional import gelu
@@ -118,6 +121,21 @@ def bias_of(
     return bias
 
 
+def along_paths(p: State, A: Tensor, E: Tensor) -> Tensor:
+    """Equation 7, averaged over the shortest paths that networkx lists, [heads, n, n]."""
+    weight = p["paths.weight"]
+    c = torch.zeros(weight.size(2), len(A), len(A), dtype=torch.float64)
+    whole = nx.from_numpy_array(A.numpy())
+    for v in range(len(A)):
+        for u in nx.node_connected_component(whole, v) - {v}:
+            paths = list(nx.all_shortest_paths(whole, v, u))
+            for path in paths:
+                edges = [E[nearer, farther] for nearer, farther in pairwise(path)][: len(weight)]
+                mean = sum(e @ w for e, w in zip(edges, weight, strict=False)) / len(edges)
+                c[:, v, u] += mean / len(paths)
+    return c
+
+
 def reference(name: str, network: nn.Module, data: Batch, given: GraphBatch) -> Tensor:
     """Output of a whole network, graph by graph, without padding."""
     p = dict(network.named_parameters()) | dict(network.named_buffers())
@@ -125,7 +143,7 @@ def reference(name: str, network: nn.Module, data: Batch, given: GraphBatch) -> 
     trans = None
     if network.bias.gate is not None:
         trans = network.bias.gate(given.edge_coefficient, data.edge_index, data.num_nodes)
-    rows = []
+    edges, rows = edge_matrix(network, data), []
     for index in range(data.num_graphs):
         nodes, A = adjacency(data, index)
         A, place = torch.from_numpy(A), {int(node): i for i, node in enumerate(nodes)}
@@ -135,21 +153,25 @@ def reference(name: str, network: nn.Module, data: Batch, given: GraphBatch) -> 
             if trans is not None and v in place and u != v
         }
         token = name == "graphormer" and network.level == "graph"
-        bias = bias_of(p, A, of_edge, heads, token=token)
+        bias, E = bias_of(p, A, of_edge, heads, token=token), part(edges, torch.from_numpy(nodes))
+        if name == "graphormer" and E is not None:
+            bias[:, : len(A), : len(A)] += along_paths(p, A, E)
         h = linear(p, "encoder", data.x[nodes])
         if given.random_walk is not None:
             walk = batch_norm(p, "random_walk.norm", given.random_walk[nodes])
             h = h + linear(p, "random_walk.linear", walk)
         if given.laplacian is not None:
             h = h + linear(p, "laplacian", given.laplacian[nodes])
-        h = BODIES[name](p, h, A, bias, len(network.layers))
+        h = BODIES[name](p, h, A, bias, len(network.layers), E)
         if network.level == "graph":
             h = h[-1:] if token else h.sum(dim=0, keepdim=True)
         rows.append(linear(p, "head.3", torch.relu(linear(p, "head.0", h))))
     return torch.cat(rows)
 
 
-def graphormer(p: State, h: Tensor, A: Tensor, bias: Tensor, layers: int) -> Tensor:
+def graphormer(
+    p: State, h: Tensor, A: Tensor, bias: Tensor, layers: int, E: Tensor | None
+) -> Tensor:
     degree = A.sum(dim=0).long().clamp(max=len(p["degree.weight"]) - 1)
     h = h + p["degree.weight"][degree]
     if "first" in p:
@@ -161,11 +183,13 @@ def graphormer(p: State, h: Tensor, A: Tensor, bias: Tensor, layers: int) -> Ten
     return layer_norm(p, "norm", h)
 
 
-def gps(p: State, h: Tensor, A: Tensor, bias: Tensor, layers: int) -> Tensor:
+def gps(p: State, h: Tensor, A: Tensor, bias: Tensor, layers: int, E: Tensor | None) -> Tensor:
     for at in (f"layers.{i}" for i in range(layers)):
-        sent = [torch.relu(row + p[f"{at}.conv.edge"]) for row in h]
-        rows = [h[v] + sum(A[u, v] * sent[u] for u in range(len(h))) for v in range(len(h))]
-        conv = two_linear(p, f"{at}.conv.conv.nn", torch.stack(rows), torch.relu, 3)
+        mlp = f"{at}.conv.conv.nn" if E is None else f"{at}.conv.nn"
+        e = p[f"{at}.conv.edge"] if E is None else E
+        # Row v receives, column u sends.
+        rows = h + (A.T[:, :, None] * torch.relu(h + e)).sum(dim=1)
+        conv = two_linear(p, mlp, rows, torch.relu, 3)
         local = batch_norm(p, f"{at}.conv_norm", h + conv)
         mixed = attention(p, f"{at}.attention", h, bias)
         both = local + batch_norm(p, f"{at}.attention_norm", h + mixed)
@@ -174,7 +198,7 @@ def gps(p: State, h: Tensor, A: Tensor, bias: Tensor, layers: int) -> Tensor:
     return h
 
 
-def ugformer(p: State, h: Tensor, A: Tensor, bias: Tensor, layers: int) -> Tensor:
+def ugformer(p: State, h: Tensor, A: Tensor, bias: Tensor, layers: int, E: Tensor | None) -> Tensor:
     looped = A + torch.eye(len(A), dtype=torch.float64)
     scale = looped.sum(dim=1) ** -0.5
     for at in (f"layers.{i}" for i in range(layers)):
@@ -183,6 +207,12 @@ def ugformer(p: State, h: Tensor, A: Tensor, bias: Tensor, layers: int) -> Tenso
         h = layer_norm(p, f"{block}.attention_norm", mixed)
         inner = two_linear(p, f"{block}.feedforward", h, torch.relu, 3)
         h = layer_norm(p, f"{block}.feedforward_norm", h + inner)
+        if E is not None:
+            sent = linear(p, f"{at}.conv.linear", h)
+            norm = (scale[:, None] * A.T * scale).unsqueeze(2)
+            own = scale.square()[:, None] * torch.relu(sent + p[f"{at}.conv.loop"])
+            h = torch.relu((norm * torch.relu(sent + E)).sum(dim=1) + own)
+            continue
         sent = h @ p[f"{at}.conv.lin.weight"].T
         h = torch.relu((scale[:, None] * looped * scale) @ sent + p[f"{at}.conv.bias"])
     return h
@@ -193,7 +223,7 @@ BODIES = {"graphormer": graphormer, "gps": gps, "ugformer": ugformer}
 
 def outputs(name: str, gate: str, **model: Any) -> tuple[nn.Module, Batch, Tensor, Tensor]:
     network = shaken(build(name, gate, num_layers=2, **model).double()).eval()
-    data = Batch.from_data_list(graphs_of_all_sizes())
+    data = with_edge_features(Batch.from_data_list(graphs_of_all_sizes()), model.get("edges"))
     data.x.requires_grad_()
     given = read_by(network, data)
     out = network(given)
@@ -212,6 +242,28 @@ def gradients(network: nn.Module, data: Batch, out: Tensor) -> list[Tensor]:
 def test_a_network_is_its_formula(name: str, level: str, gate: str) -> None:
     """Outputs and gradients of graphs of many sizes, padded to the largest: padding is unseen."""
     network, data, out, expected = outputs(name, gate, level=level)
+    torch.testing.assert_close(out, expected, **EXACT)
+    pairs = zip(gradients(network, data, out), gradients(network, data, expected), strict=True)
+    for one, other in pairs:
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("gps", {}),
+        ("ugformer", {}),
+        ("graphormer", {}),
+        ("graphormer", {"max_path": 2}),
+        ("graphormer", {"level": "node"}),
+    ],
+)
+@pytest.mark.parametrize("gate", ["none", "default"])
+def test_a_network_with_edge_features_is_its_formula(
+    name: str, model: dict[str, Any], gate: str
+) -> None:
+    inject = "gate" if gate == "none" else "both"
+    network, data, out, expected = outputs(name, gate, edges=2, inject=inject, **model)
     torch.testing.assert_close(out, expected, **EXACT)
     pairs = zip(gradients(network, data, out), gradients(network, data, expected), strict=True)
     for one, other in pairs:
@@ -254,13 +306,16 @@ def test_the_stated_memory_counts_padding(name: str) -> None:
 
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize(("graphs", "nodes"), [(32, 20), (1, 250)])
+@pytest.mark.parametrize("width", [None, 2])
 def test_the_stated_memory_is_what_a_training_step_keeps_and_some_more(
-    name: str, graphs: int, nodes: int
+    name: str, graphs: int, nodes: int, width: int | None
 ) -> None:
     """Between what autograd keeps, measured, and twice that; less where nothing is kept."""
-    network = build(name, "default", hidden_channels=32, num_layers=4, heads=4)
+    size = {"hidden_channels": 32, "num_layers": 4, "heads": 4}
+    network = build(name, "default", edges=width, **size)
     ring = graph(cycle(nodes), nodes, 3)
     data = Batch.from_data_list([ring] * graphs)
+    data.edge_attr = torch.ones(data.num_edges, 2)
     kept = bytes_kept(network, data)
     stated = bytes_stated(network, data)
     assert kept <= stated <= 2 * kept

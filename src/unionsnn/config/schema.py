@@ -245,6 +245,7 @@ class ModelConfig(_OpenSection):
     norm: Literal["auto", "batch", "layer", "none"] | None = absent_if_none()
     readout: Literal["sum", "mean", "max"] | None = absent_if_none()
     coefficient: LayerCoefficientConfig | None = absent_if_none()
+    max_path: PositiveInt | None = absent_if_none()
     encodings: EncodingsConfig | None = absent_if_none()
 
 

@@ -57,7 +57,6 @@ class DropGIN(GIN):
     """
 
     at_most_1wl = False
-    reads_edges = False
     memory_choices = (*GIN.memory_choices, "runs")
 
     def __init__(
@@ -155,7 +154,10 @@ class DropGIN(GIN):
             edge_coefficient = given_coefficient(edge_coefficient).index_select(0, edge)
         h = self.encoder(batch.x).index_select(0, node)
         edge_index = number[of_run, batch.edge_index[:, edge]]
-        h, _ = self.convolve(h, edge_index, None, edge_coefficient)
+        edges = self.encoded_edges(batch)
+        if edges is not None:
+            edges = edges.index_select(0, edge)
+        h, _ = self.convolve(h, edge_index, edges, edge_coefficient)
         self._outputs = None
         if self.training and self.auxiliary_weight:
             self._outputs = self._outputs_of_runs(h, run, node, len(kept), batch)

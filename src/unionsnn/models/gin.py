@@ -11,8 +11,10 @@ from unionsnn.models.network import encodes_edges, two_layer_mlp
 from unionsnn.nn.plugin import UnionPlugin
 
 # Rows of the network's width that a layer keeps for the gradients: per node in the MLP and the
-# norm, per edge as message and weight, and more if a softmax normalises the weights.
+# norm, per edge as message of GINE, as message and weight, and more if a softmax normalises the
+# weights.
 _KEPT_OF_A_NODE = 10
+_KEPT_OF_AN_EDGE = 1
 _KEPT_OF_A_GATED_EDGE = 3
 _KEPT_OF_A_NORMALIZED_EDGE = 7
 # Messages of one layer and their gradients, which exist only briefly.
@@ -58,9 +60,11 @@ class GIN(MPNN):
             num_edges: Number of edges, in both directions.
         """
         kept = len(self.convs) if self.training else 1
-        edge_rows = 0
+        encoded = int(self.edge_encoder is not None)
+        edge_rows = _KEPT_OF_AN_EDGE * encoded
         if isinstance(first := self.convs[0], UnionPlugin):
             plain = first.gate.normalization == "none"
             edge_rows = _KEPT_OF_A_GATED_EDGE if plain else _KEPT_OF_A_NORMALIZED_EDGE
-        rows = num_nodes * _KEPT_OF_A_NODE * kept + num_edges * (edge_rows * kept + _SENT)
+        edge_rows = edge_rows * kept + encoded + _SENT
+        rows = num_nodes * _KEPT_OF_A_NODE * kept + num_edges * edge_rows
         return rows * self.hidden_channels * self.element_size

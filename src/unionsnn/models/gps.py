@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Literal, Unpack
 
 from torch import Tensor, nn
-from torch_geometric.nn import GCNConv, GINConv
+from torch_geometric.nn import GCNConv, GINConv, GINEConv
 
 from unionsnn.base.arguments import require_choice
 from unionsnn.base.errors import RequestError
-from unionsnn.models.network import make_norm, two_layer_mlp
+from unionsnn.models.network import encodes_edges, make_norm, two_layer_mlp
 from unionsnn.models.transformer import GraphTransformer, TransformerOptions
 from unionsnn.nn.attention import Attention, feedforward
+from unionsnn.nn.conv.edge_gcn import EdgeGCNConv
 from unionsnn.nn.conv.gine import AlikeGINEConv
 from unionsnn.nn.padding import Padding
 
@@ -23,6 +24,12 @@ LOCAL: Mapping[str, Callable[[int], nn.Module] | None] = {
     "none": None,
 }
 """Message passing in parallel with the attention."""
+
+EDGE_READING: Mapping[str, Callable[[int], nn.Module]] = {
+    "gine": lambda c: GINEConv(two_layer_mlp(c, "none")),
+    "gcn": EdgeGCNConv,
+}
+"""The same with edge features."""
 
 ATTENTION = ("graphormer", "plain", "none")
 """Attention with the spatial encoding of Graphormer, without it, or none."""
@@ -50,6 +57,7 @@ class GPSLayer(nn.Module):
         - h: [num_nodes, channels]
         - edge_index: [2, num_edges]
         - bias: as in `Attention`
+        - edges: [num_edges, channels], read by conv; None for none
         - output: [num_nodes, channels]
     """
 
@@ -71,11 +79,19 @@ class GPSLayer(nn.Module):
         self.norm = make_norm(norm, channels)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, h: Tensor, edge_index: Tensor, padding: Padding, bias: Tensor) -> Tensor:
+    def forward(
+        self,
+        h: Tensor,
+        edge_index: Tensor,
+        padding: Padding,
+        bias: Tensor,
+        edges: Tensor | None = None,
+    ) -> Tensor:
         """Apply message passing and attention, add them, and transform the sum."""
         parts = []
         if self.conv is not None and self.conv_norm is not None:
-            parts.append(self.conv_norm(h + self.dropout(self.conv(h, edge_index))))
+            given = () if edges is None else (edges,)
+            parts.append(self.conv_norm(h + self.dropout(self.conv(h, edge_index, *given))))
         if self.attention is not None and self.attention_norm is not None:
             parts.append(self.attention_norm(h + self.dropout(self.attention(h, padding, bias))))
         h = parts[0] + parts[1] if len(parts) == 2 else parts[0]
@@ -87,11 +103,13 @@ class GPS(GraphTransformer):
 
     "Recipe for a General, Powerful, Scalable Graph Transformer" (Rampášek et al., NeurIPS 2022);
     see `GPSLayer`. With a gate it is UnionGPS, equation 6 of "Union Subgraph Neural Networks": the
-    attention is biased, the messages are unchanged.
+    attention is biased, the messages are unchanged. Edge features are read by the message passing
+    of each layer, not by the attention.
 
     Args:
-        local: Message passing: ``gine`` with one learned vector per layer for all edges, ``gin``,
-            ``gcn`` or ``none``.
+        local: Message passing: ``gine`` (without edge features with one learned vector per layer
+            for all edges), ``gin``, ``gcn`` (with edge features `EdgeGCNConv`) or ``none``. Of
+            these, ``gine`` and ``gcn`` read edge features; GIN with edge features is ``gine``.
         attention: ``graphormer``, with the spatial encoding of distances, ``plain`` or ``none``.
         norm: ``batch``, ``layer`` or ``none``.
         readout: ``sum``, ``mean`` or ``max``; only for graphs.
@@ -101,6 +119,10 @@ class GPS(GraphTransformer):
     Raises:
         RequestError: if a choice is not allowed, or choices are incompatible.
     """
+
+    reads_edges = True
+    # The message, and its gradient or its normalised copy.
+    edge_rows = 2
 
     def __init__(
         self,
@@ -124,6 +146,15 @@ class GPS(GraphTransformer):
                 "another model.attention.",
                 code="model.argument",
             )
+        convs: Mapping[str, Callable[[int], nn.Module] | None] = LOCAL
+        if encodes_edges(options):
+            convs = EDGE_READING
+            if local not in convs:
+                raise RequestError(
+                    f"local is {local!r}, which does not read edge features: type model.local=gine "
+                    "or gcn, or data.edge_features=none and gate.inject=gate.",
+                    code="model.edges",
+                )
         reads = attention == "graphormer"
         if bool((options.get("encodings") or {}).get("distance")) != reads:
             raise RequestError(
@@ -135,7 +166,7 @@ class GPS(GraphTransformer):
         def layer(
             channels: int, *, heads: int, dropout: float, attention_dropout: float
         ) -> GPSLayer:
-            make = LOCAL[local]
+            make = convs[local]
             return GPSLayer(
                 channels,
                 None if make is None else make(channels),

@@ -43,7 +43,6 @@ class NestedGIN(GIN):
         RequestError: if a choice is not allowed, or the subgraphs are missing.
     """
 
-    reads_edges = False
     memory_choices = (*GIN.memory_choices, "encodings.subgraph")
 
     def __init__(
@@ -80,7 +79,10 @@ class NestedGIN(GIN):
             edge_coefficient = given_coefficient(edge_coefficient)[batch.subgraph_edge.long()]
         distance = self.distance(batch.subgraph_distance.long())
         h = self.encoder(batch.x).index_select(0, node) + distance
-        h, _ = self.convolve(h, batch.subgraph_edge_index.long(), None, edge_coefficient)
+        edges = self.encoded_edges(batch)
+        if edges is not None:
+            edges = edges.index_select(0, batch.subgraph_edge.long())
+        h, _ = self.convolve(h, batch.subgraph_edge_index.long(), edges, edge_coefficient)
         return self.pool(readout(h, root, batch.x.size(0), self.subgraph_readout), batch)
 
     def batch_bytes(self, extent: Extent) -> int:

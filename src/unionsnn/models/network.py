@@ -124,6 +124,10 @@ class Network(nn.Module):
         """Return the embeddings of graphs (or nodes), the input of the head."""
         raise NotImplementedError
 
+    def encoded_edges(self, batch: GraphBatch) -> Tensor | None:
+        """Return the embeddings of edges, [num_edges, hidden_channels]; None if none are read."""
+        return None if self.edge_encoder is None else self.edge_encoder(batch)
+
     def pool(self, h: Tensor, batch: GraphBatch) -> Tensor:
         """Return embeddings of graphs (or nodes) from the node rows after the last layer."""
         if self.level == "node":

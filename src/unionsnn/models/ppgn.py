@@ -22,7 +22,7 @@ class PPGN(Network):
     r"""PPGN: matrix products over features of all pairs of nodes, as powerful as 3-WL.
 
     .. math::
-        X^{(0)} = [A;\ \mathrm{diag}(E x)], \qquad X^{(l)} = \mathrm{block}_l(X^{(l-1)}), \qquad
+        X^{(0)} = [A;\ \mathrm{diag}(E x);\ e], \qquad X^{(l)} = \mathrm{block}_l(X^{(l-1)}), \qquad
         y = \mathrm{head}\Big(\sum_l W_l [\mathrm{pool}_v X^{(l)}_{vv};\
         \mathrm{pool}_{v \ne u} X^{(l)}_{vu}]\Big)
 
@@ -31,15 +31,18 @@ class PPGN(Network):
     Graphs of similar size are padded to a common size (`similar_sizes`). Each block is read out,
     the diagonal separately from the rest. On node tasks the row of a node is pooled, not the whole
     matrix. Time grows cubically and memory quadratically with the nodes of a graph: see
-    `batch_bytes`. Edges are 0 or 1, and no messages are sent that a gate could weight.
+    `batch_bytes`. Edge features, if there are any, are encoded and become further channels e of
+    the pairs, as in the paper's section 5.2. No messages are sent that a gate could weight.
 
     Args:
         in_channels: Width of the node features, or the cardinality of each categorical one.
         out_channels: Number of classes or targets.
         level: ``graph`` for one row per graph, ``node`` for one per node.
-        edge_channels: Must be None.
+        edge_channels: Width of the edge features, or the cardinality of each categorical one; None
+            if there are none.
         gate: Must be None.
-        structural_encoder: Must be None.
+        structural_encoder: Factory of an encoder that adds structural coefficients to the edge
+            features; None for none.
         hidden_channels: Number of channels of a pair.
         num_layers: Number of blocks.
         mlp_layers: Number of linear maps in each of the two MLPs of a block.
@@ -47,12 +50,14 @@ class PPGN(Network):
         readout: ``sum``, ``mean`` or ``max``, over nodes and over pairs.
 
     Shapes:
-        - batch: as in `GraphBatch`; no coefficient is read
+        - batch: as in `GraphBatch`; a structural encoder needs its `edge_coefficient`
         - output: [num_graphs or num_nodes, out_channels]
 
     Raises:
         RequestError: if a choice or size is not allowed, or there is a gate.
     """
+
+    reads_edges = True
 
     def __init__(
         self,
@@ -81,7 +86,8 @@ class PPGN(Network):
         refuse_gate(gate, "PPGN", "it multiplies matrices of all pairs and sends no messages")
         require_at_least("mlp_layers", mlp_layers, 1)
         self.mlp_layers = mlp_layers
-        widths = [hidden_channels + 1, *[hidden_channels] * (num_layers - 1)]
+        first = 1 + hidden_channels * (1 if self.edge_encoder is None else 2)
+        widths = [first, *[hidden_channels] * (num_layers - 1)]
         self.blocks = nn.ModuleList(
             PairBlock(width, hidden_channels, mlp_layers=mlp_layers) for width in widths
         )
@@ -94,23 +100,33 @@ class PPGN(Network):
     def embed(self, batch: GraphBatch) -> Tensor:
         """Encode nodes, apply and read out each block, in groups of graphs of similar size."""
         h, graph, num_graphs = self.encoder(batch.x), batch.batch, batch.num_graphs
+        encoded = self.encoded_edges(batch)
         groups = similar_sizes(graph, num_graphs)
         if len(groups) == 1:
-            return self._read(h, batch.edge_index, graph, num_graphs)
+            return self._read(h, batch.edge_index, graph, num_graphs, encoded)
         parts, places = [], []
         for graphs in groups:
             local = torch.full((num_graphs,), -1, device=graph.device)
             local[graphs] = torch.arange(len(graphs), device=graph.device)
             nodes = (local[graph] >= 0).nonzero().squeeze(1)
-            edges, _ = subgraph(nodes, batch.edge_index, relabel_nodes=True, num_nodes=len(graph))
-            parts.append(self._read(h[nodes], edges, local[graph[nodes]], len(graphs)))
+            edges, own = subgraph(
+                nodes, batch.edge_index, encoded, relabel_nodes=True, num_nodes=len(graph)
+            )
+            parts.append(self._read(h[nodes], edges, local[graph[nodes]], len(graphs), own))
             places.append(graphs if self.level == "graph" else nodes)
         return torch.cat(parts)[torch.cat(places).argsort()]
 
-    def _read(self, h: Tensor, edge_index: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
+    def _read(
+        self,
+        h: Tensor,
+        edge_index: Tensor,
+        batch: Tensor,
+        num_graphs: int,
+        encoded: Tensor | None,
+    ) -> Tensor:
         """Return the readouts of all blocks, one row per graph (or node)."""
         padding = Padding(batch, num_graphs)
-        pairs = pair_features(h, edge_index, padding)
+        pairs = pair_features(h, edge_index, padding, encoded)
         taken = padding.pairs.unsqueeze(1)
         total = h.new_zeros(())
         for block, reader in zip(self.blocks, self.readers, strict=True):
@@ -135,4 +151,7 @@ class PPGN(Network):
         else:
             # A block's input, its two factors, and the partial sums of its output.
             channels = 1 + width + 5 * width
+        if self.edge_encoder is not None:
+            # By cell, then as channels beside the others; in training the gradients of both.
+            channels += (4 if self.training else 2) * width
         return pairs * channels * self.element_size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
@@ -24,6 +24,9 @@ from unionsnn.nn.padding import Padding
 
 # In quarters: norms, activations and gathered rows take about a fourth of what linear maps keep.
 _MORE = 5
+# Rows of the network's width that the encoder of edges keeps for each edge: its output, the hidden
+# layer of structural features, and a gradient.
+_OF_THE_ENCODER = 3
 # Without gradients: a layer's input, its padded parts, and the results.
 _AT_ONCE = 2
 
@@ -85,6 +88,9 @@ class GraphTransformer(Network):
     attends = True
     """Whether the layers have attention."""
 
+    edge_rows: ClassVar[int] = 0
+    """Rows of the network's width that a layer keeps for each edge with features."""
+
     def __init__(
         self,
         layer: Callable[..., nn.Module],
@@ -143,26 +149,38 @@ class GraphTransformer(Network):
             eigenvectors = self._required("laplacian", batch.laplacian, h)
             h = h + self.laplacian(eigenvectors, batch.batch, batch.num_graphs)
         padding = Padding(batch.batch, batch.num_graphs, token=self.token)
-        bias = self.bias(
+        edges = self.encoded_edges(batch)
+        bias = self.attention_bias(batch, padding, edges)
+        h = self.initial_rows(h, batch.edge_index, padding)
+        for layer in self.layers:
+            h = self.step(layer, h, batch.edge_index, padding, bias, edges)
+        return self.pool(h, batch)
+
+    def attention_bias(self, batch: GraphBatch, padding: Padding, edges: Tensor | None) -> Tensor:
+        """Return what is added to the scores of all layers; see `AttentionBias`."""
+        bias: Tensor = self.bias(
             padding,
             batch.edge_index,
             edge_coefficient=batch.edge_coefficient,
             distance=batch.distance,
         )
-        h = self.initial_rows(h, batch.edge_index, padding)
-        for layer in self.layers:
-            h = self.step(layer, h, batch.edge_index, padding, bias)
-        return self.pool(h, batch)
+        return bias
 
     def initial_rows(self, h: Tensor, edge_index: Tensor, padding: Padding) -> Tensor:
         """Return the first layer's input rows from the encoded nodes."""
         return h
 
     def step(
-        self, layer: nn.Module, h: Tensor, edge_index: Tensor, padding: Padding, bias: Tensor
+        self,
+        layer: nn.Module,
+        h: Tensor,
+        edge_index: Tensor,
+        padding: Padding,
+        bias: Tensor,
+        edges: Tensor | None,
     ) -> Tensor:
         """Apply one layer."""
-        return layer(h, edge_index, padding, bias)
+        return layer(h, edge_index, padding, bias, edges)
 
     def _required(
         self, name: Literal["random_walk", "laplacian"], encoding: Tensor | None, h: Tensor
@@ -179,9 +197,9 @@ class GraphTransformer(Network):
         )
 
     def batch_bytes(self, extent: Extent) -> int:
-        """Estimate the memory of attention over pairs, and of the layers over nodes.
+        """Estimate the memory of attention over pairs, and of the layers over nodes and edges.
 
-        It assumes a few edges per node.
+        Without edge features it assumes a few edges per node.
         """
         # A linear map keeps its input, and the next operation keeps its output.
         widths = [sum(p.shape) for p in self.layers.parameters() if p.dim() == 2]
@@ -189,6 +207,9 @@ class GraphTransformer(Network):
         # Attention pads its rows to the largest graph.
         places = extent.num_graphs * (extent.largest + int(self.token))
         nodes = places * width * self.element_size * _MORE // 4
+        if self.edge_encoder is not None:
+            rows = _OF_THE_ENCODER + self.edge_rows * (len(self.layers) if self.training else 1)
+            nodes += extent.rows["edge_index"] * rows * self.hidden_channels * self.element_size
         dropout = self.training and self.attention_dropout > 0
         if not (self.attends and (self.bias.learned or dropout)):
             return nodes

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, Literal, Unpack
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import GCNConv
 
+from unionsnn.models.network import encodes_edges
 from unionsnn.models.transformer import GraphTransformer, TransformerOptions
 from unionsnn.nn.attention import TransformerBlock
+from unionsnn.nn.conv.edge_gcn import EdgeGCNConv
 from unionsnn.nn.padding import Padding
 
 
@@ -24,27 +27,45 @@ class UGformerLayer(nn.Module):
 
     Args:
         channels: Width.
-        block: Arguments of `TransformerBlock`.
+        conv: The graph convolution, GCN or, with edge features, `EdgeGCNConv`.
+        dropout: Probability of dropping a channel in the block and after the convolution.
+        block: Further arguments of `TransformerBlock`.
 
     Shapes:
         - h: [num_nodes, channels]
         - edge_index: [2, num_edges]
         - bias: as in `Attention`
+        - edges: [num_edges, channels], read by conv; None for none
         - output: [num_nodes, channels]
     """
 
-    def __init__(self, channels: int, *, dropout: float = 0.0, **block: Any) -> None:
+    def __init__(
+        self,
+        channels: int,
+        conv: Callable[[int], nn.Module],
+        *,
+        dropout: float = 0.0,
+        **block: Any,
+    ) -> None:
         super().__init__()
         self.block = TransformerBlock(
             channels, activation=nn.ReLU, norm_first=False, dropout=dropout, **block
         )
-        self.conv = GCNConv(channels, channels)
+        self.conv = conv(channels)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, h: Tensor, edge_index: Tensor, padding: Padding, bias: Tensor) -> Tensor:
+    def forward(
+        self,
+        h: Tensor,
+        edge_index: Tensor,
+        padding: Padding,
+        bias: Tensor,
+        edges: Tensor | None = None,
+    ) -> Tensor:
         """Apply the block, then the convolution."""
         h = self.block(h, padding, bias)
-        return self.dropout(torch.relu(self.conv(h, edge_index)))
+        given = () if edges is None else (edges,)
+        return self.dropout(torch.relu(self.conv(h, edge_index, *given)))
 
 
 class UGformer(GraphTransformer):
@@ -52,9 +73,10 @@ class UGformer(GraphTransformer):
 
     "Universal Graph Transformer Self-Attention Networks" (Nguyen et al., WWW 2022), variant 2: each
     layer lets all nodes of a graph attend to each other, then aggregates over the edges with GCN;
-    see `UGformerLayer`. The published code sums a prediction from each layer's readout; here the
-    last layer is read out, as in all networks of this package. With a gate it has the bias of
-    equation 6 of "Union Subgraph Neural Networks"; the convolution is unchanged.
+    see `UGformerLayer`. Edge features are read by the GCN, see `EdgeGCNConv`. The published code
+    sums a prediction from each layer's readout; here the last layer is read out, as in all networks
+    of this package. With a gate it has the bias of equation 6 of "Union Subgraph Neural Networks";
+    the convolution is unchanged.
 
     Args:
         feedforward_ratio: Hidden width of the feed-forward network divided by the network's width.
@@ -63,6 +85,10 @@ class UGformer(GraphTransformer):
             Graphormer's spatial encoding.
     """
 
+    reads_edges = True
+    # The message, and its gradient or its normalised copy.
+    edge_rows = 2
+
     def __init__(
         self,
         *,
@@ -70,5 +96,6 @@ class UGformer(GraphTransformer):
         readout: Literal["sum", "mean", "max"] = "sum",
         **options: Unpack[TransformerOptions],
     ) -> None:
-        layer = functools.partial(UGformerLayer, feedforward_ratio=feedforward_ratio)
+        conv = EdgeGCNConv if encodes_edges(options) else lambda c: GCNConv(c, c)
+        layer = functools.partial(UGformerLayer, conv=conv, feedforward_ratio=feedforward_ratio)
         super().__init__(layer, readout=readout, **options)

@@ -119,6 +119,22 @@ class Padding:
         """Number of pairs of nodes of the same graph, including each node with itself."""
         return sum(count * count for count in self.counts)
 
+    def locate(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the graph of each node, and its number in the graph, in the shape of `nodes`."""
+        slots = self._node_slots[nodes]
+        return slots // self.size, slots % self.size - self.tokens
+
+    def on_pairs(self, values: Tensor) -> Tensor:
+        """Put values of pairs of nodes into matrices with their places; other places are 0.
+
+        Shapes:
+            - values: [num_pairs, C], graph by graph, row by row
+            - output: [num_graphs, C, size, size]
+        """
+        places = values.new_zeros(self.pairs.numel(), values.size(1))
+        places = places.index_copy(0, self.pairs.flatten().nonzero().squeeze(1), values)
+        return places.view(*self.pairs.shape, values.size(1)).permute(0, 3, 1, 2)
+
     def cells(self, edge_index: Tensor) -> Tensor:
         """Return the flat cell of each edge: row is the receiver, column the sender.
 

@@ -65,21 +65,31 @@ def _mlp(in_channels: int, out_channels: int, layers: int) -> nn.Sequential:
     return nn.Sequential(*[part for each in maps for part in (each, nn.ReLU())][:-1])
 
 
-def pair_features(h: Tensor, edge_index: Tensor, padding: Padding) -> Tensor:
-    """Return the adjacency matrix and diagonal matrices of the node features.
+def pair_features(
+    h: Tensor, edge_index: Tensor, padding: Padding, edges: Tensor | None = None
+) -> Tensor:
+    """Return the adjacency matrix, diagonal matrices of the node features, and edge features.
 
-    Repeated edges count once, self loops are ignored. Rows are receivers.
+    Repeated edges count once, with the mean of their features; self loops are ignored. Rows are
+    receivers.
 
     Shapes:
         - h: [num_nodes, C]
         - edge_index: [2, num_edges]
-        - output: [num_graphs, 1 + C, size, size]
+        - edges: [num_edges, D]; None for none
+        - output: [num_graphs, 1 + C + D, size, size]
     """
     size = padding.size
     adjacency = h.new_zeros(padding.num_graphs * size**2)
     adjacency[padding.cells(remove_self_loops(edge_index)[0])] = 1
     nodes = torch.diag_embed(padding.pad(h).transpose(1, 2))
-    return torch.cat([adjacency.view(-1, 1, size, size), nodes], dim=1)
+    parts = [adjacency.view(-1, 1, size, size), nodes]
+    if edges is not None:
+        shared = edges * padding.edge_shares(edge_index).to(edges.dtype).unsqueeze(1)
+        cells = edges.new_zeros(padding.num_graphs * size**2, edges.size(1))
+        cells = cells.index_add(0, padding.cells(edge_index), shared)
+        parts.append(cells.view(-1, size, size, edges.size(1)).permute(0, 3, 1, 2))
+    return torch.cat(parts, dim=1)
 
 
 def node_rows(pairs: Tensor, padding: Padding, kind: Literal["sum", "mean", "max"]) -> Tensor:
