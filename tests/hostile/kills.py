@@ -193,6 +193,7 @@ _VOLATILE = {
     "started",
     "seconds_per_epoch",
     "written",
+    "digest",
     "digests",
 }
 

@@ -24,7 +24,7 @@ from unionsnn.runs.comparison import (
     run_comparison,
 )
 from unionsnn.runs.experiment import run_experiment
-from unionsnn.training.records import Result
+from unionsnn.training.records import Result, sealed
 from unionsnn.training.statistics import summarize_seeds
 
 SMALL = [
@@ -224,7 +224,7 @@ def altered(folder: Path, name: str, change: Callable[[dict[str, Any]], None]) -
     shutil.copytree(folder, copy)
     record = json.loads((copy / "results.json").read_text())
     change(record)
-    (copy / "results.json").write_text(json.dumps(record))
+    (copy / "results.json").write_text(json.dumps(sealed(record)))
     return str(copy)
 
 

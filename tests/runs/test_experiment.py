@@ -36,6 +36,7 @@ def without_time(record: Result) -> dict[str, Any]:
     """Drop what may differ between two equal runs."""
     plain = record.to_json()
     plain.pop("seconds")
+    plain.pop("digest")
     plain["config"].pop("paths")
     plain["config"].pop("run_dir")
     for row in plain["repetitions"]:

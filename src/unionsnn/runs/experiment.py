@@ -108,6 +108,7 @@ def _whole_but_read_only(config: Config, progress: Progress | None) -> Result | 
     data = build_data(config, progress)
     if data.source.belongs_to_user:
         refuse_other_data(folder, finished, data)
+    folder.warn_of_the_merged_record()
     return merge(folder)
 
 

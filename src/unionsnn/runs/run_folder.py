@@ -251,6 +251,7 @@ class RunFolder(Generic[_Config]):
 
     def _set_damaged_aside(self) -> None:
         """Rename damaged records, and name every file that is not what was written."""
+        self.warn_of_the_merged_record()
         records, altered = self._records(), []
         damaged = {path: str(r) for path, r in records.items() if not isinstance(r, Repetition)}
         written = self.digests()
@@ -283,16 +284,32 @@ class RunFolder(Generic[_Config]):
             # It describes files that are gone; it is merged anew with the next record.
             self.results_path.unlink(missing_ok=True)
 
+    def warn_of_the_merged_record(self) -> None:
+        """Say that the merged record is not what was written; it is made from the repetitions."""
+        held = self._merged()
+        if isinstance(held, DamagedFileError):
+            fault = str(held).rstrip(".")
+            warnings.warn(
+                f"{self.results_path} is damaged ({fault}); it is merged anew from the records of "
+                "the repetitions.",
+                stacklevel=5,
+            )
+
     def digests(self) -> dict[int, dict[str, str]]:
         """Return the digests of each repetition's files in the merged record."""
-        content = read_mapping(self.results_path)
-        if content is None or not isinstance(self.config, Config):
+        held = self._merged()
+        if not isinstance(held, Result):
             return {}
+        return {row.index: row.digests for row in held.repetitions if row.digests}
+
+    def _merged(self) -> Result | DamagedFileError | None:
+        """Read and check the merged record; None without one, the fault of a damaged one."""
+        if not self.results_path.exists() or not isinstance(self.config, Config):
+            return None
         try:
-            rows = Result.from_json(content).repetitions
-        except DamagedFileError:
-            return {}
-        return {row.index: row.digests for row in rows if row.digests}
+            return Result.from_json(read_mapping(self.results_path) or {})
+        except DamagedFileError as error:
+            return error
 
     def row(self, record: Repetition, written: Mapping[int, Mapping[str, str]]) -> Row:
         """Return what the merged record keeps of a repetition.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -279,6 +280,7 @@ class Result:
         config: The configuration.
         config_hash: Its hash.
         study: The study that chose the configuration, if one did.
+        digest: SHA-256 of all of this, as `sealed` writes it; None in records of earlier versions.
     """
 
     format: Literal[1]
@@ -304,6 +306,7 @@ class Result:
     config: Annotated[dict[str, Any], AfterValidator(_with_its_sections)]
     config_hash: str
     study: dict[str, Any] | None = None
+    digest: str | None = None
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Result:
@@ -313,6 +316,8 @@ class Result:
             DamagedFileError: The content is not what an experiment records; says why.
         """
         record = _read(cls, content)
+        if "digest" in content and content != sealed(content):
+            raise DamagedFileError("it is not what was written: its digest is of other content")
         done = [row.index for row in record.repetitions]
         count = record.protocol.repetitions
         whole = sorted([*done, *record.missing]) == list(range(count))
@@ -331,13 +336,20 @@ class Result:
         return record
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain types, as written to a file."""
+        """Return plain types with their digest, as written to a file."""
         content = asdict(self) | {"result": self.result and self.result.to_dict()}
         content["repetitions"] = [
             _without_absent(row, "other_evaluations", "grid", "code", "digests")
             for row in content["repetitions"]
         ]
-        return _without_absent(content, "study")
+        return sealed(_without_absent(content, "study"))
+
+
+def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a merged record with the digest of all that it holds."""
+    held = {k: v for k, v in content.items() if k != "digest"}
+    text = json.dumps(held, sort_keys=True, separators=(",", ":"))
+    return {**held, "digest": hashlib.sha256(text.encode()).hexdigest()}
 
 
 def _check_summary(summary: Summary, record: Result) -> None:

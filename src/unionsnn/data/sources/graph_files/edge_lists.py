@@ -140,24 +140,28 @@ def _edge_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
             if separator is None:
                 yield from _blank_separated(path, lines)
                 return
+            read: list[str] = []
             rows = csv.reader(
-                (line for _, line in lines), delimiter=separator, skipinitialspace=True, strict=True
+                _kept(lines, read), delimiter=separator, skipinitialspace=True, strict=True
             )
             began = False
             for row in rows:
-                fields = [field.strip() for field in row]
+                text = "".join(read).lstrip()
+                read.clear()
+                fields = [_bare(field, text) for field in row]
                 if not any(fields) and len(fields) < 2:
                     continue
-                if doubtful and fields[0].startswith(("#", "%")):
+                if doubtful and text.startswith(("#", "%")):
                     _check_comment(path, rows.line_num, " ".join(fields), began)
                     continue
                 began = True
-                if len(fields) < 2 or not fields[0] or not fields[1]:
+                if len(fields) < 2 or not all(field.strip() for field in fields[:2]):
                     raise _no_edge(path, rows.line_num, row)
                 if (
                     doubtful
                     and separator == ","
-                    and any(" " in field and not {",", '"'} & {*field} for field in fields[:2])
+                    and '"' not in text
+                    and any(" " in field for field in fields[:2])
                 ):
                     raise GraphFileError(
                         f"{path}, line {rows.line_num}: {separator.join(row)[:60]!r} has commas "
@@ -185,6 +189,18 @@ def _checked_lines(path: Path, file: TextIO) -> Iterator[tuple[int, str]]:
         yield number, line
 
 
+def _kept(lines: Iterable[tuple[int, str]], read: list[str]) -> Iterator[str]:
+    for _, line in lines:
+        read.append(line)
+        yield line
+
+
+def _bare(field: str, line: str) -> str:
+    """Return a field without the blanks around it; those inside quotes belong to it."""
+    quoted = '"' + field.replace('"', '""') + '"'
+    return field if quoted in line else field.strip(" \t")
+
+
 def _separator(path: Path) -> str | None:
     """Return what separates columns where the file extension leaves it open.
 
@@ -207,7 +223,7 @@ def _blank_separated(
     """Yield columns between blanks; networkx writes a dictionary of attributes after them."""
     began = False
     for number, line in lines:
-        text = line.strip()
+        text = line.strip(" \t\r\n")
         if not text:
             continue
         if text[0] in "#%":
@@ -215,7 +231,8 @@ def _blank_separated(
             continue
         began = True
         bare = _ATTRIBUTES.sub("", text)
-        fields = bare.split()
+        # Not at no-break spaces, which may be part of a name.
+        fields = re.split("[ \t]+", bare)
         if len(fields) < 2 or any(f.strip(",;") != f or f[0] == '"' for f in fields[:2]):
             raise _no_edge(path, number, [text])
         yield number, [*fields, "more" if bare != text and not text.endswith("{}") else ""]
