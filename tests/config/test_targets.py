@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import compose_config
 from unionsnn.config.schema import Config
-from unionsnn.config.targets import _RECORDED_AS, code_digests, current_target, recorded_target
+from unionsnn.config.targets import (
+    _RECORDED_AS,
+    changed_code,
+    code_digests,
+    current_target,
+    recorded_target,
+)
 from unionsnn.data.sources.source import Source
 from unionsnn.training.build import build_data, locate
 
@@ -55,5 +62,42 @@ def test_the_code_of_the_user_alone_is_digested() -> None:
         "model._target_=no_such_module.Network",
     ]
     digests = code_digests(compose_config(words))
-    assert digests.keys() == {"own_datasets.Graphs"}
+    # The module of its graphs stands beside it.
+    assert digests.keys() == {"graphs", "own_datasets.Graphs"}
     assert len(digests["own_datasets.Graphs"]) == 64
+
+
+def test_modules_of_the_users_folder_that_own_code_imports_are_digested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {
+        "own_package/__init__.py": "",
+        "own_package/nets/__init__.py": "import json\n",
+        "own_package/nets/net.py": "import torch\nfrom .. import layers\nfrom .deep import x\n",
+        "own_package/nets/deep.py": "def f():\n    import own_helper.sums as s\n",
+        "own_package/layers.py": "from own_package.nets import net\n",
+        "own_package/unused.py": "",
+        "own_helper/__init__.py": "from unionsnn import __version__\n",
+        "own_helper/sums.py": "import (\n",
+        "torch_of_mine.py": "",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    config = compose_config(["data=mutag", "model._target_=own_package.nets.net.Net"])
+    before = code_digests(config)
+    package = {"own_package", "own_package.nets", "own_package.nets.deep", "own_package.layers"}
+    assert before.keys() == {
+        "own_package.nets.net.Net",
+        *package,
+        "own_helper",
+        "own_helper.sums",
+    }
+    assert changed_code(config, before) == []
+    (tmp_path / "own_helper/sums.py").write_text("x = 1\n")
+    (tmp_path / "own_package/unused.py").write_text("x = 1\n")
+    assert changed_code(config, before) == ["own_helper.sums"]
+    # A record of an earlier version has the classes alone.
+    assert changed_code(config, {"own_package.nets.net.Net": "0"}) == ["own_package.nets.net.Net"]
+    assert changed_code(config, None) == []

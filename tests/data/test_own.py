@@ -12,8 +12,9 @@ from torch_geometric.data import Data
 
 import own_datasets
 from fabricated import write_folder
-from unionsnn.base.errors import DataError
+from unionsnn.base.errors import DataError, RequestError
 from unionsnn.data.datamodules import GraphDataModule
+from unionsnn.data.new_graphs import read_new_graphs
 from unionsnn.data.nodes import NodeDataModule
 from unionsnn.data.sources.folder import Folder, read_files
 from unionsnn.data.sources.pyg import PyG, PyGNodes, make_dataset, read_pyg_dataset
@@ -74,6 +75,29 @@ def test_files_of_all_kinds_stand_side_by_side(tmp_path: Path) -> None:
     arrays = folder(path).arrays
     assert np.diff(arrays.node_slices).tolist() == [3, 2, 3]
     assert np.diff(arrays.edge_slices).tolist() == [6, 2, 2]
+
+
+@pytest.mark.parametrize(("header", "nodes"), [(True, 2), (False, 4)])
+def test_a_first_line_that_may_be_a_header_is_one_if_said_so(
+    tmp_path: Path, header: bool, nodes: int
+) -> None:
+    path = tmp_path / "own"
+    path.mkdir()
+    (path / "a.g6").write_text("Bw\n")
+    (path / "b.csv").write_text("p,q\nx,y\ny,x\n")
+    (path / "labels.csv").write_text("file,label\na.g6,0\nb.csv,1\n")
+    with pytest.raises(DataError, match=r"data\.header=true or false") as refused:
+        _ = folder(path).arrays
+    assert refused.value.codes == ["data.header"]
+    found = folder(path, header=header, symmetrize=True)
+    assert np.diff(found.arrays.node_slices).tolist() == [3, nodes]
+    new = read_new_graphs(
+        path, features="degree", widths=None, level="graph", header=header, symmetrize=True
+    )
+    assert np.diff(new.arrays.node_slices).tolist() == [3, nodes]
+    assert found.dataset_id != folder(path, header=not header, symmetrize=True).dataset_id
+    with pytest.raises(RequestError, match="about edge lists"):
+        read_files([path / "a.g6"], header=header)
 
 
 def npz(path: Path, **arrays: Any) -> None:

@@ -582,6 +582,26 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
+def test_what_a_killed_writer_left_is_deleted_by_the_next_write_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "out[1].csv"
+    if not (pid := os.fork()):
+        with contextlib.suppress(BaseException):
+            atomic_write(path, lambda file: os._exit(0))
+        os._exit(1)
+    os.waitpid(pid, 0)
+    (left,) = tmp_path.iterdir()
+    assert left.name.endswith(".part")
+    others = [
+        left.with_name(left.name.replace(f"-{pid}-", f"-{os.getpid()}-")),
+        left.with_name(f".another{left.name}"),
+        left.with_name(f".{path.name}.00000000-{pid}-00.part"),
+    ]
+    for other in others:
+        other.write_bytes(b"")
+    atomic_write(path, lambda file: file.write(b"whole"))
+    assert {*tmp_path.iterdir()} == {path, *others}
+
+
 # -- bounds ----------------------------------------------------------------------------------
 
 

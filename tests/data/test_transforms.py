@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,8 @@ from unionsnn import (
     StructuralGate,
     structural_coefficients,
 )
-from unionsnn.base.errors import DataError
+from unionsnn.base.errors import DataError, RequestError
+from unionsnn.data.transforms import CoefficientData, RootedSubgraphs
 from unionsnn.nn.gates import PRESETS
 
 
@@ -213,6 +215,37 @@ def test_rows_are_checked_when_the_graph_comes_from_a_file(tmp_path: Path) -> No
     data = Tiny(str(tmp_path), pre_transform=StructuralCoefficients(), transform=T.ToUndirected())
     with pytest.raises(DataError, match="Apply it before"):
         _ = data[0].edge_coefficient
+
+
+class Own(Data):
+    """A class of a user's."""
+
+
+class OwnCoefficients(CoefficientData):
+    """One that a user derived as told."""
+
+    def __inc__(self, key: str, *args: Any, **kwargs: Any) -> Any:
+        return 100 if key == "mine" else super().__inc__(key, *args, **kwargs)
+
+
+def test_batches_of_all_classes_are_checked() -> None:
+    edges = torch.tensor([[0, 1, 2, 1], [1, 0, 1, 2]])
+    with pytest.raises(RequestError, match="Own, whose batches") as refused:
+        StructuralCoefficients()(Own(edge_index=edges, num_nodes=3))
+    assert refused.value.codes == ["transform.class"]
+    own = OwnCoefficients(edge_index=edges, num_nodes=3, mine=torch.zeros(1))
+    plain = Data(edge_index=edges, num_nodes=3)
+    both = [StructuralCoefficients(), RootedSubgraphs(1)]
+    for data, transforms in ((own, both[:1]), (plain, both), (plain, both[::-1])):
+        for transform in transforms:
+            data = transform(data)
+        batch = Batch.from_data_list([data, data])
+        assert torch.equal(batch.edge_coefficient[:4], batch.edge_coefficient[4:])
+        if data.get("mine") is not None:
+            assert type(data) is OwnCoefficients
+            assert batch.mine.tolist() == [0, 100]
+        with pytest.raises(DataError, match="Apply it before"):
+            _ = T.AddSelfLoops()(batch).edge_coefficient
 
 
 def test_rows_that_are_set_by_hand_are_taken() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import multiprocessing
 import os
@@ -182,7 +183,7 @@ def test_a_stopped_training_goes_on_bit_for_bit(
     config = tiny(*settings, run_dir="stopped")
     point = callbacks.ResumePoint
     monkeypatch.setattr(
-        repetition, "ResumePoint", lambda path, generator: point(path, generator, 0.0, 0.0)
+        repetition, "ResumePoint", functools.partial(point, interval=0.0, costs=0.0)
     )
     original = callbacks.Curves.on_train_epoch_end
 

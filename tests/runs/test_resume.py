@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,12 +22,15 @@ import torch
 
 from unionsnn.base.errors import RunFolderError
 from unionsnn.base.files import atomic_write
+from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
+from unionsnn.data.splits import Split
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training import callbacks, checkpoints, repetition
 from unionsnn.training.callbacks import ResumePoint
 from unionsnn.training.records import Result
+from unionsnn.training.repetition import Training
 
 Maker = Callable[..., dict[str, Any]]
 FOLDS = ["protocol=cross_validation", "protocol.folds=5"]
@@ -269,6 +273,32 @@ def test_a_damaged_checkpoint_is_set_aside_and_its_repetition_starts_anew(
     assert comparable(record) == comparable(expected)
     assert path.with_name("00.ckpt.damaged").read_bytes() == damaged
     assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, None),
+        ({"config": "00000000"}, "of another training (config 00000000, not "),
+        ({"training": "01"}, "of another training (training 01, not 00)"),
+        ({"code": {"own.Net": "0"}}, "The file of own.Net has changed since"),
+    ],
+)
+def test_a_resume_point_of_another_training_or_of_other_code_is_named(
+    tiny: Maker, tmp_path: Path, changes: dict[str, Any], said: str | None
+) -> None:
+    empty = np.arange(0)
+    training = Training(tiny(), Split(empty, empty, empty), 0, tmp_path)
+    about = {"config": config_hash(training.config), "training": "00"}
+    saved = {"callbacks": {"ResumePoint": {"about": {**about, "code": {}, **changes}}}}
+    checkpoints.save_tensors(training.unfinished, saved)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        repetition.check_resume_point(training, about)
+    lines = [str(warning.message) for warning in caught]
+    assert len(lines) == (said is not None)
+    assert all(said in line and str(training.unfinished) in line for line in lines)
+    assert training.unfinished.exists() == ("another" not in str(said))
 
 
 def test_a_resume_point_that_cannot_be_written_does_not_stop_the_training(

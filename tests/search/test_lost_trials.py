@@ -20,7 +20,8 @@ from unionsnn.base.errors import (
     RunFolderError,
     StudyStorageError,
 )
-from unionsnn.search import workers
+from unionsnn.config import targets
+from unionsnn.search import queue, workers
 from unionsnn.search.driver import run_study
 from unionsnn.search.queue import WORKER_DIED, Trial, open_study, read_trials
 from unionsnn.search.storage import plan_again, release_stale
@@ -148,6 +149,18 @@ def test_memory_is_no_verdict(make: Make, calls: Calls, monkeypatch: pytest.Monk
     assert {trial.state for trial in read_trials(open_study(study))} == {"lost"}
     record = run_study(study, trials_only=True, retry=True)
     assert {t.state for t in record.trials} == {"finished"}
+
+
+def test_trials_of_other_code_are_said(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = make(space=TWO)
+    digests = {"own.Net": "1", "own.layers": "1"}
+    for module in (queue, targets):
+        monkeypatch.setattr(module, "code_digests", lambda config: digests)
+    for _ in range(2):
+        open_study(study)
+    digests = {"own.Net": "1", "own.layers": "2"}
+    with pytest.warns(UserWarning, match=r"The file of own\.layers has changed since the trials"):
+        open_study(study)
 
 
 def test_interruptions_do_not_count_as_deaths(make: Make) -> None:

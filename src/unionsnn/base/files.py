@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import hashlib
 import json
 import os
+import platform
+import re
 import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
+
+# Others that share the folder have processes of the same numbers.
+_MACHINE = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
 
 UNUSABLE_FOLDER_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS}
 """System errors that free disk space or another folder would fix."""
@@ -16,6 +23,8 @@ UNUSABLE_FOLDER_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM,
 
 def atomic_write(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Write a file atomically: readers see either all of it or nothing.
+
+    What a killed process of this machine left of an earlier try is deleted.
 
     Args:
         path: The final name; missing folders are created.
@@ -26,7 +35,9 @@ def atomic_write(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+    _delete_leftovers(path)
+    writer = f"{_MACHINE}-{os.getpid()}-{secrets.token_hex(4)}"
+    temporary = path.with_name(f".{path.name}.{writer}.part")
     try:
         with open(temporary, "xb") as file:
             write(file)
@@ -40,6 +51,28 @@ def atomic_write(path: Path, write: Callable[[BinaryIO], object]) -> None:
         raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _delete_leftovers(path: Path) -> None:
+    name = re.compile(rf"\.{re.escape(path.name)}\.{_MACHINE}-(\d+)-[0-9a-f]+\.part")
+    # They do no harm where they cannot be listed.
+    with contextlib.suppress(OSError):
+        for left in os.listdir(path.parent):
+            if (found := name.fullmatch(left)) and not _runs(int(found[1])):
+                path.with_name(left).unlink(missing_ok=True)
+
+
+def _runs(pid: int) -> bool:
+    if os.name != "posix":
+        # There, the question would end the process.
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -20,6 +20,7 @@ from unionsnn.cli.common import (
     Options,
     config_dir_option,
     echo_json,
+    header_option,
     json_option,
     out_option,
 )
@@ -94,11 +95,7 @@ class _ChoiceOption(click.Option):
 @click.option(
     "--format", "form", help="edgelist, graphml, graph6, npz or pt. Default: by extension."
 )
-@click.option(
-    "--header/--no-header",
-    default=None,
-    help="Whether the first line of an edge list names its columns. Default: its words tell.",
-)
+@header_option
 @click.option("--substructure", cls=_ChoiceOption)
 @click.option("--descriptor", cls=_ChoiceOption)
 @click.option("--encoding", cls=_ChoiceOption)

@@ -74,6 +74,15 @@ def out_option(text: str, *, required: bool = False) -> Callable[[FC], FC]:
     return click.option("--out", type=FILE, required=required, help=text)
 
 
+def header_option(command: FC) -> FC:
+    """Add the option ``--header/--no-header`` of edge lists."""
+    return click.option(
+        "--header/--no-header",
+        default=None,
+        help="Whether the first line of an edge list names its columns. Default: its words tell.",
+    )(command)
+
+
 class CommonAfterDashes(click.Command):
     """A command that reads the arguments after ``--`` as values of ``--with``."""
 

@@ -10,6 +10,7 @@ from unionsnn.cli.common import (
     Options,
     config_dir_option,
     echo_json,
+    header_option,
     json_option,
     out_option,
     trust_option,
@@ -26,6 +27,7 @@ _THERE = click.Path(exists=True, path_type=Path)
 @click.option(
     "--format", "form", help="edgelist, graphml, graph6, npz or pt. Default: by extension."
 )
+@header_option
 @click.option("--symmetrize", is_flag=True, help="Add the reverse of each edge of a file.")
 @trust_option("Import the network's class although it is not of this package.")
 @config_dir_option
@@ -37,6 +39,7 @@ def predict(
     file: Path,
     out: Path | None,
     form: str | None,
+    header: bool | None,
     symmetrize: bool,
     trust: bool,
     config_dir: str | None,
@@ -64,6 +67,7 @@ def predict(
             run,
             file,
             form=form,
+            header=header,
             symmetrize=symmetrize,
             trust=trust or named_networks(config_dir),
             progress=progress,

@@ -99,7 +99,7 @@ class _OpenSection(Section):
 
 
 # Arguments of data formats that are younger than the first records.
-_ABSENT_IF_NONE = ("unlabelled", "symmetrize")
+_ABSENT_IF_NONE = ("unlabelled", "symmetrize", "header")
 
 
 class DataConfig(_OpenSection):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
-from collections.abc import Mapping
+import sysconfig
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,6 +30,7 @@ _RECORDED_AS = {
     "unionsnn.data.sources.pyg.PyG": "unionsnn.data.own.PyGDataModule",
     "unionsnn.data.sources.pyg.PyGNodes": "unionsnn.data.own.PyGNodeDataModule",
 }
+_PACKAGE = __name__.partition(".")[0]
 # The names of the first records, by which hashes and files on disk keep calling these classes. What
 # came later is recorded by its own name.
 _CURRENT = {recorded: current for current, recorded in _RECORDED_AS.items()}
@@ -105,20 +108,81 @@ def named_networks(config_dir: str | Path | None) -> set[str]:
 
 
 def code_digests(config: Config) -> dict[str, str]:
-    """Return the SHA-256 of the file of each class that a request names outside of this package.
+    """Return the SHA-256 of each file of the user's own that a request runs.
 
-    Modules that such a file imports are not covered.
+    Returns:
+        The digests by the classes and functions that the request names outside of this package, and
+        by the modules that their files import from the same folder, directly or through others. A
+        module that is imported by a computed name is not seen.
     """
-    digests = {}
-    for target in _named(config).values():
-        module = str(target).rpartition(".")[0]
-        if not module or module.partition(".")[0] == __name__.partition(".")[0]:
+    digests: dict[str, str] = {}
+    for target in map(str, _named(config).values()):
+        module = target.rpartition(".")[0]
+        if not module or module.partition(".")[0] == _PACKAGE:
             continue
         try:
             spec = find_spec(module)
             file = Path((spec and spec.origin) or "")
-            digests[str(target)] = hashlib.sha256(file.read_bytes()).hexdigest()
+            digests[target] = _sha256(file)
         except (ImportError, ValueError, OSError):
             # Named where it is imported.
             continue
-    return digests
+        depth = module.count(".") + (file.name == "__init__.py")
+        for name, path in _imported(module, file.absolute().parents[depth]).items():
+            if name != module:
+                digests[name] = _sha256(path)
+    return dict(sorted(digests.items()))
+
+
+def changed_code(config: Config, before: Mapping[str, str] | None) -> list[str]:
+    """Return what was digested before and is of other content now, by the names in `before`."""
+    now = code_digests(config) if before else {}
+    return [name for name, digest in (before or {}).items() if now.get(name) != digest]
+
+
+def _sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _imported(module: str, root: Path) -> dict[str, Path]:
+    """Return the files of a module, its packages, and all that they import below a folder.
+
+    Nothing is imported. Among installed packages, only those of the module's own count.
+    """
+    installed = any(part in ("site-packages", "dist-packages") for part in root.parts)
+    installed |= root == Path(sysconfig.get_path("stdlib"))
+    top = module.partition(".")[0]
+    found: dict[str, Path] = {}
+    waiting = [module]
+    while waiting:
+        parts = waiting.pop().split(".")
+        if parts[0] == _PACKAGE or (installed and parts[0] != top):
+            continue
+        for end in range(1, len(parts) + 1):
+            name, place = ".".join(parts[:end]), root.joinpath(*parts[:end])
+            files = (place / "__init__.py", place.with_name(f"{place.name}.py"))
+            file = next((each for each in files if each.is_file()), None)
+            if file is None or name in found:
+                continue
+            found[name] = file
+            package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+            waiting += _imports(file, package)
+    return found
+
+
+def _imports(file: Path, package: str) -> Iterator[str]:
+    """Yield the names of all modules that a file may import."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError):
+        # Named where it is imported.
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")
+            start = above[: len(above) - node.level + 1] if node.level else []
+            base = ".".join([*start, *([node.module] if node.module else [])])
+            # What is imported from a package may be one of its modules.
+            yield from (f"{base}.{each.name}".strip(".") for each in node.names)

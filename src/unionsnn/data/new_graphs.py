@@ -78,6 +78,7 @@ def read_new_graphs(
     edges: EdgeColumns | None = None,
     level: str,
     form: str | None = None,
+    header: bool | None = None,
     symmetrize: bool = False,
 ) -> NewGraphs:
     """Read all graphs with the features that a network reads.
@@ -89,13 +90,20 @@ def read_new_graphs(
         edges: Features of edges in training; None if none were read.
         level: Whether each ``graph`` or each ``node`` has a prediction.
         form: Format of the file, a key of `FORMATS`; by default chosen by its extension.
+        header: Whether the first line of an edge list names its columns; None if its words tell.
         symmetrize: Whether to add the reverse of one-way edges.
 
     Raises:
         DataError: A file is wrong, or its nodes or edges lack features used in training.
     """
     files, labels, notes = _files(path, form)
-    graphs = read_files(files, form, one_each=labels is not None, edge_features=edges is not None)
+    graphs = read_files(
+        files,
+        form,
+        one_each=labels is not None,
+        edge_features=edges is not None,
+        header=header,
+    )
     for key in _READ_FROM.get(features, ()):
         if key not in graphs.features:
             kind, allowed = "real", ""

@@ -70,8 +70,12 @@ class CoefficientData(Data):
         return torch.tensor([count, count, 0])
 
 
+class _SubgraphCoefficientData(CoefficientData, SubgraphData):
+    """A graph with coefficients and rooted subgraphs."""
+
+
 # So that data sets with these graphs are loaded without the full unpickler.
-torch.serialization.add_safe_globals([CoefficientData])
+torch.serialization.add_safe_globals([CoefficientData, _SubgraphCoefficientData])
 
 
 def _ends(edge_index: Tensor, rows: NDArray[np.float64]) -> Tensor:
@@ -128,7 +132,8 @@ class StructuralCoefficients(BaseTransform):
     section 4. The graph gets ``edge_coefficient``, [num_edges, C], of the default float type, and
     ``coefficient_columns``, the names of its columns joined by commas. Use it as `pre_transform`:
     the work is done once. It becomes a `CoefficientData`, which refuses the coefficients after a
-    transform that changed edges without them.
+    transform that changed edges without them; a class of your own must be derived from it, so that
+    its batches do the same.
 
     Args:
         spec: Substructure, descriptor, encoding, radius and quantities; by default the input of the
@@ -162,7 +167,19 @@ class StructuralCoefficients(BaseTransform):
         self.symmetrize = symmetrize
 
     def forward(self, data: Data) -> Data:
-        """Return the graph with its coefficients; RequestError if it has no `edge_index`."""
+        """Return the graph with its coefficients.
+
+        Raises:
+            RequestError: It has no `edge_index`, or is of a class that cannot check them.
+        """
+        checked = {Data: CoefficientData, SubgraphData: _SubgraphCoefficientData}
+        if type(data) not in checked and not isinstance(data, CoefficientData):
+            raise RequestError(
+                f"The graph is a {type(data).__name__}, whose batches would not notice that a "
+                "transform has changed the edges of the coefficients: derive the class from "
+                "unionsnn.data.transforms.CoefficientData in place of PyG's Data.",
+                code="transform.class",
+            )
         if data.edge_index is None:
             raise RequestError(
                 "The graph has no edge_index; add one, of the shape [2, 0] if it has no edges.",
@@ -176,11 +193,8 @@ class StructuralCoefficients(BaseTransform):
         # One string, since a list of names could be taken for one value per node or edge.
         data.coefficient_columns = ",".join(self.spec.columns)
         data[_ENDS] = _ends(data.edge_index, rows).to(data.edge_index.device)
-        if type(data) is Data:
-            return CoefficientData.from_dict(data.to_dict())
-        # A class of the user's own keeps its type; only its batches are not checked.
-        _check_reads(data)
-        return data
+        plain = checked.get(type(data))
+        return data if plain is None else plain.from_dict(data.to_dict())
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.spec}, symmetrize={self.symmetrize})"
@@ -274,7 +288,9 @@ class RootedSubgraphs(BaseTransform):
         packed = rooted_subgraphs(edge_index, node_slices, self.hops)
         made = Subgraphs.of(packed, node_slices, np.array([0, edge_index.shape[1]]))
         on_device = {key: value.to(data.edge_index.device) for key, value in made.values.items()}
-        return SubgraphData.from_dict({**data.to_dict(), **on_device})
+        checks = isinstance(data, CoefficientData)
+        kind = _SubgraphCoefficientData if checks else SubgraphData
+        return kind.from_dict({**data.to_dict(), **on_device})
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.hops})"

@@ -19,7 +19,7 @@ from unionsnn.base.files import write_json
 from unionsnn.base.processes import refuse_second_run
 from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config, ProtocolConfig
-from unionsnn.config.targets import code_digests
+from unionsnn.config.targets import changed_code
 from unionsnn.data.datamodules import GraphDataModule, Progress
 from unionsnn.data.process_group import agreed, rank
 from unionsnn.data.splits import Split, load_splits, save_splits, split_hash
@@ -293,18 +293,17 @@ def warn_of_other_versions(folder: Path, finished: Mapping[int, Repetition]) -> 
 
 
 def warn_of_other_code(folder: RunFolder[Config], finished: Mapping[int, Repetition]) -> None:
-    """Warn once if the user's own classes have changed since repetitions were trained with them."""
-    now = code_digests(folder.config)
+    """Warn once if the user's own code has changed since repetitions were trained with it."""
     changed = {
-        target: index
+        name: index
         for index, repetition in sorted(finished.items(), reverse=True)
-        for target, digest in (repetition.code or {}).items()
-        if now.get(target) != digest
+        for name in changed_code(folder.config, repetition.code)
     }
     if changed:
-        names = ", ".join(f"{target} (repetition {index})" for target, index in changed.items())
+        names = ", ".join(f"{name} (repetition {index})" for name, index in changed.items())
+        again = "Type force=true to train again in a new folder."
         warnings.warn(
             f"The file of {names} has changed since {folder.path} was trained with it; its results "
-            "are those of the old code. Type force=true to train again in a new folder.",
+            f"are those of the old code. {again if folder.tested else 'Delete it to train again.'}",
             stacklevel=2,
         )

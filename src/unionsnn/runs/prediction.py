@@ -89,6 +89,7 @@ def predict(
     file: Path,
     *,
     form: str | None = None,
+    header: bool | None = None,
     symmetrize: bool = False,
     trust: bool | Collection[str] = False,
     progress: Progress | None = None,
@@ -99,6 +100,7 @@ def predict(
         run: A run folder, or one of its checkpoints.
         file: A graph file, or a folder of them.
         form: Format of the file; by default chosen by its extension.
+        header: Whether the first line of an edge list names its columns; None if its words tell.
         symmetrize: Whether to add the reverse of one-way edges.
         trust: As in `read_checkpoint`.
         progress: Called during long work.
@@ -127,6 +129,7 @@ def predict(
         edges=trained_edges(first),
         level="node" if per_node else "graph",
         form=form,
+        header=header,
         symmetrize=symmetrize,
     )
     data = module_of(graphs.arrays, file, first, progress)

@@ -13,6 +13,7 @@ from unionsnn.base.errors import DamagedFileError, NonFiniteLossError
 from unionsnn.base.files import read_mapping, set_aside, write_json
 from unionsnn.config.grid import Cell, cell_text, cells_of
 from unionsnn.config.schema import Config, metric_mode
+from unionsnn.config.targets import changed_code
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.runs.worker_view import StatusFile
 from unionsnn.training.build import build_data, coefficient_spec, layer_spec
@@ -152,6 +153,13 @@ def train_cell(
     """
     path = training.checkpoint.with_suffix(".json")
     if not again and (outcome := _recorded_cell(path)) is not None:
+        code = outcome.code if isinstance(outcome, Repetition) else None
+        if names := changed_code(training.config, code):
+            warnings.warn(
+                f"The file of {', '.join(names)} has changed since {path} was trained with it, "
+                "which is not repeated. Delete it to train the cell again.",
+                stacklevel=2,
+            )
         return outcome
     try:
         record = train_repetition(training, data, watch, test=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -15,6 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from unionsnn.base.errors import RequestError
 from unionsnn.config.grid import flatten
+from unionsnn.config.targets import changed_code, code_digests
 from unionsnn.search.storage import open_storage, plan_again
 from unionsnn.search.study import Study
 
@@ -110,6 +112,7 @@ def open_study(study: Study, *, extend: bool = False) -> optuna.Study:
         for key in sorted(before.keys() | now.keys())
         if before.get(key, "absent") != now.get(key, "absent")
     ]
+    _warn_of_other_code(stored, study)
     if not differences:
         return stored
     if not extend:
@@ -126,12 +129,25 @@ def open_study(study: Study, *, extend: bool = False) -> optuna.Study:
     if other_values or began["space"] != study.definition["space"]:
         number = int(name.removeprefix(study.name).removeprefix("+") or 0) + 1
         trials = [] if other_values else _inside(stored, study)
+        attributes = stored.user_attrs
         stored = optuna.create_study(
             storage=storage, study_name=f"{study.name}+{number}", directions=study.directions
         )
         stored.add_trials(trials)
+        if trials and "code" in attributes:
+            stored.set_user_attr("code", attributes["code"])
     _plan(stored, study)
     return stored
+
+
+def _warn_of_other_code(stored: optuna.Study, study: Study) -> None:
+    if names := changed_code(study.base, stored.user_attrs.get("code")):
+        warnings.warn(
+            f"The file of {', '.join(names)} has changed since the trials of the study "
+            f"{study.name!r} began; finished ones keep the values of the old code. Type --name "
+            "NAME for another study.",
+            stacklevel=2,
+        )
 
 
 def attach(study: Study) -> optuna.Study:
@@ -159,6 +175,8 @@ def _plan(stored: optuna.Study, study: Study) -> None:
     has as many as it should.
     """
     stored.set_user_attr("definition", study.definition)
+    if "code" not in stored.user_attrs and (code := code_digests(study.base)):
+        stored.set_user_attr("code", code)
     there = stored.get_trials(deepcopy=False)
     indices = {trial.user_attrs.get("cell") for trial in there}
     points = {json.dumps(trial.params, sort_keys=True) for trial in there if trial.params}

@@ -39,7 +39,7 @@ from unionsnn.base.processes import ProcessPool, end_on
 from unionsnn.base.secrets import masked
 from unionsnn.config.schema import Config
 from unionsnn.data.datamodules import GraphDataModule
-from unionsnn.runs.experiment import recorded_splits, refuse_other_data
+from unionsnn.runs.experiment import recorded_splits, refuse_other_data, warn_of_other_code
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.search.queue import LOST, Trial, attach, read_trials
 from unionsnn.search.samplers import quiet_optuna
@@ -254,6 +254,7 @@ class TrialRunner:
         data = self._data[1]
         finished = folder.finished()
         refuse_other_data(folder, finished, data)
+        warn_of_other_code(folder, finished)
         splits = recorded_splits(folder, config.protocol, data, config.seed)
         untracked = config
         if config.logger.keeps_runs:

@@ -135,14 +135,21 @@ class ResumePoint(Checkpoint):
         generator: Draws the order of the training graphs.
         interval: Minimum number of seconds between checkpoints.
         costs: Minimum time until the next checkpoint, in multiples of the time of the last one.
+        about: What is trained; it is saved, so that a point of another training is noticed.
 
     Attributes:
         seconds: Seconds of training, including those before the checkpoint.
     """
 
     def __init__(
-        self, path: Path, generator: torch.Generator, interval: float = 2.0, costs: float = 50.0
+        self,
+        path: Path,
+        generator: torch.Generator,
+        interval: float = 2.0,
+        costs: float = 50.0,
+        about: Mapping[str, Any] | None = None,
     ) -> None:
+        self.about = dict(about or {})
         self.path = path
         self.generator = generator
         self.interval = interval
@@ -217,6 +224,7 @@ class ResumePoint(Checkpoint):
             "global": drawn,
             "order": self.generator.get_state(),
             "seconds": self.seconds,
+            "about": self.about,
         }
         return state if world_size() == 1 else {**state, "processes": gathered(drawn)}
 

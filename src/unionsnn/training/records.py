@@ -129,7 +129,7 @@ class Repetition:
         git_revision: Revision of a source checkout.
         other_evaluations: Test metrics with other seeds, of networks that are random in evaluation.
         grid: Results of the cells of a grid, and the selected one.
-        code: SHA-256 of the file of each class of the user's own, by its dotted path.
+        code: SHA-256 of the user's own files, by the class or module; see `code_digests`.
     """
 
     index: Count
@@ -306,7 +306,7 @@ class Result:
     config: Annotated[dict[str, Any], AfterValidator(_with_its_sections)]
     config_hash: str
     study: dict[str, Any] | None = None
-    digest: str | None = None
+    digest: str | None = field(default=None, compare=False)
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Result:

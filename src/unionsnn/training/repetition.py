@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,8 +21,9 @@ from pytorch_lightning.strategies import Strategy
 
 from unionsnn.base.environment import environment
 from unionsnn.base.files import set_aside
+from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config, ProtocolConfig, metric_mode
-from unionsnn.config.targets import code_digests
+from unionsnn.config.targets import changed_code, code_digests
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.process_group import agreed, rank, world_size
 from unionsnn.data.splits import Split, split_hash
@@ -130,8 +131,10 @@ def train_repetition(
     curves = Curves(csv if config.logger.keeps_csv else None)
     with surroundings(config), ExitStack() as stack:
         model_seed, order = prepare(training, data)
-        point = ResumePoint(training.unfinished, order)
-        set_aside_if_damaged(training.unfinished)
+        about = {"config": config_hash(config), "training": training.name, "seed": config.seed}
+        code = code_digests(config)
+        point = ResumePoint(training.unfinished, order, about={**about, "code": code})
+        check_resume_point(training, about)
         resumes = agreed(training.unfinished.exists())
         # Whatever ends it early, also Ctrl-C, marks the tracker's run as failed.
         run = GuardedRun(config, training.folder, "repetition", training.index)
@@ -168,7 +171,7 @@ def train_repetition(
         sizes={name: len(part) for name, part in split.parts().items()},
         metrics=metrics,
         other_evaluations=others or None,
-        code=code_digests(config) or None,
+        code=code or None,
         best_epoch=best.best_epoch if best else None,
         epochs=len(curves.history),
         curves=curves.history,
@@ -371,20 +374,37 @@ def make_trainer(
     )
 
 
-def set_aside_if_damaged(path: Path) -> None:
-    """Rename an unreadable checkpoint of an unfinished repetition, with a warning."""
+def check_resume_point(training: Training, about: Mapping[str, Any]) -> None:
+    """Rename an unreadable resume point or one of another training, with a warning.
+
+    One that was written with other code of the user's own is kept, also with a warning.
+
+    Args:
+        training: The training.
+        about: What is trained, as `ResumePoint` saves it.
+    """
+    path = training.unfinished
     if not path.exists():
         return
     try:
-        load_tensors(path)["callbacks"]["ResumePoint"]
-        return
+        # Earlier versions did not save it.
+        before = load_tensors(path)["callbacks"]["ResumePoint"].get("about", about)
+        others = [f"{k} {before.get(k)}, not {v}" for k, v in about.items() if before.get(k) != v]
+        fault = f"of another training ({', '.join(others)})" if others else ""
+        if not others and (names := changed_code(training.config, before.get("code"))):
+            warnings.warn(
+                f"The file of {', '.join(names)} has changed since {path} was written; the "
+                "training goes on from there with the new code. Delete the file to start over.",
+                stacklevel=2,
+            )
     except Exception as error:
-        fault = f"{type(error).__name__}: {error}"
-    aside = set_aside(path)
-    warnings.warn(
-        f"{path} is damaged ({fault}) and was renamed to {aside.name}; its repetition starts over.",
-        stacklevel=2,
-    )
+        fault = f"damaged ({type(error).__name__}: {error})"
+    if fault:
+        aside = set_aside(path)
+        warnings.warn(
+            f"{path} is {fault} and was renamed to {aside.name}; its repetition starts over.",
+            stacklevel=2,
+        )
 
 
 def device_name(trainer: pl.Trainer) -> str:

@@ -17,7 +17,7 @@ from unionsnn.base.words import is_number
 from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.edges import graphs_of_edges, slices
 from unionsnn.data.sources.download import files_hash
-from unionsnn.data.sources.graph_files.formats import FORMATS, GraphFile, read_graph_file
+from unionsnn.data.sources.graph_files.formats import FORMATS, GraphFile, format_of, read_graph_file
 from unionsnn.data.sources.graph_files.npz import checked_rows, npz_arrays
 from unionsnn.data.sources.graph_files.parsed import joined_features
 from unionsnn.data.sources.source import RawFiles, Source, Unlabelled, has_numbers
@@ -38,12 +38,14 @@ class Folder(Source):
         symmetrize: Whether to add the reverse of one-way edges, which are an error otherwise.
         unlabelled: Whether to ``drop`` rows whose label is missing, to count NA and its like as a
             ``class``, or to ``mask`` those of several columns; an error otherwise.
+        header: Whether the first line of an edge list names its columns; None if its words tell.
     """
 
     path: str
     table: str = "labels.csv"
     symmetrize: bool = False
     unlabelled: Unlabelled | None = None
+    header: bool | None = None
 
     belongs_to_user: ClassVar[bool] = True
 
@@ -56,7 +58,8 @@ class Folder(Source):
         kind = "numbers" if has_numbers(self.task) else "classes"
         read = f"{kind} {self.symmetrize} edges {self.reads_edges}"
         key = f"folder {files_hash([table.path, *table.files])} {read}"
-        return key if self.unlabelled is None else f"{key} {self.unlabelled}"
+        key = key if self.unlabelled is None else f"{key} {self.unlabelled}"
+        return key if self.header is None else f"{key} header={self.header}"
 
     def read(self, raw: RawFiles) -> GraphArrays:
         """Read all files listed in the table."""
@@ -78,7 +81,9 @@ class Folder(Source):
             y, class_names = table.numbers(), ()
         else:
             y, class_names = table.classes()
-        graphs = read_files(table.files, one_each=True, edge_features=self.reads_edges)
+        graphs = read_files(
+            table.files, one_each=True, edge_features=self.reads_edges, header=self.header
+        )
         return graphs_of_edges(
             graphs.edges,
             graphs.node_slices,
@@ -319,6 +324,7 @@ def read_files(
     *,
     one_each: bool = False,
     edge_features: bool = False,
+    header: bool | None = None,
 ) -> GraphFiles:
     """Read graph files, and the features of those that have some.
 
@@ -328,13 +334,17 @@ def read_files(
         one_each: Whether each must hold one graph.
         edge_features: Whether to read features of edges: whole numbers as labels, others as
             attributes.
+        header: Whether the first line of an edge list names its columns; None if its words tell.
 
     Raises:
         DataError: A file is wrong, or features are not those of the other files.
+        RequestError: ``header`` is given, and no file is an edge list.
     """
     read, carried = [], []
+    lists = [path for path in files if (form or format_of(path)) == "edgelist"]
     for path in files:
-        graphs = read_graph_file(path, form, edge_features=edge_features)
+        asked = None if lists and path not in lists else header
+        graphs = read_graph_file(path, form, header=asked, edge_features=edge_features)
         if one_each and graphs.num_graphs != 1:
             raise DataError(
                 f"{path} holds {graphs.num_graphs} graphs; one per file is needed",

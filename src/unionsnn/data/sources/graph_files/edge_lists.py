@@ -122,8 +122,9 @@ def _begins_with_header(path: Path, line: int, edges: IntArray, names: Sequence[
         return True
     raise GraphFileError(
         f"{path}, line {line}: {names[0][:40]!r} and {names[1][:40]!r}, which come nowhere else, "
-        "may be the names of the columns or an edge. Type --header or --no-header; or call the "
-        "columns source and target, or write a line with these names above the first edge.",
+        "may be the names of the columns or an edge. Type --header or --no-header "
+        "(data.header=true or false for data=folder); or call the columns source and target, or "
+        "write a line with these names above the first edge.",
         code="data.header",
     )
 

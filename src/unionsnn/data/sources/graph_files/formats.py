@@ -154,8 +154,8 @@ def read_graph_file(
         read = functools.partial(read_edge_list, header=header)
     elif header is not None:
         raise RequestError(
-            f"--header and --no-header are about edge lists, but {path.name} is read as {form}; "
-            "leave the option out.",
+            f"--header, --no-header and data.header are about edge lists, but {path.name} is read "
+            f"as {form}; leave it out.",
             code="data.header",
         )
     try:
