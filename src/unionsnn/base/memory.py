@@ -69,9 +69,3 @@ def _left(folder: Path, bound: str, use: str) -> int | None:
     except (OSError, ValueError, KeyError):  # "max" means no limit.
         return None
     return max(limit - used + reclaimable, 0)
-
-
-def format_gigabytes(number: int) -> str:
-    """Format a size in GB with three significant digits."""
-    gigabytes = number / 1e9
-    return f"{gigabytes:,.0f} GB" if gigabytes >= 100 else f"{gigabytes:.3g} GB"

@@ -14,7 +14,8 @@ from torch import Tensor
 from torch_geometric.data import Data, InMemoryDataset
 
 from unionsnn.base.errors import DataError, WidthError
-from unionsnn.base.memory import format_gigabytes, free_bytes
+from unionsnn.base.memory import free_bytes
+from unionsnn.base.words import format_bytes
 from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.encodings.definitions import pair_slices
 from unionsnn.data.encodings.subgraphs import COUNTS, PackedArray
@@ -232,7 +233,7 @@ def _one_hot(columns: NDArray[Any], widths: Sequence[int] | None) -> Tensor:
     if needed > free_bytes():
         raise DataError(
             f"The labels run up to {int(columns.max(initial=0))}; a column for each value "
-            f"takes {format_gigabytes(needed)}. Number the labels without gaps, or choose "
+            f"takes {format_bytes(needed)}. Number the labels without gaps, or choose "
             "data.features=categorical or data.edge_features=labels.",
             code="data.features",
         )

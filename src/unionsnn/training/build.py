@@ -17,7 +17,8 @@ from pydantic import ValidationError
 from torch import nn
 
 from unionsnn.base.errors import RequestError, TooLargeError, UnionsnnError
-from unionsnn.base.memory import format_gigabytes, free_bytes
+from unionsnn.base.memory import free_bytes
+from unionsnn.base.words import format_bytes
 from unionsnn.coefficients import CoefficientSpec
 from unionsnn.config.pairs import PairConfig
 from unionsnn.config.schema import CoefficientChoices, Config
@@ -270,8 +271,8 @@ def check_model(
     if needed > (free := free_bytes()):
         raise TooLargeError(
             f"model {config.model.name} with {layers:,} layers of {config.model.hidden_channels:,} "
-            f"channels needs about {format_gigabytes(needed)} of memory for its weights and their "
-            f"optimiser, but {format_gigabytes(free)} are free: type a smaller model.num_layers, "
+            f"channels needs about {format_bytes(needed)} of memory for its weights and their "
+            f"optimiser, but {format_bytes(free)} are free: type a smaller model.num_layers, "
             "model.hidden_channels or model.encodings."
         )
 

@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 from unionsnn.base.errors import MaxPairsError, MemoryRanOutError, RequestError, TooLargeError
-from unionsnn.base.memory import Extent, format_gigabytes, free_bytes
+from unionsnn.base.memory import Extent, free_bytes
+from unionsnn.base.words import format_bytes
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.models.network import Network
 
@@ -46,8 +47,8 @@ class BatchMemory:
         text = f"{graphs} of up to {self.largest:,} nodes"
         if self.needed is None:
             return text
-        text += f", about {format_gigabytes(self.needed)}"
-        return text if self.free is None else f"{text} of {format_gigabytes(self.free)} free"
+        text += f", about {format_bytes(self.needed)}"
+        return text if self.free is None else f"{text} of {format_bytes(self.free)} free"
 
 
 def batch_memory(model: nn.Module, data: GraphDataModule, device: torch.device) -> BatchMemory:

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unionsnn.base.errors import DataError
-from unionsnn.base.memory import format_gigabytes, free_bytes
+from unionsnn.base.memory import free_bytes
+from unionsnn.base.words import format_bytes
 from unionsnn.coefficients.entries import ArrayCache, read_array, write_array
 from unionsnn.data.arrays import IntArray
 from unionsnn.data.encodings.definitions import ENCODINGS, Report, peak_bytes, shape_of
@@ -76,7 +77,7 @@ class EncodingCache(ArrayCache):
                 other = "disable it (model.encodings.distance=false)"
             raise DataError(
                 f"the encoding {name} of these graphs, of up to {largest:,} nodes, needs about "
-                f"{format_gigabytes(needed)} of memory, but {format_gigabytes(free)} are free: "
+                f"{format_bytes(needed)} of memory, but {format_bytes(free)} are free: "
                 f"{other} or choose a set of smaller graphs.",
                 code="memory.too_large",
             )

@@ -18,7 +18,8 @@ from numpy._core.multiarray import _reconstruct  # what numpy's own pickles call
 from numpy.typing import NDArray
 
 from unionsnn.base.errors import MalformedDataError
-from unionsnn.base.memory import format_gigabytes, free_bytes
+from unionsnn.base.memory import free_bytes
+from unionsnn.base.words import format_bytes
 
 _DTYPES = {
     "ByteStorage": np.uint8,
@@ -71,7 +72,7 @@ def dense_rows(
         raise ValueError("the parts of a sparse matrix do not fit together")
     needed = 4 * rows * columns
     if needed > free_bytes() // 2:
-        raise ValueError(f"{rows} x {columns} numbers take {format_gigabytes(needed)}")
+        raise ValueError(f"{rows} x {columns} numbers take {format_bytes(needed)}")
     result = np.zeros((rows, columns), dtype=np.float32)
     np.add.at(result, (row, column), data)
     return result

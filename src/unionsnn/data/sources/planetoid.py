@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unionsnn.base.errors import MalformedDataError
-from unionsnn.base.memory import format_gigabytes, free_bytes
+from unionsnn.base.memory import free_bytes
+from unionsnn.base.words import format_bytes
 from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.edges import one_way_edges, simple_edges
 from unionsnn.data.sources.download import files_hash
@@ -86,7 +87,7 @@ def read_planetoid(paths: Mapping[str, Path]) -> GraphArrays:
     if needed > free_bytes() // 2:
         raise MalformedDataError(
             f"{paths['test.index']} names node {end - 1}; a graph of so many nodes takes "
-            f"{format_gigabytes(needed)}"
+            f"{format_bytes(needed)}"
         )
     x = np.zeros((end, allx.shape[1]), dtype=np.float32)
     hot = np.zeros((end, ally.shape[1]), dtype=np.float32)

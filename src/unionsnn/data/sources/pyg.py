@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unionsnn.base.errors import DataError
-from unionsnn.base.memory import format_gigabytes, free_bytes
+from unionsnn.base.memory import free_bytes
+from unionsnn.base.words import format_bytes
 from unionsnn.data.arrays import PARTS, GraphArrays, IntArray
 from unionsnn.data.edges import graphs_of_edges, slices
 from unionsnn.data.sources.source import NodeSource, RawFiles, Source, Unlabelled
@@ -197,7 +198,7 @@ def _array(value: Any, what: str) -> NDArray[Any]:
             needed = value.numel() * value.element_size()
             if needed > free_bytes() // 2:
                 raise _fault(
-                    f"{what} is sparse, and takes {format_gigabytes(needed)} when it is dense, "
+                    f"{what} is sparse, and takes {format_bytes(needed)} when it is dense, "
                     "more than half of the free memory"
                 )
             value = value.to_dense()
@@ -227,7 +228,7 @@ def _num_nodes(data: Any, name: str) -> int:
     needed = count * 64
     if needed > free_bytes():
         raise _fault(
-            f"{name} has {count:,} nodes, which take more than {format_gigabytes(needed)} and "
+            f"{name} has {count:,} nodes, which take more than {format_bytes(needed)} and "
             "do not fit into memory; number the nodes from 0 without gaps"
         )
     return count

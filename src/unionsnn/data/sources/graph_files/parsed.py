@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unionsnn.base.errors import GraphFileError
-from unionsnn.base.memory import format_gigabytes, free_bytes
+from unionsnn.base.memory import free_bytes
+from unionsnn.base.words import format_bytes
 from unionsnn.data.arrays import IntArray
 
 
@@ -121,8 +122,8 @@ def require_memory(path: Path, needed: int, what: str) -> None:
     free = free_bytes()
     if needed > free:
         raise GraphFileError(
-            f"{path}: {what} would take {format_gigabytes(needed)} of memory, but "
-            f"{format_gigabytes(free)} are free.",
+            f"{path}: {what} would take {format_bytes(needed)} of memory, but "
+            f"{format_bytes(free)} are free.",
             code="data.memory",
         )
 
