@@ -78,6 +78,34 @@ def cycles(graph, v, u):
     return sum(1 for _ in nx.all_simple_paths(rest, v, u, cutoff=5))
 
 
+def extremes(matrix):
+    """The largest, the second largest, the smallest and the second smallest eigenvalue."""
+    eigenvalues = np.linalg.eigvalsh(matrix)
+    return eigenvalues[[-1, -2, 0, 1]]
+
+
+def eigenvalues(S, v, u, radius):
+    return extremes(path_matrix(S))
+
+
+def marked(S, v, u, radius):
+    weights = np.array([2.0 if node in (v, u) else 1.0 for node in S])
+    matrix = path_matrix(S) * np.outer(weights, weights)
+    return [*extremes(matrix), np.linalg.svd(matrix, compute_uv=False).sum()]
+
+
+def distances(S, v, u, radius):
+    counts = np.bincount(path_matrix(S).astype(int).ravel(), minlength=2 * radius + 2)[1:] // 2
+    return counts if radius <= 3 else [*counts[:6], counts[6:].sum()]
+
+
+def cycles_by_length(graph, v, u):
+    rest = graph.copy()
+    rest.remove_edge(v, u)
+    lengths = [len(path) for path in nx.all_simple_paths(rest, v, u, cutoff=7)]
+    return np.bincount(np.array(lengths, int), minlength=9)[3:]
+
+
 MATRICES = {
     "path": path_matrix,
     "laplacian": laplacian,
@@ -95,6 +123,15 @@ INSIDE = {
 IN_GRAPH = {
     "curvature_graph": curvature,
     "cycle_count": cycles,
+}
+
+COLUMNS_INSIDE = {
+    "eigenvalues": eigenvalues,
+    "distances": distances,
+    "marked": marked,
+}
+COLUMNS_IN_GRAPH = {
+    "cycles": cycles_by_length,
 }
 
 SUBSTRUCTURES = tuple(space.SUBSTRUCTURES)

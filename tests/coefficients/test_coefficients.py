@@ -10,7 +10,7 @@ import pytest
 
 from unionsnn.base.errors import RequestError
 from unionsnn.coefficients import (
-    QUANTITIES,
+    BASIC_QUANTITIES,
     CoefficientSpec,
     space,
     spec,
@@ -37,7 +37,7 @@ def test_columns_come_in_the_order_asked_for():
 def test_no_edges_to_speak_of(edge_index):
     num_edges = np.shape(edge_index)[1]
     assert structural_coefficients(edge_index, 3).shape == (num_edges,)
-    values = structural_coefficients(edge_index, 3, quantities=QUANTITIES)
+    values = structural_coefficients(edge_index, 3, quantities=BASIC_QUANTITIES)
     assert values.shape == (num_edges, 4)
     assert not values.any()
     assert CoefficientSpec().compute(edge_index, 3).shape == (num_edges, 1)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from unionsnn.coefficients import space
+from unionsnn.coefficients.spec import columns_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "coefficients.md"
 
@@ -30,6 +31,10 @@ TABLES = {
     ],
     "| encoding | definition | descriptors |": [
         (code([name]), row.definition, code(row.kernels)) for name, row in space.ENCODINGS.items()
+    ],
+    "| quantity | definition | columns at radius 1 |": [
+        (code([name]), row.definition, code(columns_of([name], [1])))
+        for name, row in space.QUANTITIES.items()
     ],
 }
 

@@ -12,12 +12,12 @@ from structure_reference import (
     reference_row,
     tu_graphs,
 )
-from unionsnn.coefficients import QUANTITIES, structural_coefficients
+from unionsnn.coefficients import BASIC_QUANTITIES, structural_coefficients
 
 
 def assert_parity(edge_index, num_nodes, **options):
     values = structural_coefficients(
-        edge_index, num_nodes, quantities=QUANTITIES, threads=1, **options
+        edge_index, num_nodes, quantities=BASIC_QUANTITIES, threads=1, **options
     )
     np.testing.assert_allclose(values, reference_columns(edge_index, num_nodes), rtol=1e-9)
 
@@ -51,7 +51,7 @@ def test_random_graphs_as_one_disjoint_union():
 )
 def test_larger_graphs(graph):
     edge_index = directed(graph)
-    values = structural_coefficients(edge_index, len(graph), quantities=QUANTITIES, threads=1)
+    values = structural_coefficients(edge_index, len(graph), quantities=BASIC_QUANTITIES, threads=1)
     for i in np.random.default_rng(0).choice(edge_index.shape[1], 12, replace=False):
         right = reference_row(graph, *edge_index[:, i].tolist())
         np.testing.assert_allclose(values[i], right, rtol=1e-9)
@@ -61,7 +61,7 @@ def spoke_values(graph, spoke):
     """Engine and reference on one edge of a graph too large for the reference as a whole."""
     edge_index = directed(graph)
     column = np.flatnonzero((edge_index == np.array(spoke)[:, None]).all(axis=0))[0]
-    values = structural_coefficients(edge_index, len(graph), quantities=QUANTITIES, threads=1)
+    values = structural_coefficients(edge_index, len(graph), quantities=BASIC_QUANTITIES, threads=1)
     return values[column], reference_row(graph, *spoke)
 
 

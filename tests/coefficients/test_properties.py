@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from structure_reference import random_graph
-from unionsnn.coefficients import QUANTITIES, SimpleGraph, engine, structural_coefficients
+from unionsnn.coefficients import BASIC_QUANTITIES, SimpleGraph, engine, structural_coefficients
 from unionsnn.coefficients.kernels.radius_one import compute_chunk, new_workspace
 from unionsnn.coefficients.kernels.routes import DIRECT
 from unionsnn.coefficients.passes import RadiusOne
@@ -18,7 +18,7 @@ few = settings(max_examples=60, deadline=None)
 
 def columns(edge_index, num_nodes, threads=1):
     return structural_coefficients(
-        edge_index, num_nodes, quantities=QUANTITIES, threads=threads
+        edge_index, num_nodes, quantities=BASIC_QUANTITIES, threads=threads
     ).reshape(-1, 4)
 
 
@@ -74,7 +74,7 @@ def test_chunks_change_no_bit(rng):
     for begin, end in itertools.pairwise(cuts):
         work = new_workspace(graph.num_nodes, degree, 1)
         compute_chunk(graph.csr, begin, end, routes, none, work, np.arange(4), values)
-    assert (values == engine.compute_values(RadiusOne(graph, QUANTITIES), threads=1)).all()
+    assert (values == engine.compute_values(RadiusOne(graph, BASIC_QUANTITIES), threads=1)).all()
 
 
 def test_many_chunks_on_many_threads_change_no_bit():
@@ -83,7 +83,7 @@ def test_many_chunks_on_many_threads_change_no_bit():
     source, target = rng.integers(300, size=(2, 4000)) ** 2 // 300
     edge_index = np.concatenate([[source, target], [target, source]], axis=1)
     graph = SimpleGraph.from_edge_index(edge_index, 300)
-    edge_pass = RadiusOne(graph, QUANTITIES)
+    edge_pass = RadiusOne(graph, BASIC_QUANTITIES)
     costs, _ = edge_pass.costs(np.full(graph.num_undirected_edges, DIRECT, np.int32))
     assert len(engine.plan_chunks(costs, 3, None)[0]) > 10
     one = engine.compute_values(edge_pass, threads=1)

@@ -80,6 +80,7 @@ class _ChoiceOption(click.Option):
             "substructure": space.SUBSTRUCTURES,
             "descriptor": space.DESCRIPTORS,
             "encoding": space.ENCODINGS,
+            "quantities": space.QUANTITIES,
         }
         name = str(self.name)
         if name in tables:
@@ -100,7 +101,7 @@ class _ChoiceOption(click.Option):
 @click.option("--descriptor", cls=_ChoiceOption)
 @click.option("--encoding", cls=_ChoiceOption)
 @click.option("--radius", callback=_listed, help="One radius or several: 1,2.")
-@click.option("--quantities", callback=_listed, help="Columns: a,a_tree,nodes,edges.")
+@click.option("--quantities", cls=_ChoiceOption, callback=_listed)
 @click.option("--alpha", type=float, cls=_ChoiceOption)
 @click.option("--exponent", type=float, cls=_ChoiceOption)
 @click.option("--symmetrize", is_flag=True, help="Add the reverse of each edge of the file.")

@@ -2,12 +2,13 @@
 
 from unionsnn.coefficients.cache import CoefficientCache
 from unionsnn.coefficients.graph import SimpleGraph
-from unionsnn.coefficients.spec import ENGINE_VERSION, QUANTITIES, CoefficientSpec
+from unionsnn.coefficients.space import BASIC_QUANTITIES
+from unionsnn.coefficients.spec import ENGINE_VERSION, CoefficientSpec
 from unionsnn.coefficients.structural import structural_coefficients
 
 __all__ = [
+    "BASIC_QUANTITIES",
     "ENGINE_VERSION",
-    "QUANTITIES",
     "CoefficientCache",
     "CoefficientSpec",
     "SimpleGraph",

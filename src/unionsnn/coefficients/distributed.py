@@ -93,9 +93,7 @@ def balanced_chunks(
     if total == 0:
         return []
     routes = np.full(total, DIRECT, np.int32)
-    costs = [
-        cost for edge_pass, _ in spec.passes(graph).values() for cost in edge_pass.costs(routes)
-    ]
+    costs = [cost for part in spec.passes(graph).values() for cost in part.edge_pass.costs(routes)]
     cumulated = np.cumsum(np.sum(costs, axis=0))
     shares = np.arange(1, num_chunks) * cumulated[-1] / num_chunks
     bounds = np.unique([0, *np.searchsorted(cumulated, shares), total])

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from unionsnn.base.errors import Fault, RequestError
 from unionsnn.coefficients import space
 from unionsnn.coefficients.engine import Group
 from unionsnn.coefficients.graph import SimpleGraph
-from unionsnn.coefficients.kernels import any_radius, radius_one
+from unionsnn.coefficients.kernels import any_radius, columns, radius_one
 from unionsnn.coefficients.kernels.arguments import Numbers, Workspace, new_workspace
 from unionsnn.coefficients.kernels.curvature import as_ratio
 from unionsnn.coefficients.kernels.hubs import Hub
@@ -19,10 +20,40 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 NodeArray = npt.NDArray[np.int32]
 
+# Nanoseconds of one thread beyond which quantities of the whole graph are refused.
+_MOST_WORK = 3.6e12
+
 
 def _columns(names: Sequence[str], wanted: Sequence[str]) -> IntArray:
     """Return the position of each name among the wanted ones, or -1."""
     return np.array([wanted.index(name) if name in wanted else -1 for name in names])
+
+
+def _ball_costs(graph: SimpleGraph, radius: int) -> FloatArray:
+    """Estimate the nanoseconds of each edge by the sizes of the balls around its ends.
+
+    The size of a ball is estimated by the number of walks from its centre, at most the size of the
+    component; with cycles that is too many, but good enough to balance chunks.
+
+    Shapes:
+        -> [M].
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    ones = np.ones(len(graph.indices), np.int8)
+    adjacency = csr_array((ones, graph.indices, graph.indptr), shape=(graph.num_nodes,) * 2)
+    _, component = connected_components(adjacency, directed=False)
+    most = np.bincount(component)[component[graph.edges[0]]]
+    degree = np.diff(graph.indptr).astype(np.float64)
+    owner = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
+    walks: FloatArray = degree + 1.0
+    for _ in range(radius - 1):
+        reached = np.bincount(owner, walks[graph.indices], graph.num_nodes)
+        walks = reached.astype(np.float64) + 1.0
+    size = np.minimum(walks[graph.edges[0]] + walks[graph.edges[1]], most)
+    costs: FloatArray = 200.0 + 20.0 * size**2 + 0.1 * size**3
+    return costs
 
 
 @dataclass
@@ -31,7 +62,7 @@ class RadiusOne:
 
     Args:
         graph: The graph.
-        quantities: Any of `space.QUANTITIES`, in the order of the columns wanted.
+        quantities: Any of `space.BASIC_QUANTITIES`, in the order of the columns wanted.
     """
 
     graph: SimpleGraph
@@ -52,7 +83,7 @@ class RadiusOne:
         if "a" in self.quantities:
             self.classes = hub_classes(graph.indptr, graph.indices)
         self.max_groups = int((self.classes > 0).sum())
-        self._wanted = _columns(space.QUANTITIES, self.quantities)
+        self._wanted = _columns(space.BASIC_QUANTITIES, self.quantities)
 
     def costs(self, routes: NodeArray) -> tuple[FloatArray, FloatArray]:
         """Estimate the cost of each edge in its chunk and at its hub."""
@@ -153,28 +184,8 @@ class AnyRadius:
         self._wanted = _columns(("a", "nodes", "edges"), self.quantities)
 
     def costs(self, routes: NodeArray) -> tuple[FloatArray, FloatArray]:
-        """Estimate the cost of each edge; no edge is left to a hub.
-
-        The size of a ball is estimated by the number of walks from its centre, at most the size of
-        the component; with cycles that is too many, but good enough to balance chunks.
-        """
-        from scipy.sparse import csr_array
-        from scipy.sparse.csgraph import connected_components
-
-        graph = self.graph
-        ones = np.ones(len(graph.indices), np.int8)
-        adjacency = csr_array((ones, graph.indices, graph.indptr), shape=(graph.num_nodes,) * 2)
-        _, component = connected_components(adjacency, directed=False)
-        most = np.bincount(component)[component[graph.edges[0]]]
-        degree = np.diff(graph.indptr).astype(np.float64)
-        owner = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
-        walks: FloatArray = degree + 1.0
-        for _ in range(max(self.radii) - 1):
-            reached = np.bincount(owner, walks[graph.indices], graph.num_nodes)
-            walks = reached.astype(np.float64) + 1.0
-        size = np.minimum(walks[graph.edges[0]] + walks[graph.edges[1]], most)
-        costs = (200.0 + 20.0 * size**2 + 0.1 * size**3) * (routes != KNOWN)
-        return costs, np.zeros(len(routes))
+        """Estimate the cost of each edge; no edge is left to a hub."""
+        return _ball_costs(self.graph, max(self.radii)) * (routes != KNOWN), np.zeros(len(routes))
 
     def new_workspace(self) -> Workspace:
         """Allocate the workspace of one thread."""
@@ -214,3 +225,155 @@ class AnyRadius:
     def groups(self, routes: NodeArray) -> list[Group]:
         """Return no groups: chunks leave nothing."""
         return []
+
+
+def _wanted_columns(names: Sequence[str]) -> columns.Wanted:
+    """Return the quantities of one kind, which all have a kernel, in the form that kernels take."""
+    rows = [space.QUANTITIES[name] for name in names]
+    kernels = [row.kernel for row in rows if row.kernel is not None]
+    functions = space.column_functions(kernels[0].reads)
+    return columns.Wanted(
+        np.array([functions.index(kernel.function) for kernel in kernels]),
+        np.cumsum([0, *(len(row.names) for row in rows)]),
+    )
+
+
+@dataclass
+class PathColumns:
+    """Quantities of the path matrices of substructures, of several columns each.
+
+    Args:
+        graph: The graph.
+        substructure: A key of `space.SUBSTRUCTURES`.
+        radii: Radii in ascending order.
+        quantities: Names of quantities, in the order of the columns wanted.
+    """
+
+    graph: SimpleGraph
+    substructure: str
+    radii: Sequence[int]
+    quantities: Sequence[str]
+    failure = "the eigenvalue iteration did not converge. Please report the graph"
+    max_groups = 0
+
+    def __post_init__(self) -> None:
+        """Convert names to the arguments of the kernels."""
+        self.max_order = self.graph.num_nodes
+        self._code = space.SUBSTRUCTURES[self.substructure].code
+        self._radii = np.array(self.radii)
+        self._wanted = _wanted_columns(self.quantities)
+        self._width = int(self._wanted.starts[-1])
+        rows = [space.QUANTITIES[name] for name in self.quantities]
+        # Kernels write all columns of a quantity, of which small radii have fewer.
+        self._kept = np.array(
+            [
+                name in row.names_at(radius)
+                for radius in self.radii
+                for row in rows
+                for name in row.names
+            ]
+        )
+        self.num_columns = int(self._kept.sum())
+
+    def costs(self, routes: NodeArray) -> tuple[FloatArray, FloatArray]:
+        """Estimate the cost of each edge; no edge is left to a hub."""
+        return _ball_costs(self.graph, max(self.radii)) * (routes != KNOWN), np.zeros(len(routes))
+
+    def new_workspace(self) -> columns.PathWorkspace:
+        """Allocate the workspace of one thread."""
+        num_values = self.graph.num_undirected_edges * len(self.radii)
+        return columns.new_path_workspace(self.graph.num_nodes, num_values, self._width)
+
+    def compute(
+        self,
+        begin: int,
+        end: int,
+        routes: NodeArray,
+        workspace: columns.PathWorkspace,
+        values: FloatArray,
+    ) -> None:
+        """Compute the edges begin..end-1."""
+        rows = np.empty((end - begin, len(self.radii), self._width))
+        columns.compute_path_columns(
+            self.graph.csr,
+            begin,
+            end,
+            routes,
+            self._code,
+            self._radii,
+            self._wanted,
+            workspace,
+            rows,
+        )
+        new = np.flatnonzero(routes[begin:end] != KNOWN)
+        values[begin + new] = rows.reshape(len(rows), -1)[new][:, self._kept]
+
+    def groups(self, routes: NodeArray) -> list[Group]:
+        """Return no groups: chunks leave nothing."""
+        return []
+
+
+@dataclass
+class WholeGraphColumns:
+    """Quantities of the edge in the whole graph, of several columns each.
+
+    Args:
+        graph: The graph.
+        quantities: Names of quantities, in the order of the columns wanted.
+
+    Raises:
+        RequestError: They would take hours.
+    """
+
+    graph: SimpleGraph
+    quantities: Sequence[str]
+    failure = "a number is too large"
+    max_groups = max_order = 0
+
+    def __post_init__(self) -> None:
+        """Convert names to the arguments of the kernel, and bound the work."""
+        self._wanted = _wanted_columns(self.quantities)
+        self.num_columns = int(self._wanted.starts[-1])
+        self._costs = np.zeros(self.graph.num_undirected_edges)
+        faults = []
+        for name in self.quantities:
+            kernel = space.QUANTITIES[name].kernel
+            assert kernel is not None, f"{name} has no kernel"
+            costs = self._costs if kernel.costs is None else kernel.costs(self.graph.csr)
+            self._costs = self._costs + costs
+            if costs.sum() > _MOST_WORK:
+                num_edges, num_nodes = self.graph.num_undirected_edges, self.graph.num_nodes
+                text = (
+                    f"quantity {name!r} of a graph of {num_nodes:,} nodes and {num_edges:,} edges, "
+                    f"some with many neighbours, takes up to {_hours(costs.sum())} on one thread; "
+                    f"allowed are {_hours(_MOST_WORK)}. Leave {name!r} out: of the quantities, and "
+                    "of the gate's features."
+                )
+                faults.append(Fault(text, "coefficient.work"))
+        if faults:
+            raise RequestError(*faults)
+
+    def costs(self, routes: NodeArray) -> tuple[FloatArray, FloatArray]:
+        """Estimate the cost of each edge; no edge is left to a hub."""
+        return self._costs * (routes != KNOWN), np.zeros(len(routes))
+
+    def new_workspace(self) -> Workspace:
+        """Allocate the workspace of one thread."""
+        return new_workspace(self.graph.num_nodes, 1)
+
+    def compute(
+        self, begin: int, end: int, routes: NodeArray, workspace: Workspace, values: FloatArray
+    ) -> None:
+        """Compute the edges begin..end-1."""
+        columns.compute_whole_graph_columns(
+            self.graph.csr, begin, end, routes, self._wanted, workspace, values
+        )
+
+    def groups(self, routes: NodeArray) -> list[Group]:
+        """Return no groups: chunks leave nothing."""
+        return []
+
+
+def _hours(nanoseconds: float) -> str:
+    hours = nanoseconds / 3.6e12
+    return f"{hours:,.0f} hours" if hours >= 10 else f"{hours:.2g} hours"

@@ -11,15 +11,24 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from unionsnn.base.errors import Fault
 from unionsnn.base.words import nearest
+from unionsnn.coefficients.kernels.arguments import Csr
 from unionsnn.coefficients.kernels.betweenness import edge_betweenness
 from unionsnn.coefficients.kernels.counting import cycle_count, node_edge_count
 from unionsnn.coefficients.kernels.curvature import (
     curvature_in_graph,
     curvature_inside,
     float_curvature,
+)
+from unionsnn.coefficients.kernels.cycles import LONGEST, SHORTEST, cycle_costs, cycle_counts
+from unionsnn.coefficients.kernels.marked_paths import (
+    END_WEIGHT,
+    distance_counts,
+    extreme_eigenvalues,
+    marked_spectrum,
 )
 from unionsnn.coefficients.kernels.neighborhoods import OVERLAP, UNION, UNION_MINUS
 from unionsnn.coefficients.kernels.quotients import (
@@ -29,6 +38,8 @@ from unionsnn.coefficients.kernels.quotients import (
     path_largest_eigenvalue,
     path_singular_value_sum,
 )
+
+FloatArray = npt.NDArray[np.float64]
 
 Reads = Literal["graph", "substructure", "quotient"]
 
@@ -96,6 +107,52 @@ class Encoding:
 
     definition: str
     kernels: dict[str, Kernel] = field(hash=False)
+
+
+@dataclass(frozen=True)
+class ColumnKernel:
+    """A compiled function that writes several columns of an edge.
+
+    Attributes:
+        function: Takes (quotient, lengths, matrix, values) of a substructure with marked ends (see
+            `kernels.marked_paths`), or (graph, v, u, work, values), and writes to values.
+        reads: The substructure or the whole graph.
+        costs: Bounds the nanoseconds of each edge of a graph, where they may be without reason.
+    """
+
+    function: Callable[..., None]
+    reads: Literal["graph", "substructure"]
+    costs: Callable[[Csr], FloatArray] | None = None
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One or several numbers of an edge: columns.
+
+    Attributes:
+        definition: One line.
+        names: Names of its columns, without the radius.
+        kernel: Computes them; None for what is computed with the coefficient.
+        up_to_diameter: Whether column i exists only if S may have nodes at distance i.
+    """
+
+    definition: str
+    names: tuple[str, ...]
+    kernel: ColumnKernel | None = None
+    up_to_diameter: bool = False
+
+    @property
+    def of_whole_graph(self) -> bool:
+        """Whether it has neither a substructure nor a radius."""
+        return self.kernel is not None and self.kernel.reads == "graph"
+
+    def names_at(self, radius: int) -> tuple[str, ...]:
+        """Return the names of its columns at a radius, without the radius."""
+        return self.names[: 2 * radius + 1] if self.up_to_diameter else self.names
+
+
+def _numbered(name: str, first: int, last: int) -> tuple[str, ...]:
+    return tuple(f"{name}{number}" for number in range(first, last + 1))
 
 
 SUBSTRUCTURES = {
@@ -171,8 +228,42 @@ ENCODINGS = {
     ),
 }
 
-QUANTITIES = ("a", "a_tree", "nodes", "edges")
-"""Raw quantities of an edge, in canonical order."""
+_LONGEST_DISTANCE = 7
+
+QUANTITIES = {
+    "a": Quantity("the coefficient: the descriptor, as a number by its encoding", ("a",)),
+    "a_tree": Quantity("a of the double star with the end degrees of v and u", ("a_tree",)),
+    "nodes": Quantity("|V_S|", ("nodes",)),
+    "edges": Quantity("|E_S|", ("edges",)),
+    "eigenvalues": Quantity(
+        "eigenvalues of P: the largest, the second largest, the smallest, the second smallest",
+        _numbered("eigenvalues", 1, 4),
+        ColumnKernel(extreme_eigenvalues, "substructure"),
+    ),
+    "distances": Quantity(
+        "number of pairs of nodes at distance 1, 2, … in S, up to 2r + 1; from "
+        f"{_LONGEST_DISTANCE} on together",
+        _numbered("distances", 1, _LONGEST_DISTANCE),
+        ColumnKernel(distance_counts, "substructure"),
+        up_to_diameter=True,
+    ),
+    "marked": Quantity(
+        "the same eigenvalues, and the sum of the singular values, of D P D with D diagonal, "
+        f"D_ii = {END_WEIGHT:g} for v and u and 1 for other nodes",
+        _numbered("marked", 1, 5),
+        ColumnKernel(marked_spectrum, "substructure"),
+    ),
+    "cycles": Quantity(
+        f"number of simple cycles through (v, u) of each length from {SHORTEST} to {LONGEST}, in "
+        "the whole graph",
+        _numbered("cycles", SHORTEST, LONGEST),
+        ColumnKernel(cycle_counts, "graph", cycle_costs),
+    ),
+}
+"""Quantities of an edge, in canonical order; those of the whole graph last."""
+
+BASIC_QUANTITIES = tuple(name for name, row in QUANTITIES.items() if row.kernel is None)
+"""Quantities computed with the coefficient."""
 
 PAPER = ("union", "path", "singular_value_sum")
 """The choices of Xu et al. (AAAI 2024); the default."""
@@ -213,6 +304,12 @@ def functions(reads: Reads) -> list[Callable[..., float]]:
     """Return all functions with the same input; kernels call one by its position."""
     pairs = [(d, e) for d in DESCRIPTORS for e in encodings_of(d)]
     kernels = [kernel_of(*pair) for pair in pairs]
+    return [kernel.function for kernel in kernels if kernel.reads == reads]
+
+
+def column_functions(reads: Reads) -> list[Callable[..., None]]:
+    """Return all functions of quantities with the same input, called by their positions."""
+    kernels = [row.kernel for row in QUANTITIES.values() if row.kernel is not None]
     return [kernel.function for kernel in kernels if kernel.reads == reads]
 
 
@@ -301,6 +398,17 @@ def combination_faults(
                 text = (
                     f"descriptor {descriptor!r} is one of the whole graph, so {option} {value} "
                     f"does not apply: leave it out (allowed: {only.strip('[]')})."
+                )
+                faults.append(Fault(text, "coefficient.whole_graph"))
+    if all(QUANTITIES[name].of_whole_graph for name in quantities):
+        for option, value, only in (
+            ("substructure", substructure, PAPER[0]),
+            ("radius", list(radius), [1]),
+        ):
+            if value != only:
+                text = (
+                    f"quantities {', '.join(quantities)} are of the whole graph, so {option} "
+                    f"{value} does not apply: leave it out, or ask for another quantity too."
                 )
                 faults.append(Fault(text, "coefficient.whole_graph"))
     if "a_tree" in quantities and not has_tree_value(substructure, descriptor, encoding, radius):

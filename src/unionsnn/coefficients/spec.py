@@ -16,9 +16,14 @@ from unionsnn.base.errors import Fault, RequestError
 from unionsnn.coefficients import space
 from unionsnn.coefficients.engine import Pass, Progress, check_count, compute_values
 from unionsnn.coefficients.graph import SimpleGraph
-from unionsnn.coefficients.passes import AnyRadius, RadiusOne
-from unionsnn.coefficients.space import DESCRIPTORS, SUBSTRUCTURES, name_faults
-from unionsnn.coefficients.space import QUANTITIES as QUANTITIES
+from unionsnn.coefficients.passes import AnyRadius, PathColumns, RadiusOne, WholeGraphColumns
+from unionsnn.coefficients.space import (
+    BASIC_QUANTITIES,
+    DESCRIPTORS,
+    QUANTITIES,
+    SUBSTRUCTURES,
+    name_faults,
+)
 
 ENGINE_VERSION = 1
 """Part of every key. Raise it when a change makes any value differ by more than rounding: another
@@ -30,7 +35,7 @@ MAX_RADIUS = 10_000
 
 FloatArray = npt.NDArray[np.float64]
 
-_COLUMN = re.compile(r"(?P<quantity>.+)_r(?P<radius>\d+)")
+_COLUMN = re.compile(r"(?P<name>.+)_r(?P<radius>\d+)")
 
 
 class Blocks(Protocol):
@@ -57,9 +62,11 @@ class CoefficientSpec:
         encoding: Encoding of a matrix, a key of `space.ENCODINGS`. None for a descriptor that is a
             number, for which the default also means None.
         radius: Radius of the neighbourhoods, or several.
-        quantities: Columns for each radius: "a", the coefficient; "a_tree", the a of the double
-            star with the degrees of v and u (union, path, singular_value_sum, and of several radii
-            for 1 only); "nodes", |V_S|; "edges", |E_S|.
+        quantities: Keys of `space.QUANTITIES`, each one or several columns for each radius: "a",
+            the coefficient; "a_tree", the a of the double star with the degrees of v and u (union,
+            path, singular_value_sum, and of several radii for 1 only); "nodes", |V_S|; "edges",
+            |E_S|; "eigenvalues", "distances" and "marked" of the path matrix, whatever the
+            descriptor; "cycles", of the whole graph and once for all radii.
         alpha: Mass that stays at the end nodes, 0..1; curvature only.
         exponent: λ of the node/edge count; node_edge_count only.
 
@@ -108,11 +115,11 @@ class CoefficientSpec:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns, radius-major: a_r1, a_tree_r1, nodes_r1, edges_r1, a_r2, ..."""
-        return tuple(f"{name}_r{r}" for r in self.radius for name in self._quantities_at(r))
+        """Names of the columns, radius-major: a_r1, a_tree_r1, nodes_r1, edges_r1, a_r2, ...
 
-    def _quantities_at(self, radius: int) -> tuple[str, ...]:
-        return tuple(q for q in self.quantities if radius == 1 or q != "a_tree")
+        Those of the whole graph, such as cycles3, have no radius and come last.
+        """
+        return columns_of(self.quantities, self.radius)
 
     @property
     def has_tree_value(self) -> bool:
@@ -181,44 +188,64 @@ class CoefficientSpec:
         Shapes:
             -> [M, C].
         """
-        parts, before = [], 0
-        for number, (edge_pass, radii) in self.passes(graph).items():
+        passes = self.passes(graph)
+        parts, names, before = [], [], 0
+        total = sum(part.rounds for part in passes.values())
+        for number, part in passes.items():
             parts.append(
                 compute_values(
-                    edge_pass,
+                    part.edge_pass,
                     threads=threads,
                     block_size=block_size,
-                    progress=_share(progress, before, radii, len(self.radius)),
+                    progress=_share(progress, before, part.rounds, total),
                     **_resumption(blocks, number),
                 )
             )
-            before += radii
-        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+            names += part.columns
+            before += part.rounds
+        values = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+        order = [names.index(name) for name in self.columns]
+        return values if order == sorted(order) else values[:, order]
 
-    def passes(self, graph: SimpleGraph) -> dict[int, tuple[Pass, int]]:
-        """Return the passes over a graph in the order of columns, each with its number of radii.
+    def passes(self, graph: SimpleGraph) -> dict[int, "Part"]:
+        """Return the passes over a graph.
 
         The keys are the names of the passes in `Blocks`.
+
+        Raises:
+            RequestError: A quantity of the whole graph would take hours.
         """
-        passes: dict[int, tuple[Pass, int]] = {}
+        parts: dict[int, Part] = {}
+        basic = [q for q in self.quantities if q in BASIC_QUANTITIES]
+        whole = [q for q in self.quantities if QUANTITIES[q].of_whole_graph]
+        of_paths = [q for q in self.quantities if q not in (*basic, *whole)]
         other_radii = self.radius
-        if self.has_tree_value:
+        if self.has_tree_value and basic:
             other_radii = tuple(r for r in self.radius if r != 1)
-            passes[0] = RadiusOne(graph, self.quantities), 1
+            parts[0] = Part(RadiusOne(graph, tuple(basic)), columns_of(basic, (1,)), 1)
         # a_tree alone has nothing at other radii.
-        if other_radii and self._quantities_at(other_radii[0]):
+        basic = [q for q in basic if q != "a_tree"]
+        if other_radii and basic:
             edge_pass = AnyRadius(
                 graph,
                 self.substructure,
                 self.descriptor,
                 self.encoding,
                 other_radii,
-                self._quantities_at(other_radii[0]),
+                basic,
                 self.alpha,
                 self.exponent,
             )
-            passes[1] = edge_pass, len(other_radii)
-        return passes
+            parts[1] = Part(edge_pass, columns_of(basic, other_radii), len(other_radii))
+        if of_paths:
+            parts[2] = Part(
+                PathColumns(graph, self.substructure, self.radius, of_paths),
+                columns_of(of_paths, self.radius),
+                len(self.radius),
+            )
+        if whole:
+            parts[3] = Part(WholeGraphColumns(graph, whole), columns_of(whole, ()), 1)
+        return parts
 
     def to_dict(self) -> dict[str, Any]:
         """Return the choices as strings and lists, for JSON and YAML."""
@@ -260,22 +287,22 @@ class CoefficientSpec:
                 f"(allowed: {', '.join(_all_columns())}).",
                 code="coefficient.columns",
             )
-        matches = [_COLUMN.fullmatch(str(name)) for name in names]
+        owners = [_owner(str(name)) for name in names]
         faults = [
             fault
-            for name, match in zip(names, matches, strict=True)
-            if match is None or match["quantity"] not in QUANTITIES
+            for name, owner in zip(names, owners, strict=True)
+            if owner is None
             for fault in name_faults("columns", name, _all_columns())
         ]
         if faults:
             raise RequestError(*faults)
-        known = [match for match in matches if match is not None]
+        known = [owner for owner in owners if owner is not None]
         spec = cls(
             substructure,
             descriptor,
             encoding,
-            tuple(sorted({int(match["radius"]) for match in known})),
-            tuple(sorted({match["quantity"] for match in known})),
+            tuple(sorted({radius for _, radius in known if radius is not None})) or (1,),
+            tuple(sorted({quantity for quantity, _ in known})),
             alpha,
             exponent,
         )
@@ -288,8 +315,50 @@ class CoefficientSpec:
         return spec
 
 
+@dataclass(frozen=True)
+class Part:
+    """A pass over a graph.
+
+    Attributes:
+        edge_pass: The pass.
+        columns: Names of its columns.
+        rounds: How often it counts each edge in the progress.
+    """
+
+    edge_pass: Pass
+    columns: tuple[str, ...]
+    rounds: int
+
+
+def columns_of(quantities: Iterable[str], radii: Iterable[int]) -> tuple[str, ...]:
+    """Return the names of the columns of quantities at radii, in the order of both."""
+    names = tuple(quantities)
+    local = [
+        f"{name}_r{radius}"
+        for radius in radii
+        for quantity in names
+        if not QUANTITIES[quantity].of_whole_graph and (radius == 1 or quantity != "a_tree")
+        for name in QUANTITIES[quantity].names_at(radius)
+    ]
+    whole = [name for q in names if QUANTITIES[q].of_whole_graph for name in QUANTITIES[q].names]
+    return (*local, *whole)
+
+
+def _owner(column: str) -> tuple[str, int | None] | None:
+    """Return the quantity and the radius of a column; None if there is no such column."""
+    match = _COLUMN.fullmatch(column)
+    name, radius = (match["name"], int(match["radius"])) if match else (column, None)
+    for quantity, row in QUANTITIES.items():
+        names = row.names if radius is None else row.names_at(radius)
+        if name in names and row.of_whole_graph == (radius is None):
+            return quantity, radius
+    return None
+
+
 def _all_columns() -> tuple[str, ...]:
-    return (*(f"{quantity}_r1" for quantity in QUANTITIES), "and so on for r2, r3, ...")
+    whole = [q for q, row in QUANTITIES.items() if row.of_whole_graph]
+    local = [q for q in QUANTITIES if q not in whole]
+    return (*columns_of(local, (1,)), "and so on for r2, r3, ...", *columns_of(whole, ()))
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:
@@ -322,13 +391,13 @@ def _collection_faults(option: str, values: tuple[Any, ...], allowed: str) -> li
     return [Fault(f"{option} names {', '.join(repeated)} more than once.", "coefficient.repeated")]
 
 
-def _share(progress: Progress | None, before: int, radii: int, all_radii: int) -> Progress | None:
-    """Scale the progress of one pass to all passes: each edge counts once for each radius."""
-    if progress is None or radii == all_radii:
+def _share(progress: Progress | None, before: int, rounds: int, of_all: int) -> Progress | None:
+    """Scale the progress of one pass to all passes."""
+    if progress is None or rounds == of_all:
         return progress
 
     def report(done: int, total: int) -> None:
-        progress(before * total + radii * done, all_radii * total)
+        progress(before * total + rounds * done, of_all * total)
 
     return report
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from unionsnn.coefficients import space
 from unionsnn.coefficients.engine import Progress
 from unionsnn.coefficients.graph import as_edge_index
-from unionsnn.coefficients.spec import MAX_RADIUS, CoefficientSpec
+from unionsnn.coefficients.spec import MAX_RADIUS, CoefficientSpec, columns_of
 
 
 def structural_coefficients(
@@ -48,7 +48,8 @@ def structural_coefficients(
         radius: Radius of the neighbourhoods, or several.
         quantities: One or several of "a" (the coefficient), "a_tree" (a of the double star with
             the same end degrees; union, path, singular_value_sum, and of several radii at 1 only),
-            "nodes" (|V_S|) and "edges" (|E_S|).
+            "nodes" (|V_S|), "edges" (|E_S|), and those of several columns: "eigenvalues",
+            "distances", "marked" and "cycles" (see `space.QUANTITIES`).
         alpha: Mass that stays at the end nodes; curvature only.
         exponent: λ of the node/edge count; the paper uses 2 for graph and 1 for node tasks.
         symmetrize: Add the missing reverse of every edge instead of refusing the input.
@@ -58,7 +59,8 @@ def structural_coefficients(
 
     Shapes:
         edge_index [2, E] -> [E] for one column, [E, C] for several: for each radius, ascending,
-        the quantities in the order given. Rows follow the input's edges.
+        the quantities in the order given, then those of the whole graph. Rows follow the input's
+        edges.
 
     Raises:
         TypeError: edge_index or num_nodes is not an integer type.
@@ -86,6 +88,5 @@ def structural_coefficients(
     )
     if len(spec.columns) == 1:
         return values[:, 0].copy()
-    names = (f"{name}_r{r}" for r in spec.radius for name in asked)
-    order = [spec.columns.index(name) for name in names if name in spec.columns]
+    order = [spec.columns.index(name) for name in columns_of(asked, spec.radius)]
     return values if order == sorted(order) else values[:, order]

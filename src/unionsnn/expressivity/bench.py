@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unionsnn.coefficients.engine import Progress
+from unionsnn.coefficients.spec import columns_of
 from unionsnn.expressivity.color_refinement import (
     TOLERANCE,
     GraphUnion,
@@ -25,7 +26,7 @@ from unionsnn.expressivity.color_refinement import (
     graph_classes,
     refine,
 )
-from unionsnn.expressivity.edge_colorings import EdgeColoring
+from unionsnn.expressivity.edge_colorings import COLUMNS, EdgeColoring
 from unionsnn.expressivity.fingerprints import fingerprints
 from unionsnn.expressivity.graph_sets import Family, load_set
 
@@ -135,6 +136,9 @@ class Bench:
             )
             return union.graph.to_directed(residues.astype(np.float64))
         columns, values = self._columns(coloring, progress)
+        if coloring.form in COLUMNS:
+            names = columns_of([coloring.form], coloring.radii)
+            return values[:, [columns.index(name) for name in names]]
 
         def of(quantity: str) -> FloatArray:
             return values[:, [columns.index(f"{quantity}_r{r}") for r in coloring.radii]]

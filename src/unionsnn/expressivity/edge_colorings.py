@@ -24,9 +24,13 @@ NAMED = {
 }
 """Coefficients by name in conf/coefficient, with `a` for the paper's."""
 
-FORMS = ("excess", "cyclomatic", "spectrum", "rooted")
-"""Other values of a union subgraph: a_tree - a; |E_S| - |V_S| + 1; fingerprints."""
+COLUMNS = tuple(name for name in space.QUANTITIES if name not in space.BASIC_QUANTITIES)
+"""Quantities of several columns, all of which colour an edge."""
 
+FORMS = ("excess", "cyclomatic", "spectrum", "rooted", *COLUMNS)
+"""Other values of a union subgraph: a_tree - a; |E_S| - |V_S| + 1; fingerprints; columns."""
+
+_OF_WHOLE_GRAPH = tuple(name for name in COLUMNS if space.QUANTITIES[name].of_whole_graph)
 _LARGEST_RADIUS = 100
 
 DEFAULT = (
@@ -58,7 +62,9 @@ class EdgeColoring:
     @property
     def local(self) -> bool:
         """Whether it depends on a substructure rather than on the whole graph."""
-        return self.spec is not None and not space.is_of_whole_graph(self.spec.descriptor)
+        if self.spec is None or self.form in _OF_WHOLE_GRAPH:
+            return False
+        return not space.is_of_whole_graph(self.spec.descriptor)
 
     @classmethod
     def parse(cls, text: str) -> EdgeColoring:
@@ -91,6 +97,8 @@ class EdgeColoring:
         if name in FORMS:
             form, base = name, "a"
             quantities = ("nodes", "edges")
+            if name in COLUMNS:
+                quantities = (name,) if name in _OF_WHOLE_GRAPH else ("nodes", "edges", name)
             if name == "excess":
                 quantities = ("a", "a_tree", "nodes", "edges")
                 if radius != (1,):
@@ -116,7 +124,10 @@ class EdgeColoring:
 
 
 def all_colorings(radii: tuple[int, ...] = (1, 2, 3)) -> list[EdgeColoring]:
-    """Return all combinations of choices and radii, raw and normalised, and all forms."""
+    """Return all combinations of choices and radii, raw and normalised, and all forms.
+
+    Cycles by length are left out: on dense graphs they are refused.
+    """
     whole = [d for d in space.DESCRIPTORS if space.is_of_whole_graph(d)]
     local = [(d, e) for d in space.DESCRIPTORS if d not in whole for e in space.encodings_of(d)]
     short = {parts: name for name, parts in NAMED.items()}
@@ -124,7 +135,8 @@ def all_colorings(radii: tuple[int, ...] = (1, 2, 3)) -> list[EdgeColoring]:
     bases = [short.get(each) or "/".join(filter(None, each)) for each in parts]
     names = [f"{base}{mark}@{r}" for base in bases for r in radii for mark in ("", "~")]
     names += [f"{d}{mark}" for d in whole for mark in ("", "~")]
-    names += [f"{form}@{r}" for form in ("cyclomatic", "spectrum", "rooted") for r in radii]
+    at_radii = [form for form in FORMS if form not in ("excess", *_OF_WHOLE_GRAPH)]
+    names += [f"{form}@{r}" for form in at_radii for r in radii]
     return [EdgeColoring.parse(name) for name in ("1wl", "excess", *names)]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from unionsnn.base.errors import DamagedEntryError
-from unionsnn.coefficients import QUANTITIES, CoefficientSpec, SimpleGraph
+from unionsnn.coefficients import BASIC_QUANTITIES, CoefficientSpec, SimpleGraph
 from unionsnn.coefficients.entries import read_intact
 from unionsnn.coefficients.summary import column_summary
 from unionsnn.config.schema import Config
@@ -85,9 +85,9 @@ def simple_graph(config: Config, progress: Progress | None = None) -> SimpleGrap
 
 
 def default_spec(config: Config) -> CoefficientSpec:
-    """Return the spec of all columns that the configured choices provide."""
+    """Return the spec of the basic columns that the configured choices provide."""
     spec = config.coefficient.spec()
-    quantities = tuple(q for q in QUANTITIES if spec.has_tree_value or q != "a_tree")
+    quantities = tuple(q for q in BASIC_QUANTITIES if spec.has_tree_value or q != "a_tree")
     return replace(spec, quantities=quantities)
 
 

@@ -61,7 +61,7 @@ NodeArray = npt.NDArray[np.int32]
 
 # A key holds the lower triangle of the adjacency, two rows per word, and 7 bits of size and 1 bit
 # of kind for each of 32 classes.
-_KEY_CLASSES = 32
+KEY_CLASSES = 32
 
 
 class Choice(NamedTuple):
@@ -179,13 +179,13 @@ def compute_chunk(
                     indptr, indices, v, u, choice.substructure, chosen, local, rows
                 )
             else:
-                starts, neighbors = _lists(
+                starts, neighbors = lists_at(
                     indptr, indices, gathered, radii[r], choice.substructure, work
                 )
                 size, ends = starts.shape[0] - 1, neighbors.shape[0]
                 at_v, at_u = local[v], local[u]
                 if size <= WORD:
-                    _write_rows(starts, neighbors, rows)
+                    write_rows(starts, neighbors, rows)
             at = r * per_radius
             if place_nodes >= 0:
                 values[i, at + place_nodes] = size
@@ -278,7 +278,7 @@ def _common_nodes(indptr: IntArray, indices: NodeArray, v: int, u: int, nodes: N
 
 
 @kernel
-def _lists(
+def lists_at(
     indptr: IntArray,
     indices: NodeArray,
     count: int,
@@ -310,7 +310,7 @@ def one_substructure(
     count = gather(
         indptr, indices, v, u, radius, work.depth_v, work.depth_u, work.queue, work.nodes
     )
-    starts, neighbors = _lists(indptr, indices, count, radius, substructure, work)
+    starts, neighbors = lists_at(indptr, indices, count, radius, substructure, work)
     ends = (np.int64(work.local[v]), np.int64(work.local[u]))
     for k in range(starts.shape[0] - 1):
         work.local[work.chosen[k]] = -1
@@ -319,7 +319,7 @@ def one_substructure(
 
 
 @kernel
-def _write_rows(starts: IntArray, neighbors: NodeArray, rows: IntArray) -> None:
+def write_rows(starts: IntArray, neighbors: NodeArray, rows: IntArray) -> None:
     """Convert the lists of at most 64 nodes to bit rows."""
     for i in range(starts.shape[0] - 1):
         row = np.int64(0)
@@ -343,8 +343,8 @@ def _quotient_value(subgraph: Subgraph, choice: Choice, work: Workspace, memory:
         sort_classes(colors[now], classes, scratch)
         sizes, kinds = scratch[SORTED_SIZES], scratch[SORTED_KINDS]
         rows = scratch[SORTED_ROWS].reshape(WORD, 1)
-        if classes <= _KEY_CLASSES:
-            slot = _write_key(classes, scratch) & (work.known.shape[0] - 1)
+        if classes <= KEY_CLASSES:
+            slot = write_key(classes, scratch) & (work.known.shape[0] - 1)
             hit = True
             for k in range(KEY_WORDS):
                 if work.keys[slot, k] != scratch[KEY, k]:
@@ -365,12 +365,12 @@ def _quotient_value(subgraph: Subgraph, choice: Choice, work: Workspace, memory:
 
 
 @kernel
-def _write_key(classes: int, scratch: IntArray) -> Word:
+def write_key(classes: int, scratch: IntArray) -> Word:
     """Pack the sorted classes into the key and return its hash.
 
     A size is at least 1, so the key also determines the number of classes and is never zero.
     """
-    key, sizes_at = scratch[KEY], _KEY_CLASSES // 2
+    key, sizes_at = scratch[KEY], KEY_CLASSES // 2
     for k in range(KEY_WORDS):
         key[k] = 0
     for k in range(classes):

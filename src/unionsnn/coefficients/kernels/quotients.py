@@ -67,9 +67,9 @@ def path_entry_sum(quotient: Quotient, numbers: Numbers, memory: Memory) -> floa
 @kernel
 def laplacian_largest_eigenvalue(quotient: Quotient, numbers: Numbers, memory: Memory) -> float:
     """Largest eigenvalue of L, or NaN."""
-    matrix = _large_enough(memory.matrix, quotient.classes)
+    matrix = large_enough(memory.matrix, quotient.classes)
     of_twins = _fill_laplacian_quotient(quotient, matrix)
-    return _largest(_eigenvalues(matrix, quotient.classes), of_twins)
+    return _largest(eigenvalues_of(matrix, quotient.classes), of_twins)
 
 
 @kernel
@@ -79,7 +79,8 @@ def laplacian_singular_value_sum(subgraph: Subgraph, numbers: Numbers, memory: M
 
 
 @kernel
-def _large_enough(matrix: FloatArray, classes: int) -> FloatArray:
+def large_enough(matrix: FloatArray, classes: int) -> FloatArray:
+    """Return the matrix if the own solver takes that many classes, else a new one."""
     if classes > OWN_SOLVER_LIMIT:
         return np.empty((classes, classes), np.float64)
     return matrix
@@ -106,11 +107,11 @@ def _path_eigenvalues(quotient: Quotient, matrix: FloatArray) -> FloatArray:
             pairs = quotient.sizes[k] * quotient.sizes[j]
             if pairs != 1:
                 matrix[k, j] *= math.sqrt(pairs)
-    return _eigenvalues(matrix, quotient.classes)
+    return eigenvalues_of(matrix, quotient.classes)
 
 
 @kernel
-def _eigenvalues(matrix: FloatArray, order: int) -> FloatArray:
+def eigenvalues_of(matrix: FloatArray, order: int) -> FloatArray:
     """Return the eigenvalues of a symmetric matrix from its lower triangle; NaN on failure.
 
     Up to the limit of our solver they are in the second-last row of the matrix.
@@ -146,7 +147,7 @@ def path_lengths(quotient: Quotient, matrix: FloatArray) -> FloatArray:
         The matrix written to, which is a new one beyond the limit.
     """
     rows, classes = quotient.rows, quotient.classes
-    matrix = _large_enough(matrix, classes)
+    matrix = large_enough(matrix, classes)
     words = rows.shape[1]
     before = np.empty((classes, words), np.int64)
     after = np.empty((classes, words), np.int64)

@@ -257,8 +257,23 @@ def twin_classes_of_lists(
         members [m] (first node of each class, ascending), sizes [m], kinds [m], and bit rows
         [m, ceil(m / 64)] of the adjacency between classes.
     """
-    count = starts.shape[0] - 1
     first, kind = first_twins(starts, neighbors)
+    return classes_of_lists(starts, neighbors, first, kind)
+
+
+@kernel
+def classes_of_lists(
+    starts: IntArray, neighbors: NodeArray, first: IntArray, kind: IntArray
+) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Group the nodes of a subgraph by the first node of their class.
+
+    Shapes:
+        starts [n + 1], neighbors [2 |E_S|] (sorted lists), first [n], kind [n] (of first nodes).
+
+    Returns:
+        As `twin_classes_of_lists`.
+    """
+    count = starts.shape[0] - 1
     rank = np.full(count, -1, np.int64)
     classes = 0
     for i in range(count):
