@@ -39,6 +39,12 @@ REFUSALS: list[tuple[list[str], list[str], str]] = [
         ["config.gate"],
         "type gate.features=[raw,cyclomatic].",
     ),
+    (
+        ["coefficient=overlap", "gate.features=[cycles]"],
+        ["config.no_effect"],
+        "gate.features=[raw,cycles].",
+    ),
+    (["coefficient.radius=2", "gate.features=[cycles]"], ["config.no_effect"], ""),
     (["experiment=zinc", "protocol=holdout"], ["config.no_effect"], ""),
     (["coefficient=curvature", "gate=paper"], ["config.gate"], "type gate.features=[raw]."),
     (["coefficient.control=shufled"], ["config.value"], ""),
@@ -214,6 +220,8 @@ def test_composing_and_refusing_import_no_torch() -> None:
         (["gate=paper"], [1]),
         (["gate=authors-code"], [1]),
         (["gate.features=[excess]"], [1, 2, 3]),
+        (["gate.features=[cycles]"], [1]),
+        (["gate.features=[cycles,marked]"], [1, 2, 3]),
         (["data=cora"], [1]),
         (["coefficient=overlap"], [1]),
         (["coefficient=curvature"], [1]),
@@ -225,6 +233,14 @@ def test_the_radius_follows_gate_task_and_coefficient(
     overrides: list[str], radius: list[int]
 ) -> None:
     assert compose_config(overrides).coefficient.radius == radius
+
+
+def test_a_gate_of_the_configuration_reads_every_feature() -> None:
+    from unionsnn.nn.features import FEATURES
+
+    assert compose_config([f"gate.features=[{','.join(FEATURES)}]"]).gate.features == [*FEATURES]
+    with pytest.raises(RequestError, match=", ".join(f"'{name}'" for name in FEATURES[:-1])):
+        compose_config(["gate.features=[a]"])
 
 
 def test_the_coefficient_is_brought_into_canonical_form() -> None:

@@ -30,9 +30,13 @@ def several_graphs(channels: int = 3) -> Batch:
 
 def with_tree_value(data: Data) -> Data:
     """Give the graphs the columns `WITH_TREE`."""
-    rows = CoefficientSpec.from_columns(WITH_TREE).compute(data.edge_index, data.num_nodes)
+    return with_spec(data, CoefficientSpec.from_columns(WITH_TREE))
+
+
+def with_spec(data: Data, spec: CoefficientSpec) -> Data:
+    """Give the graphs the columns of a spec."""
     copied = copy.copy(data)
-    copied.edge_coefficient = torch.from_numpy(rows)
+    copied.edge_coefficient = torch.from_numpy(spec.compute(data.edge_index, data.num_nodes))
     return copied
 
 

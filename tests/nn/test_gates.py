@@ -18,12 +18,16 @@ from gated_graphs import (
     make,
     several_graphs,
     with_loops,
+    with_spec,
     with_tree_value,
 )
 from torch_geometric.data import Batch, Data
 
 from graphs import cycle, graph, star
 from unionsnn import CoefficientSpec, StructuralCoefficients, StructuralGate
+from unionsnn.coefficients.space import QUANTITIES
+from unionsnn.coefficients.spec import columns_of
+from unionsnn.nn.features import FEATURES
 
 
 @pytest.fixture
@@ -175,6 +179,55 @@ def test_required_columns_are_those_that_the_features_use() -> None:
     assert several.required_columns == (
         "a_r1", "nodes_r1", "edges_r1", "a_r3", "nodes_r3", "edges_r3",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        *((feature,) for feature in FEATURES),
+        ("cycles", "marked", "distances"),
+        ("marked", "excess", "distances", "cycles", "cyclomatic", "eigenvalues"),
+    ],
+    ids=",".join,
+)
+def test_features_are_those_of_their_columns(features: tuple[str, ...]) -> None:
+    """The data's columns are those required, in their order; counts enter as logarithms."""
+    gate = StructuralGate(3, features=features, radius=(1, 2)).double()
+    required = gate.required_columns
+    spec = CoefficientSpec.from_columns(required)
+    assert [name for name in spec.columns if name in required] == list(required)
+    gate.set_columns(spec.columns)
+    batch = with_spec(several_graphs(), spec)
+    gate.fit_statistics(batch.edge_coefficient)
+    if set(features) <= set(QUANTITIES):
+        local = [feature for feature in features if feature != "cycles"]
+        names = columns_of([*local, *(f for f in features if f not in local)], (1, 2))
+        rows = batch.edge_coefficient[:, [spec.columns.index(name) for name in names]]
+        counted = [name.startswith(("distances", "cycles")) for name in names]
+        rows = torch.where(torch.tensor(counted), torch.log1p(rows), rows)
+        std = rows.std(dim=0, correction=0)
+        std[std < 1e-6] = 1
+        torch.testing.assert_close(
+            gate.standardized(batch.edge_coefficient, batch.edge_index, batch.num_nodes),
+            (rows - rows.mean(dim=0)) / std,
+        )
+    assert apply(gate, batch).isfinite().all()
+
+
+def test_bridges_count_in_the_statistics_of_cycles() -> None:
+    """Their rows are 0 like those of self loops."""
+    gate = StructuralGate(1, features=("cycles",))
+    triangle = torch.tensor([[1.0, 0, 0, 0, 0, 0]])
+    gate.fit_statistics(torch.cat([triangle, torch.zeros(3, 6)]))
+    assert gate.feature_mean[0].item() == pytest.approx(math.log(2) / 4)
+
+
+def test_an_eigenvalue_that_is_always_0_is_no_feature() -> None:
+    """Its rounding errors are not blown up to unit variance."""
+    gate = StructuralGate(1, features=("eigenvalues",), radius=1)
+    noise = 1e-16 * torch.randn(9, generator=torch.Generator().manual_seed(0))
+    rows = torch.stack([torch.full((9,), 4.0), noise, torch.full((9,), -2.0), noise - 2], dim=1)
+    assert gate.fit_statistics(rows).feature_std.tolist() == [1] * 4
 
 
 def test_self_loops_do_not_count_in_the_statistics(batch: Data) -> None:

@@ -401,14 +401,14 @@ def combination_faults(
                 )
                 faults.append(Fault(text, "coefficient.whole_graph"))
     if all(QUANTITIES[name].of_whole_graph for name in quantities):
-        for option, value, only in (
+        for option, given_choice, without in (
             ("substructure", substructure, PAPER[0]),
-            ("radius", list(radius), [1]),
+            ("radius", str(list(radius)), "[1]"),
         ):
-            if value != only:
+            if given_choice != without:
                 text = (
                     f"quantities {', '.join(quantities)} are of the whole graph, so {option} "
-                    f"{value} does not apply: leave it out, or ask for another quantity too."
+                    f"{given_choice} does not apply: leave it out, or ask for another quantity too."
                 )
                 faults.append(Fault(text, "coefficient.whole_graph"))
     if "a_tree" in quantities and not has_tree_value(substructure, descriptor, encoding, radius):

@@ -189,7 +189,8 @@ class CoefficientSpec:
             -> [M, C].
         """
         passes = self.passes(graph)
-        parts, names, before = [], [], 0
+        parts, before = [], 0
+        names: list[str] = []
         total = sum(part.rounds for part in passes.values())
         for number, part in passes.items():
             parts.append(

@@ -258,7 +258,21 @@ class GateConfig(Section):
 
     preset: Literal["paper", "authors-code", "default"] | None
     features: (
-        Annotated[list[Literal["raw", "normalized", "excess", "cyclomatic"]], Field(min_length=1)]
+        Annotated[
+            list[
+                Literal[
+                    "raw",
+                    "normalized",
+                    "excess",
+                    "cyclomatic",
+                    "eigenvalues",
+                    "distances",
+                    "marked",
+                    "cycles",
+                ]
+            ],
+            Field(min_length=1),
+        ]
         | None
     ) = None
     normalization: Literal["neighborhood", "batch", "none"] | None = None
@@ -271,6 +285,14 @@ class GateConfig(Section):
     inject: Literal["gate", "edge", "both"] = Field(
         "gate", exclude_if=lambda value: value == "gate"
     )
+
+    @property
+    def of_whole_graph(self) -> bool:
+        """Whether the features have neither a substructure nor a radius."""
+        from unionsnn.coefficients.space import QUANTITIES
+
+        rows = [QUANTITIES.get(feature) for feature in self.features or ()]
+        return bool(rows) and all(row is not None and row.of_whole_graph for row in rows)
 
 
 class ProtocolConfig(Section):
@@ -388,6 +410,7 @@ class Config(Section):
                 gate.preset in (None, "default")
                 and not task.startswith("node")
                 and coefficient.spec().has_tree_value
+                and not gate.of_whole_graph
             )
             coefficient = coefficient.replace({"radius": [1, 2, 3] if several else [1]})
         if model.norm == "auto":
@@ -414,7 +437,7 @@ class Config(Section):
 
         Excess is a_tree - a, which exists for the paper's coefficient at radius 1 only.
         """
-        from unionsnn.coefficients import space
+        from unionsnn.coefficients import CoefficientSpec, space
 
         plain = plain_model(self.model.name)
         preset, features = self.gate.preset, self.gate.features or ()
@@ -448,6 +471,13 @@ class Config(Section):
                         "messages: leave it out, or type gate.inject=both.",
                         "config.no_effect",
                     )
+        if self.gate.of_whole_graph and self.coefficient.spec() != CoefficientSpec():
+            yield Fault(
+                f"gate.features={list(features)} are of the whole graph, so the choices of "
+                "coefficient have no effect: leave them out, or add a feature, as in "
+                f"gate.features=[raw,{','.join(features)}].",
+                "config.no_effect",
+            )
         if "excess" in features and not self.coefficient.spec().has_tree_value:
             yield Fault(
                 f"gate.features names 'excess', which is defined for {space.paper_choices()} "

@@ -12,16 +12,36 @@ from torch_geometric.utils import scatter
 from unionsnn.base.arguments import require_choice
 from unionsnn.base.errors import DataError, RequestError
 
-Feature = Literal["raw", "normalized", "excess", "cyclomatic"]
+Feature = Literal[
+    "raw",
+    "normalized",
+    "excess",
+    "cyclomatic",
+    "eigenvalues",
+    "distances",
+    "marked",
+    "cycles",
+]
 
-_QUANTITIES = ("a", "a_tree", "nodes", "edges")
+# Columns of which one number is made at each radius.
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     "raw": ("a",),
     "normalized": ("a",),
     "excess": ("a", "a_tree"),
     "cyclomatic": ("nodes", "edges"),
 }
-_STANDARDIZED = ("raw", "excess", "cyclomatic")
+# Columns that are numbers by themselves, at each radius and of the whole graph.
+_LOCAL: Mapping[str, tuple[str, ...]] = {
+    "eigenvalues": tuple(f"eigenvalues{i}" for i in range(1, 5)),
+    "distances": tuple(f"distances{i}" for i in range(1, 8)),
+    "marked": tuple(f"marked{i}" for i in range(1, 6)),
+}
+_OF_GRAPH: Mapping[str, tuple[str, ...]] = {"cycles": tuple(f"cycles{i}" for i in range(3, 9))}
+FEATURES = (*_NEEDS, *_LOCAL, *_OF_GRAPH)
+"""Features by name."""
+
+# Counts have a heavy tail.
+_COUNTS = ("distances", "cycles")
 # A feature whose spread is below this share of its columns has only rounding noise.
 _CONSTANT = 1e-6
 
@@ -54,15 +74,18 @@ class StructuralFeatures(nn.Module):
     .. math::
         \tilde a_{vu} = a_{vu} / \sum_{w \in N(v)} a_{vw}
 
-    v receives the message. The features ``excess`` and ``cyclomatic`` are extensions of this
-    library.
+    v receives the message. All features but ``raw`` and ``normalized`` are extensions of this
+    library. ``eigenvalues``, ``distances``, ``marked`` and ``cycles`` are several numbers each, the
+    columns of these names (docs/coefficients.md); counts enter as log(1 + count).
 
     Args:
         features: ``raw`` a, ``normalized`` a, ``excess`` (a of the double star with the same end
-            degrees, minus a: the part due to cycles; at radius 1 only) or ``cyclomatic`` (edges -
-            nodes + 1 of the subgraph). All but ``normalized`` are standardised with statistics of
-            the training graphs (`fit_statistics`).
-        radius: One radius or several; each gives its own features.
+            degrees, minus a: the part due to cycles; at radius 1 only), ``cyclomatic`` (edges -
+            nodes + 1 of the subgraph), ``eigenvalues`` and ``marked`` (of the path matrix, and with
+            the ends marked), ``distances`` (pairs of nodes by distance) or ``cycles`` (by length,
+            in the whole graph). All but ``normalized`` are standardised with statistics of the
+            training graphs (`fit_statistics`).
+        radius: One radius or several; each gives its own features, but for ``cycles``.
         normalize_over: Whose neighbours the ``normalized`` feature sums over: ``receiver`` (the
             paper) or ``sender`` (the authors' code).
         offset: Constant added to the ``normalized`` feature.
@@ -88,11 +111,11 @@ class StructuralFeatures(nn.Module):
         super().__init__()
         if not features:
             raise RequestError(
-                f"features is empty; name at least one of {', '.join(_NEEDS)}.",
+                f"features is empty; name at least one of {', '.join(FEATURES)}.",
                 code="gate.argument",
             )
         for feature in features:
-            require_choice("A gate's feature", feature, _NEEDS)
+            require_choice("A gate's feature", feature, FEATURES)
         self.features = tuple(features)
         self.radius = radii(radius)
         if not self.radius or self.radius[0] < 1:
@@ -112,7 +135,7 @@ class StructuralFeatures(nn.Module):
         self.columns = self.required_columns
         if columns is not None:
             self.set_columns(columns)
-        width = len(self._kinds)
+        width = len(self._inputs)
         self.register_buffer("feature_mean", torch.zeros(width))
         self.register_buffer("feature_std", torch.ones(width))
         self.fitted = False
@@ -120,24 +143,38 @@ class StructuralFeatures(nn.Module):
     @property
     def required_columns(self) -> tuple[str, ...]:
         """Names of the coefficient columns that the features are derived from."""
-        needed = {f"{q}_r{r}" for feature, r in self._kinds for q in _NEEDS[feature]}
-        order = (f"{quantity}_r{r}" for r in self.radius for quantity in _QUANTITIES)
+        needed = {name for _, columns in self._inputs for name in columns}
+        local = (
+            "a",
+            "a_tree",
+            "nodes",
+            "edges",
+            *(name for row in _LOCAL.values() for name in row),
+        )
+        order = [f"{name}_r{radius}" for radius in self.radius for name in local]
+        order += [name for row in _OF_GRAPH.values() for name in row]
         return tuple(name for name in order if name in needed)
 
     @property
-    def _kinds(self) -> list[tuple[str, int]]:
-        """Inputs of the MLP as (feature, radius), radius-major; the excess at radius 1 only."""
-        return [
-            (feature, radius)
-            for radius in self.radius
-            for feature in self.features
-            if feature != "excess" or radius == 1
-        ]
+    def _inputs(self) -> list[tuple[str, tuple[str, ...]]]:
+        """Each number as its feature and its columns, radius-major, those of the graph last.
+
+        The excess is there at radius 1 only, distances up to 2 radius + 1.
+        """
+        inputs: list[tuple[str, tuple[str, ...]]] = []
+        for radius in self.radius:
+            for feature in self.features:
+                if feature in _NEEDS and (feature != "excess" or radius == 1):
+                    inputs.append((feature, tuple(f"{q}_r{radius}" for q in _NEEDS[feature])))
+                names = _LOCAL.get(feature, ())
+                last = 2 * radius + 1 if feature == "distances" else len(names)
+                inputs += [(feature, (f"{name}_r{radius}",)) for name in names[:last]]
+        return inputs + [(f, (name,)) for f in self.features for name in _OF_GRAPH.get(f, ())]
 
     @property
     def needs_statistics(self) -> bool:
         """Whether `fit_statistics` must be called before the first step."""
-        return any(feature in _STANDARDIZED for feature in self.features)
+        return any(feature != "normalized" for feature in self.features)
 
     def set_columns(self, columns: Sequence[str]) -> None:
         """Set the columns given to `forward`; RequestError if a required one is missing."""
@@ -175,14 +212,23 @@ class StructuralFeatures(nn.Module):
             raise RequestError(
                 "The structural coefficients contain NaN or infinity.", code="gate.statistics"
             )
-        rows = coefficient[(coefficient != 0).any(dim=1)].to("cpu", torch.float64)
+        rows = coefficient.to("cpu", torch.float64)
+        of_graph = {name for row in _OF_GRAPH.values() for name in row}
+        # A bridge is in no cycle.
+        if not of_graph.issuperset(self.columns):
+            rows = rows[(rows != 0).any(dim=1)]
         self.feature_mean.zero_()
         self.feature_std.fill_(1)
-        for i, (feature, radius) in enumerate(self._kinds if len(rows) else ()):
-            if feature not in _STANDARDIZED:
+        for i, (feature, columns) in enumerate(self._inputs if len(rows) else ()):
+            if feature == "normalized":
                 continue
-            values = self._edge_feature(rows, feature, radius)
-            sources = [self._column(rows, quantity, radius) for quantity in _NEEDS[feature]]
+            values = self._edge_feature(rows, feature, columns)
+            # An eigenvalue that is always 0 has only the rounding noise of the others.
+            sources = (
+                [self._column(rows, name) for name in columns]
+                if feature in _NEEDS
+                else [self._edge_feature(rows, f, c) for f, c in self._inputs if f == feature]
+            )
             noise = _CONSTANT * torch.stack(sources).abs().max()
             self.feature_mean[i] = values.mean()
             std = values.std(unbiased=False)
@@ -242,30 +288,31 @@ class StructuralFeatures(nn.Module):
         node = edge_index[1 if self.normalize_over == "receiver" else 0]
         return torch.stack(
             [
-                self._edge_feature(coefficient, feature, radius)
-                if feature in _STANDARDIZED
-                else self._normalized(coefficient, node, num_nodes, radius)
-                for feature, radius in self._kinds
+                self._normalized(coefficient, node, num_nodes, columns)
+                if feature == "normalized"
+                else self._edge_feature(coefficient, feature, columns)
+                for feature, columns in self._inputs
             ],
             dim=-1,
         )
 
-    def _edge_feature(self, coefficient: Tensor, feature: str, radius: int) -> Tensor:
-        """Return a feature that depends on the edge alone, [num_edges]."""
-        if feature == "raw":
-            return self._column(coefficient, "a", radius)
+    def _edge_feature(self, coefficient: Tensor, feature: str, columns: tuple[str, ...]) -> Tensor:
+        """Return a number that depends on the edge alone, [num_edges]."""
+        first = self._column(coefficient, columns[0])
         if feature == "excess":
-            tree = self._column(coefficient, "a_tree", radius)
-            return tree - self._column(coefficient, "a", radius)
-        edges = self._column(coefficient, "edges", radius)
-        return edges - self._column(coefficient, "nodes", radius) + 1
+            return self._column(coefficient, columns[1]) - first
+        if feature == "cyclomatic":
+            return self._column(coefficient, columns[1]) - first + 1
+        return torch.log1p(first) if feature in _COUNTS else first
 
-    def _normalized(self, coefficient: Tensor, node: Tensor, num_nodes: int, radius: int) -> Tensor:
+    def _normalized(
+        self, coefficient: Tensor, node: Tensor, num_nodes: int, columns: tuple[str, ...]
+    ) -> Tensor:
         """Return the coefficient over its sum at `node`, plus the offset, [num_edges]."""
-        return shares(self._column(coefficient, "a", radius), node, num_nodes) + self.offset
+        return shares(self._column(coefficient, columns[0]), node, num_nodes) + self.offset
 
-    def _column(self, coefficient: Tensor, quantity: str, radius: int) -> Tensor:
-        return coefficient[:, self.columns.index(f"{quantity}_r{radius}")]
+    def _column(self, coefficient: Tensor, name: str) -> Tensor:
+        return coefficient[:, self.columns.index(name)]
 
     def _check(self, coefficient: Tensor) -> None:
         if coefficient.dim() != 2 or coefficient.size(1) != len(self.columns):
