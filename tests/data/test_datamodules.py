@@ -158,7 +158,7 @@ def test_labels_that_need_more_columns_than_memory_are_refused() -> None:
         y=np.array([0]),
         node_labels=np.full((1000, 1), 10**9),
     )
-    with pytest.raises(DataError, match=r"labels of nodes run up to 1000000000; .*categorical"):
+    with pytest.raises(DataError, match=r"labels run up to 1000000000; .*categorical"):
         build_dataset(arrays, "labels")
     assert build_dataset(arrays, "categorical").num_features == 1
 

@@ -586,13 +586,16 @@ def test_damage_anywhere_is_one_line(tmp_path: Path, form: str) -> None:
     """Bytes of a sound file are cut, changed and repeated: a graph, or a refusal in one line."""
     path = tmp_path / f"g{FORMATS[form].extensions[0]}"
     graph = nx.gnm_random_graph(20, 30, seed=0)
+    nx.set_edge_attributes(graph, 1, "bond")
     edges = np.array(graph.edges).T
+    features = np.arange(60).reshape(30, 2)
+    tensors = {"edge_index": torch.from_numpy(edges), "edge_attr": torch.from_numpy(features)}
     {
-        "edgelist": lambda: nx.write_edgelist(graph, path),
+        "edgelist": lambda: nx.write_edgelist(graph, path, data=["bond"]),
         "graphml": lambda: nx.write_graphml(graph, path),
         "graph6": lambda: nx.write_graph6(graph, path),
-        "npz": lambda: np.savez(path, edge_index=edges),
-        "pt": lambda: torch.save({"edge_index": torch.from_numpy(edges), "num_nodes": 20}, path),
+        "npz": lambda: np.savez(path, edge_index=edges, edge_labels=features),
+        "pt": lambda: torch.save(tensors | {"num_nodes": 20}, path),
     }[form]()
     lines: list[str] = []
     sound, random = path.read_bytes(), np.random.default_rng(0)
@@ -607,10 +610,11 @@ def test_damage_anywhere_is_one_line(tmp_path: Path, form: str) -> None:
             case _:
                 content[at:at] = content[at:end]
         path.write_bytes(content)
-        try:
-            read_graph_file(path)
-        except DataError as error:
-            lines.append(str(error))
+        for edge_features in (False, True):
+            try:
+                read_graph_file(path, edge_features=edge_features)
+            except DataError as error:
+                lines.append(str(error))
     assert "\n" not in "".join(lines)
 
 

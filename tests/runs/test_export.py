@@ -58,6 +58,17 @@ def test_a_program_is_the_network_on_graphs_of_other_sizes(name: str) -> None:
         assert difference(program, model, example(config, 3, *size)) <= TOLERANCE
 
 
+@pytest.mark.parametrize("edges", [(3, 2), 4])
+def test_a_program_takes_features_of_edges(edges: int | tuple[int, ...]) -> None:
+    config = compose_config(["model=gin", "model.num_layers=1", "data.edge_features=labels"])
+    model = build_model(config, 3, 2, edges).eval()
+    program = traced(model, example(config, 3, 9, 14, edges), "gin")
+    for size in ((5, 6), (16, 40)):
+        inputs = example(config, 3, *size, edges)
+        assert inputs["edge_attr"].shape[0] == 2 * size[1]
+        assert difference(program, model, inputs) <= TOLERANCE
+
+
 def test_a_program_runs_in_a_process_without_this_package(tiny: Maker, tmp_path: Path) -> None:
     config = tiny("model=union_gin")
     run_experiment(config)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ def export_checkpoint(
     """Export the network of a checkpoint to a program for graphs of any size.
 
     The program is called as ``program(x, edge_index, attributes)``: one graph, and a dict of the
-    network's other inputs (coefficients, encodings).
+    network's other inputs (features of edges, coefficients, encodings).
 
     Args:
         run: A checkpoint, or a run folder, whose first checkpoint is used.
@@ -76,9 +76,11 @@ def export_checkpoint(
     """
     path = checkpoint_paths(run)[0]
     checkpoint = read_checkpoint(path, trust)
-    config, widths = checkpoint.config, checkpoint.num_features
-    name = config.model.name
-    trace, *others = (example(config, widths, *size) for size in (_TRACED, *_CHECKED))
+    config, name = checkpoint.config, checkpoint.config.model.name
+    trace, *others = (
+        example(config, checkpoint.num_features, *size, checkpoint.num_edge_features)
+        for size in (_TRACED, *_CHECKED)
+    )
     model = network_of(checkpoint)
     program = traced(model, trace, name)
     errors = [difference(program, model, inputs) for inputs in others]
@@ -138,6 +140,7 @@ def dynamic_shapes(inputs: Inputs) -> tuple[Any, Any, Any]:
     """Return which sizes of the inputs are dynamic."""
     nodes, edges = Dim("num_nodes"), Dim("num_edges")
     free = {
+        "edge_attr": {0: edges},
         "edge_coefficient": {0: edges},
         "layer_coefficient": {0: edges},
         "distance": {0: nodes, 1: nodes},
@@ -155,7 +158,9 @@ def difference(program: torch.export.ExportedProgram, model: nn.Module, inputs: 
     return float((found - wanted).abs().max()) / scale
 
 
-def example(config: Config, num_features: Any, num_nodes: int, num_edges: int) -> Inputs:
+def example(
+    config: Config, num_features: Any, num_nodes: int, num_edges: int, num_edge_features: Any = None
+) -> Inputs:
     """Make a random graph with all inputs of a network, the same for the same sizes."""
     generator = np.random.default_rng(np.random.SeedSequence([num_nodes, num_edges]))
     pairs = np.argwhere(np.triu(np.ones((num_nodes, num_nodes)), 1))
@@ -186,16 +191,21 @@ def example(config: Config, num_features: Any, num_nodes: int, num_edges: int) -
     inputs = {key: batch[key] for key in ("edge_index", *ATTRIBUTES) if key in batch}
     if "distance" in inputs:
         inputs["distance"] = inputs["distance"].view(num_nodes, num_nodes)
-    if isinstance(num_features, int):
-        x = torch.from_numpy(generator.random((num_nodes, num_features), dtype=np.float32))
-    else:
-        columns = [generator.integers(0, width, num_nodes) for width in num_features]
-        x = torch.from_numpy(np.stack(columns, axis=1))
-    return {"x": x, **inputs}
+
+    def rows(width: int | Sequence[int], count: int) -> Tensor:
+        if isinstance(width, int):
+            return torch.from_numpy(generator.random((count, width), dtype=np.float32))
+        columns = [generator.integers(0, each, count) for each in width]
+        return torch.from_numpy(np.stack(columns, axis=1))
+
+    inputs = {"x": rows(num_features, num_nodes), **inputs}
+    if num_edge_features is not None:
+        inputs["edge_attr"] = rows(num_edge_features, edges.shape[1])
+    return inputs
 
 
 def _shape(key: str, value: Tensor) -> str:
-    rows = "num_edges" if key.endswith("coefficient") else "num_nodes"
+    rows = "num_edges" if key.startswith("edge_") or key == "layer_coefficient" else "num_nodes"
     whole = {"edge_index": "2, num_edges", "distance": "num_nodes, num_nodes"}
     sizes = whole.get(key) or ", ".join([rows, *map(str, value.shape[1:])])
     return f"{str(value.dtype).removeprefix('torch.')} [{sizes}]"
