@@ -481,12 +481,14 @@ def test_features_of_a_file_that_are_wrong_are_refused_and_only_if_they_are_read
     assert read_graph_file(path).edge_features == {}
 
 
-def folder(tmp_path: Path, files: dict[str, Any], wanted: str = "labels") -> GraphArrays:
+def folder(
+    tmp_path: Path, files: dict[str, Any], wanted: str = "labels", header: bool | None = None
+) -> GraphArrays:
     for name, content in files.items():
         written(tmp_path / name, content)
     rows = [f"{name},{i}" for i, name in enumerate(files)]
     (tmp_path / "labels.csv").write_text("\n".join(["file,label", *rows]) + "\n")
-    source = Folder(path=str(tmp_path), edge_features=wanted)  # type: ignore[arg-type]
+    source = Folder(path=str(tmp_path), edge_features=wanted, header=header)  # type: ignore[arg-type]
     return source.read(RawFiles(tmp_path / "root"))
 
 
@@ -551,3 +553,18 @@ def test_a_folder_that_is_not_asked_for_them_tells_what_its_edges_have(tmp_path:
     graphs.save(tmp_path / "graphs.npz")
     assert GraphArrays.load(tmp_path / "graphs.npz").unread == graphs.unread
     assert graphs.edge_labels is None
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_the_header_that_is_told_names_the_columns_or_is_an_edge(
+    tmp_path: Path, header: bool
+) -> None:
+    first = "person,friend,kind\n" if header else "7,8,2\n8,7,2\n"
+    files = {"a.csv": f"{first}0,1,1\n1,0,1\n", "b.csv": "0,1,0\n1,0,0\n"}
+    if header:
+        del files["b.csv"]
+    with pytest.warns(UserWarning, match="left out"):
+        unread = folder(tmp_path, files, "none", header).unread
+    assert unread == ("kind (labels)" if header else "column 3 (labels)")
+    found = folder(tmp_path, files, "labels", header)
+    assert list(by_edge(found)[0].values())[-1] == [1]

@@ -92,23 +92,23 @@ class Folder(Source):
             edge_features=graphs.edge_features,
             y=y,
             class_names=class_names,
-            unread="" if self.reads_edges else _edge_features_of(table.files, graphs.files),
+            unread="" if self.reads_edges else self._unread(table.files, graphs.files),
             **graphs.features,
         )
 
-
-def _edge_features_of(paths: Sequence[Path], files: Sequence[GraphFile]) -> str:
-    """Name the features of edges of the first file that has edges; all have the same, or none."""
-    path = next((p for p, file in zip(paths, files, strict=True) if file.num_edges), None)
-    if path is None:
-        return ""
-    try:
-        tables = read_graph_file(path, edge_features=True).edge_features
-    except DataError:
-        # What cannot be read is named among what is left out.
-        return ""
-    kind = {"i": "labels", "f": "attributes"}
-    return ", ".join(f"{key} ({kind[rows.dtype.kind]})" for key, rows in tables.items())
+    def _unread(self, paths: Sequence[Path], files: Sequence[GraphFile]) -> str:
+        """Name the features of edges of the first file with edges; all have the same, or none."""
+        path = next((p for p, file in zip(paths, files, strict=True) if file.num_edges), None)
+        if path is None:
+            return ""
+        header = self.header if format_of(path) == "edgelist" else None
+        try:
+            tables = read_graph_file(path, header=header, edge_features=True).edge_features
+        except DataError:
+            # What cannot be read is named among what is left out.
+            return ""
+        kind = {"i": "labels", "f": "attributes"}
+        return ", ".join(f"{key} ({kind[rows.dtype.kind]})" for key, rows in tables.items())
 
 
 _MISSING = {"", "?", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "null", "none"}
