@@ -8,6 +8,7 @@ from unionsnn.base.version import __version__
 if TYPE_CHECKING:
     from unionsnn.coefficients import CoefficientSpec, structural_coefficients
     from unionsnn.data.transforms import StructuralCoefficients
+    from unionsnn.nn.encoders import StructuralEdgeEncoder
     from unionsnn.nn.gates import StructuralGate
     from unionsnn.nn.plugin import UnionPlugin, fit_statistics
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 _LAZY = {
     "CoefficientSpec": "unionsnn.coefficients",
     "StructuralCoefficients": "unionsnn.data.transforms",
+    "StructuralEdgeEncoder": "unionsnn.nn.encoders",
     "StructuralGate": "unionsnn.nn.gates",
     "UnionPlugin": "unionsnn.nn.plugin",
     "fit_statistics": "unionsnn.nn.plugin",
@@ -24,6 +26,7 @@ _LAZY = {
 __all__ = [
     "CoefficientSpec",
     "StructuralCoefficients",
+    "StructuralEdgeEncoder",
     "StructuralGate",
     "UnionPlugin",
     "__version__",

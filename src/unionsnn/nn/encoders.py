@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 import torch
@@ -136,12 +136,14 @@ class StructuralEdgeEncoder(StructuralFeatures):
 
     f are the features of the edge at every radius, see `StructuralFeatures`. v receives the
     message, so the normalised coefficient differs between the directions of an edge. An edge from
-    a node to itself gets 0. An extension of "Union Subgraph Neural Networks" (Xu et al., AAAI
-    2024), whose coefficient multiplies messages (`StructuralGate`).
+    a node to itself gets 0; loops that a layer adds are filled by the layer. An extension of "Union
+    Subgraph Neural Networks" (Xu et al., AAAI 2024), whose coefficient multiplies messages
+    (`StructuralGate`).
 
     Args:
         channels: Width of the edge features (`edge_dim` of a PyG layer).
-        features: Arguments of `StructuralFeatures`.
+        features: Arguments of `StructuralFeatures`, by default those of the gate's preset
+            ``default``.
 
     Shapes:
         - coefficient: [num_edges, len(columns)]
@@ -152,8 +154,11 @@ class StructuralEdgeEncoder(StructuralFeatures):
         RequestError: if a choice is unknown or a required column is missing.
     """
 
+    kind = "encoder"
+    made_with = "StructuralEdgeEncoder(channels, radius=1)"
+
     def __init__(self, channels: int, **features: Unpack[FeatureOptions]) -> None:
-        super().__init__(**features)
+        super().__init__(**_of_features(preset_options("default", **features)))
         require_at_least("channels", channels, 1)
         self.channels = channels
         self.hidden = nn.Linear(len(self.feature_mean), channels)
@@ -162,11 +167,7 @@ class StructuralEdgeEncoder(StructuralFeatures):
     @classmethod
     def preset(cls, name: str, channels: int, **overrides: Any) -> StructuralEdgeEncoder:
         """Make an encoder of the features that a gate's preset reads."""
-        options = preset_options(name, **overrides)
-        return cls(
-            channels,
-            **{k: options[k] for k in FeatureOptions.__annotations__ if k in options},
-        )
+        return cls(channels, **_of_features(preset_options(name, **overrides)))
 
     def reset_parameters(self) -> None:
         """Reinitialise the weights; the statistics are kept."""
@@ -182,6 +183,11 @@ class StructuralEdgeEncoder(StructuralFeatures):
     def extra_repr(self) -> str:
         """Show the features."""
         return f"features={self.features}, radius={self.radius}"
+
+
+def _of_features(options: Mapping[str, Any]) -> FeatureOptions:
+    """Return those of a gate's arguments that choose its features."""
+    return {key: options[key] for key in FeatureOptions.__annotations__ if key in options}  # type: ignore[return-value]
 
 
 class EdgeEncoder(nn.Module):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Self, TypedDict
+from typing import ClassVar, Literal, Self, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -92,10 +92,16 @@ class StructuralFeatures(nn.Module):
         columns: Names of the columns of the coefficients, in order; by default
             `required_columns`.
 
+    Attributes:
+        kind: What it is called in messages.
+        made_with: How it is made for one radius, for messages.
+
     Raises:
         RequestError: if a choice is unknown or a required column is missing.
     """
 
+    kind: ClassVar[str] = "gate"
+    made_with: ClassVar[str] = "UnionPlugin(conv, radius=1)"
     feature_mean: Tensor
     feature_std: Tensor
 
@@ -181,9 +187,9 @@ class StructuralFeatures(nn.Module):
         missing = [name for name in self.required_columns if name not in columns]
         if missing:
             raise RequestError(
-                f"The gate needs the coefficient columns {list(self.required_columns)}, "
+                f"The {self.kind} needs the coefficient columns {list(self.required_columns)}, "
                 f"{missing} are missing from {list(columns)}. The radius must be the same in both "
-                "places, as UnionPlugin(conv, radius=1) and StructuralCoefficients(radius=1). "
+                f"places, as {self.made_with} and StructuralCoefficients(radius=1). "
                 "Compute them with "
                 f"StructuralCoefficients(CoefficientSpec.from_columns({list(self.required_columns)})).",
                 code="gate.columns",
@@ -317,10 +323,10 @@ class StructuralFeatures(nn.Module):
     def _check(self, coefficient: Tensor) -> None:
         if coefficient.dim() != 2 or coefficient.size(1) != len(self.columns):
             raise RequestError(
-                f"edge_coefficient has the shape {list(coefficient.shape)}; this gate reads the "
-                f"columns {list(self.columns)}, so it must be [num_edges, {len(self.columns)}]. "
-                "If the data has other columns, call "
-                "gate.set_columns(data.coefficient_columns.split(',')).",
+                f"edge_coefficient has the shape {list(coefficient.shape)}; this {self.kind} reads "
+                f"the columns {list(self.columns)}, so it must be "
+                f"[num_edges, {len(self.columns)}]. If the data has other columns, call "
+                f"{self.kind}.set_columns(data.coefficient_columns.split(',')).",
                 code="gate.columns",
             )
 
