@@ -84,6 +84,32 @@ def test_a_raw_file_that_is_wrong_is_named_and_a_mended_one_works(
     assert command(*toy(tmp_path)).exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("edges", "message"),
+    [
+        ("0,1,0\n1,0,-1\n", "edge_labels of edge [1, 0] are [-1]; they must be numbers from 0"),
+        ("0,1,0\n1,0,nan\n", "edge_attributes of edge [1, 0] are [nan]; they must be finite"),
+        ("0,1,single\n1,0,single\n", "column 3 is 'single', but features of edges are numbers"),
+        ("0,1\n1,0\n", "11.csv have column 3, but those of"),
+        ("0,1,0\n1,0,0\n1,0,2\n", "edge [1, 0] is given more than once"),
+    ],
+)
+def test_features_of_edges_that_are_wrong_are_refused_before_training(
+    tmp_path: Path, command: Command, edges: str, message: str
+) -> None:
+    (tmp_path / "0.csv").write_text(edges)
+    rows = ["file,label"]
+    for i in range(11, 0, -1):
+        (tmp_path / f"{i}.csv").write_text("0,1,1\n1,0,1\n")
+        rows.append(f"{i}.csv,{i % 2}")
+    rows.append("0.csv,0")
+    (tmp_path / "labels.csv").write_text("\n".join(rows))
+    words = [f"data.path={tmp_path}", "data.features=degree", "model=gin"]
+    refused(command("data=folder", *words, "data.edge_features=labels"), message)
+    assert unfinished(tmp_path) == []
+    assert not list((tmp_path / "runs").rglob("results.json"))
+
+
 def test_a_set_of_one_class_is_refused(tmp_path: Path, command: Command) -> None:
     write_tu(tmp_path, "TOY", classes=(3,))
     refused(command(*toy(tmp_path)), "class")

@@ -237,7 +237,8 @@ class GraphDataModule(LightningDataModule):
         arrays, entry = self.arrays, self.source.known
         labels: Sequence[int] = () if entry is None else entry.edge_labels
         attributes = 0 if entry is None else entry.edge_attributes
-        labels = edge_feature_widths(arrays, "labels") or labels
+        # A catalog's numbers are those that a network gets, of which not all need occur.
+        labels = labels or edge_feature_widths(arrays, "labels") or ()
         if arrays.edge_attributes is not None:
             attributes = arrays.edge_attributes.shape[1]
         if self.edge_features in ("labels", "both"):
