@@ -8,7 +8,7 @@ from structure_reference import directed
 from unionsnn.base.errors import RequestError
 from unionsnn.expressivity.bench import Bench
 from unionsnn.expressivity.edge_colorings import DEFAULT, EdgeColoring, all_colorings
-from unionsnn.expressivity.graph_sets import Family
+from unionsnn.expressivity.graph_sets import Family, circular_skip_links
 
 
 def family(name, *graphs):
@@ -30,8 +30,29 @@ def told(choice, *families):
 def test_the_pair_of_squares_is_seen_by_union_alone():
     for choice, expected in (("1wl", False), ("overlap", False), ("union_minus", False)):
         assert told(choice, squares()) == [expected]
-    for choice in ("a", "a~", "excess", "cyclomatic", "spectrum", "rooted", "betweenness"):
+    for choice in (
+        "a",
+        "a~",
+        "excess",
+        "cyclomatic",
+        "spectrum",
+        "rooted",
+        "betweenness",
+        "marked",
+        "cycles",
+    ):
         assert told(choice, squares()) == [True], choice
+
+
+@pytest.mark.parametrize(
+    ("choice", "classes"),
+    [("1wl", 1), ("a", 3), ("marked", 3), ("cycle_count", 6), ("distances@3", 10), ("cycles", 10)],
+)
+def test_how_many_of_the_ten_classes_of_csl_are_told_apart(choice, classes):
+    outcome = Bench(circular_skip_links(), threads=1).run(EdgeColoring.parse(choice))
+    assert outcome.classes.tolist() == [classes]
+    assert not outcome.at_fault.any()
+    assert not outcome.unstable.any()
 
 
 def test_a_regular_edge_transitive_pair_is_beyond_the_normalised_coefficient():
@@ -117,6 +138,7 @@ def test_names_are_read_back():
         ("excess@2", "expressivity.radius", ["radius 1"]),
         ("union/laplacian/entry_sum", "expressivity.choice", []),
         ("cycle_count@2", "expressivity.choice", []),
+        ("cycles@2", "expressivity.choice", ["whole graph", "radius [2]"]),
         ("union/path", "expressivity.choice", ["allowed"]),
     ],
 )

@@ -243,7 +243,14 @@ def test_requests_that_cannot_be_met(
 @pytest.mark.slow
 def test_brec_training_free(command: Command, mirror: Path) -> None:
     """The figures of docs/expressivity.md."""
-    expected = {"a": 293, "a~": 292, "spectrum": 298, "rooted@2": 299, "spectrum@1+2": 299}
+    expected = {
+        "a": 293,
+        "a~": 292,
+        "spectrum": 298,
+        "rooted@2": 299,
+        "spectrum@1+2": 299,
+        "marked@1+2": 299,
+    }
     done = command(
         "brec", "--mirror", mirror, "--offline", "--choices", ",".join(expected), "--json"
     )

@@ -20,8 +20,8 @@ _VISITED, _AT_END = np.uint8(1), np.uint8(2)
 # Nodes after which distances are no longer looked for: they only save steps.
 _MANY_NODES = 256
 
-_NANOSECONDS_PER_STEP = 3.0
-_NANOSECONDS_PER_EDGE = 300.0
+_NANOSECONDS_PER_STEP = 4.0
+_NANOSECONDS_PER_EDGE = 2000.0
 
 
 @kernel
