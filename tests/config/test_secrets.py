@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 
 from unionsnn.base.errors import DataUnavailableError, Fault, RequestError
 from unionsnn.base.secrets import masked, masked_content
+from unionsnn.cli.app import command_line
 from unionsnn.config.compose import compose_config
 from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
@@ -64,6 +68,53 @@ def test_values_of_secret_variables_are_masked(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("SOME_API_KEY", "0123456789abcdef")
     monkeypatch.setenv("SHORT_TOKEN", "false")
     assert masked("key 0123456789abcdef, false") == "key ***, false"
+
+
+def test_values_of_secret_variables_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HUB_TOKEN", "abc0123456789")
+    monkeypatch.setenv("SHORT_PASSWORD", "xy")
+    monkeypatch.setenv("GRAPHS", "some/folder")
+    words = ["data=pyg", "data.name=mine", "data.dataset=own.Graphs"]
+    arguments = (
+        "auth: ${oc.env:HUB_TOKEN}, also: ['a ${oc.env:HUB_TOKEN}'], "
+        "short: ${oc.env:SHORT_PASSWORD}, root: ${oc.env:GRAPHS}, word: oxygen, key: ${.auth}"
+    )
+    config = compose_config([*words, f"data.arguments={{{arguments}}}"])
+    assert (config.data.model_extra or {})["arguments"]["auth"] == "abc0123456789"
+    recorded = config.replace({"seed": 1}).to_dict()
+    assert recorded["data"]["arguments"] == {
+        "auth": "***",
+        "also": ["a ***"],
+        "short": "***",
+        # It determines the run.
+        "root": "some/folder",
+        "word": "oxygen",
+        "key": "***",
+    }
+    assert config_hash(Config.from_dict(config.to_dict())) == config_hash(config)
+
+
+def test_tracebacks_have_no_password(capsys: pytest.CaptureFixture[str]) -> None:
+    @click.command()
+    def fails() -> None:
+        try:
+            raise ValueError(f"postgresql://me:{SECRET}@h/db")
+        except ValueError:
+            logging.getLogger("unionsnn").debug("failed", exc_info=True)
+            raise
+
+    root = logging.getLogger()
+    held, root.handlers[:] = root.handlers[:], []
+    command_line.add_command(fails)
+    try:
+        done = CliRunner().invoke(command_line, ["--verbose", "fails"])
+    finally:
+        root.handlers[:] = held
+        del command_line.commands["fails"]
+    assert done.exit_code == 1
+    assert done.stderr.count("Traceback (most recent call last)") == 2
+    assert "postgresql://me:***@h/db" in done.stderr
+    assert SECRET not in done.output
 
 
 @pytest.fixture

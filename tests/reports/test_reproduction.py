@@ -180,11 +180,17 @@ def test_table_12_times_epochs_and_prints_ratios_beside_the_paper_s(
 def test_table_12_is_planned_as_one_repetition_of_a_few_epochs(
     reproduce: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def estimated(config: Config, progress: Any = None) -> dict[str, Any]:
+    trusted = []
+
+    def estimated(config: Config, progress: Any = None, *, trust: bool) -> dict[str, Any]:
+        trusted.append(trust)
         return {"seconds_at_most": 60.0 * config.trainer.max_epochs}
 
     monkeypatch.setattr("unionsnn.runs.dry_run.describe", estimated)
-    done = reproduce(*TIMED, "--dry-run", "--json")
+    for flags, trust in ((["--trust"], True), ([], False)):
+        done = reproduce(*TIMED, "--dry-run", "--json", *flags)
+        assert set(trusted) == {trust}
+        trusted.clear()
     planned = {(r["repetitions"], r["seconds_at_most"]) for r in json.loads(done.stdout)}
     assert planned == {(1, 240.0)}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 MASK = "***"
@@ -25,6 +25,8 @@ _KEY = re.compile(
     r"^token$|(password|passwd|secret|api_?key|access_?key|auth_token|access_token)$", re.IGNORECASE
 )
 
+_REFERENCE = re.compile(r"oc\.env:\s*['\"]?(\w+)")
+
 _SHORTEST = 8
 """Length from which a variable's value is looked for in text; a shorter one is part of words."""
 
@@ -44,22 +46,42 @@ def masked(text: str) -> str:
     return _PARAMETER.sub(rf"\g<kept>{MASK}", text)
 
 
-def masked_content(content: Any) -> Any:
+def referenced_secrets(texts: Iterable[object]) -> tuple[str, ...]:
+    """Return the values of secret environment variables to which a configuration refers.
+
+    Args:
+        texts: Its values before they are resolved; ``${oc.env:HUB_TOKEN}`` is such a reference,
+            while other variables may determine a result and are recorded.
+    """
+    names = {name for text in texts for name in _REFERENCE.findall(str(text))}
+    held = {os.environ.get(name, "") for name in names if _VARIABLE.search(name)}
+    return tuple(sorted(held - {""}, key=len, reverse=True))
+
+
+def masked_content(content: Any, secrets: Sequence[str] = ()) -> Any:
     """Return a configuration as it is recorded: without passwords of URLs, and without secrets.
 
     It depends on the configuration alone, so that what is named after it stays the same.
 
     Args:
         content: Plain types; strings under keys such as ``token`` or ``password`` are secrets.
+        secrets: Further values that are secrets.
     """
     if isinstance(content, Mapping):
         return {
-            key: MASK if isinstance(value, str) and _KEY.search(str(key)) else masked_content(value)
+            key: MASK
+            if isinstance(value, str) and _KEY.search(str(key))
+            else masked_content(value, secrets)
             for key, value in content.items()
         }
     if isinstance(content, list):
-        return [masked_content(value) for value in content]
-    if isinstance(content, str) and "://" in content:
+        return [masked_content(value, secrets) for value in content]
+    if not isinstance(content, str):
+        return content
+    for secret in secrets:
+        if content == secret or len(secret) >= _SHORTEST:
+            content = content.replace(secret, MASK)
+    if "://" in content:
         text = _WHOLE_PASSWORD.sub(rf"\g<kept>{MASK}@", content)
         return _PARAMETER.sub(rf"\g<kept>{MASK}", _TOKEN.sub(rf"\g<kept>{MASK}@", text))
     return content

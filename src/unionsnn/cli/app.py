@@ -106,7 +106,7 @@ class CommandLine(click.Group):
             raise
         except Exception as error:
             if ctx.params["verbose"] and not isinstance(error, RequestError):
-                raise
+                click.echo(masked("".join(traceback.format_exception(error))), err=True)
             known = _known(error)
             for fault in known.faults:
                 click.echo(f"error: {printable(fault)} [{fault.code}]", err=True)
@@ -146,6 +146,13 @@ def _traceback(error: Exception) -> str:
     return f"its traceback is in {path}."
 
 
+class _Masked(logging.Formatter):
+    """Log without passwords, also those in the tracebacks of an error that is logged."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return masked(super().format(record))
+
+
 @click.group(cls=CommandLine, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="unionsnn")
 @click.option("-v", "--verbose", is_flag=True, help="Log more, and show tracebacks.")
@@ -162,7 +169,9 @@ def command_line(ctx: click.Context, verbose: bool, quiet: bool) -> None:
         )
     ctx.obj = Options(verbose, quiet)
     level = logging.DEBUG if verbose else logging.ERROR if quiet else logging.INFO
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Masked("%(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("unionsnn").setLevel(level)
 
 

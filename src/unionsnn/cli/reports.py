@@ -18,6 +18,7 @@ from unionsnn.cli.common import (
     json_option,
     out_option,
     show_report,
+    trust_option,
 )
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def _names(ctx: click.Context, param: click.Parameter, value: str | None) -> lis
 @common_option
 @config_dir_option
 @dry_run_option("Show what is done and what is left, with a time estimate.")
+@trust_option("Run your own classes in a dry run, too.")
 @json_option("Print the cells as JSON.")
 @out_option("Table to write: .md, .csv or .tex.")
 @click.pass_obj
@@ -50,6 +52,7 @@ def reproduce(
     common: tuple[str, ...],
     config_dir: str | None,
     dry_run: bool,
+    trust: bool,
     as_json: bool,
     out: Path | None,
 ) -> None:
@@ -89,7 +92,7 @@ def reproduce(
     # A grid takes long, so its estimate is printed first.
     if dry_run or (grid and not quiet):
         with data_progress(kind) as progress:
-            seconds = estimates(cells, progress) if trained else {}
+            seconds = estimates(cells, progress, trust=trust or not dry_run) if trained else {}
         show_report(plan_report(cells, seconds), None, as_json=as_json)
         if dry_run:
             return

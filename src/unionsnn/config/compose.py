@@ -23,6 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from unionsnn.base.errors import Fault, RequestError
+from unionsnn.base.secrets import referenced_secrets
 from unionsnn.base.words import nearest
 from unionsnn.config.grid import flatten, grid_faults
 from unionsnn.config.schema import Config
@@ -93,7 +94,7 @@ def compose_config(overrides: Sequence[str], config_dir: str | Path | None = Non
         raise RequestError(" ".join(str(error).split()), code="config.reference") from None
     given = {o.key_or_group for o in parsed}
     grid = plain["protocol"].pop("grid", None) if isinstance(plain.get("protocol"), dict) else None
-    checked = _checked(plain, given)
+    checked = _checked(plain, given).hiding(referenced_secrets(unresolved.values()))
     if grid is None:
         return checked
     plain["protocol"]["grid"] = grid

@@ -13,11 +13,13 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
+    PrivateAttr,
     SerializeAsAny,
     model_validator,
 )
 
 from unionsnn.base.errors import Fault, RequestError
+from unionsnn.base.secrets import masked_content
 from unionsnn.config.grid import cells_of
 from unionsnn.config.sections import (
     EncodingsConfig,
@@ -394,6 +396,19 @@ class Config(Section):
     seed: Annotated[int, Field(ge=0)]
     run_dir: str | None
     force: bool
+    # Values that are not recorded wherever they stand.
+    _secrets: tuple[str, ...] = PrivateAttr(())
+
+    def hiding(self, secrets: tuple[str, ...]) -> Self:
+        """Return a copy that is recorded without these values."""
+        made = self.model_copy()
+        made._secrets = secrets
+        return made
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types, as written to files, without absent keys and secrets."""
+        plain: dict[str, Any] = masked_content(self.model_dump(by_alias=True), self._secrets)
+        return plain
 
     def with_cell(self, cell: Mapping[str, Any]) -> Self:
         """Return the configuration of a cell of the grid, without the grid."""

@@ -276,10 +276,13 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def estimates(cells: Sequence[Cell], progress: Progress | None = None) -> dict[str, float]:
+def estimates(
+    cells: Sequence[Cell], progress: Progress | None = None, *, trust: bool = False
+) -> dict[str, float]:
     """Estimate the remaining seconds by cell key, by timing a few steps of each cell.
 
-    A cell that cannot be timed, for instance without data, is left out with a message.
+    A cell that cannot be timed, for instance without data, is left out with a message; `trust` is
+    that of `describe`.
     """
     from unionsnn.runs.dry_run import describe
 
@@ -291,7 +294,9 @@ def estimates(cells: Sequence[Cell], progress: Progress | None = None) -> dict[s
         if done == wanted:
             continue
         try:
-            seconds[cell.key] = float(describe(cell.config, progress)["seconds_at_most"])
+            seconds[cell.key] = float(
+                describe(cell.config, progress, trust=trust)["seconds_at_most"]
+            )
         except Exception as error:  # Any error: the other estimates are still useful.
             logger.error("%s cannot be estimated: %s", cell.label, error)
     return seconds

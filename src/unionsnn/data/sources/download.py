@@ -11,8 +11,10 @@ import errno
 import glob
 import hashlib
 import os
+import queue
 import re
 import shutil
+import threading
 import time
 import warnings
 import zipfile
@@ -306,7 +308,7 @@ def _download(url: str, file: BinaryIO, limit: int, progress: Progress | None) -
         file.seek(0)
         file.truncate()
         try:
-            with requests.get(url, stream=True, timeout=_TIMEOUT) as response:
+            with _answer(url) as response:
                 response.raise_for_status()
                 _receive(response, file, limit, progress)
             return
@@ -319,6 +321,31 @@ def _download(url: str, file: BinaryIO, limit: int, progress: Progress | None) -
             if final or attempt == _ATTEMPTS:
                 raise _UnavailableError(_reason(error, status)) from error
             time.sleep(_RETRY_WAIT * attempt)
+
+
+def _answer(url: str) -> Any:
+    """Return the answer of a server once its head is there.
+
+    The timeout of requests is that of each byte, so a head that trickles is waited for in a thread.
+    """
+    import requests
+
+    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            answers.put(requests.get(url, stream=True, timeout=_TIMEOUT))
+        except Exception as error:
+            answers.put(error)
+
+    threading.Thread(target=ask, daemon=True).start()
+    try:
+        answer = answers.get(timeout=_PATIENCE)
+    except queue.Empty:
+        raise _UnavailableError(f"no whole answer within {_PATIENCE} seconds") from None
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 def _receive(response: Any, file: BinaryIO, limit: int, progress: Progress | None) -> None:
