@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from unionsnn.base.errors import DamagedFileError
 from unionsnn.runs.run_folder import altered
-from unionsnn.training.records import Bins, Repetition, Result, Row
+from unionsnn.training.records import Bins, Repetition, Result, Row, read_record
 from unionsnn.training.statistics import Summary
 
 
@@ -34,19 +33,19 @@ class StoredRecord:
         """Read the metrics of each epoch and repetition; empty if they are not on disk."""
         try:
             return [self._repetition(row).curves for row in self.record.repetitions]
-        except (OSError, ValueError, DamagedFileError):
+        except (OSError, DamagedFileError):
             return []
 
     def histogram(self) -> dict[str, Bins] | None:
         """Read the histogram of the first repetition's training coefficients; None if missing."""
         try:
             return self._repetition(self.record.repetitions[0]).coefficient_histogram
-        except (OSError, ValueError, DamagedFileError):
+        except (OSError, DamagedFileError):
             return None
 
     def _repetition(self, row: Row) -> Repetition:
         path = self.folder / "repetitions" / f"{row.index:02d}.json"
-        return Repetition.from_json(json.loads(path.read_bytes()))
+        return read_record(Repetition, path)
 
     def predictions(self) -> tuple[NDArray[Any], NDArray[Any]] | None:
         """Read outputs and targets of the test parts of all repetitions; None if missing."""
@@ -82,11 +81,8 @@ def collect(folders: Sequence[Path]) -> tuple[list[StoredRecord], list[str]]:
             faults.append(f"{folder}: no results.json in it or its subfolders")
         for path in kept:
             try:
-                content = json.loads(path.read_bytes())
-                if not isinstance(content, dict):
-                    raise DamagedFileError("holds no JSON mapping")
-                record = Result.from_json(content)
-            except (OSError, ValueError, DamagedFileError, RecursionError) as error:
+                record = read_record(Result, path)
+            except (OSError, DamagedFileError) as error:
                 faults.append(f"{path}: is not a record of this package, or damaged ({error})")
                 continue
             if record.result is None:

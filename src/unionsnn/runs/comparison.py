@@ -23,7 +23,7 @@ from unionsnn.config.schema import Config, metric_mode
 from unionsnn.data.splits import split_hash
 from unionsnn.runs.failures import failed_now, failure_lines
 from unionsnn.runs.run_folder import RunFolder, altered
-from unionsnn.training.records import Result
+from unionsnn.training.records import Result, read_record
 from unionsnn.training.statistics import (
     PairedDifference,
     Summary,
@@ -147,12 +147,12 @@ def _candidate(
         return Candidate(label, RunFolder.of(config).path, config)
     folder = path if path.is_dir() else path.parent
     try:
-        record = Result.from_json(json.loads((folder / "results.json").read_text()))
+        record = read_record(Result, folder / "results.json")
     except FileNotFoundError:
         raise RequestError(
             "it has no results.json, so it is not a run folder.", code="compare.no_record"
         ) from None
-    except (OSError, ValueError, DamagedFileError, RecursionError) as error:
+    except (OSError, DamagedFileError) as error:
         raise RequestError(
             f"results.json cannot be read ({error}).", code="compare.unreadable"
         ) from None

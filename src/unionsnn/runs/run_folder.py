@@ -28,7 +28,7 @@ from unionsnn.config.identity import config_hash, differing_keys, run_folder
 from unionsnn.config.pairs import PairConfig
 from unionsnn.config.schema import METRICS, Config
 from unionsnn.data.splits import Split, load_splits, split_hash
-from unionsnn.training.records import Repetition, Result, Row
+from unionsnn.training.records import Repetition, Result, Row, read_record
 
 _Config = TypeVar("_Config", Config, PairConfig)
 
@@ -207,11 +207,11 @@ class RunFolder(Generic[_Config]):
         self, path: Path, splits: Sequence[Split] | None
     ) -> Repetition | DamagedFileError:
         try:
-            content = read_mapping(path)
-            if content is None:
-                raise DamagedFileError("it holds no JSON mapping")
-            record = Repetition.from_json(content)
+            record = read_record(Repetition, path)
             self._check_record(int(path.stem), record, splits)
+        except FileNotFoundError:
+            # Moved meanwhile, or a link to nothing.
+            return DamagedFileError("it is gone")
         except DamagedFileError as error:
             return error
         return record
@@ -307,7 +307,7 @@ class RunFolder(Generic[_Config]):
         if not self.results_path.exists() or not isinstance(self.config, Config):
             return None
         try:
-            return Result.from_json(read_mapping(self.results_path) or {})
+            return read_record(Result, self.results_path)
         except DamagedFileError as error:
             return error
 
@@ -402,7 +402,7 @@ def altered(folder: Path, record: Result) -> list[str]:
             if _sha256(path) != digest:
                 lines.append(f"{path}: is not what was written when it was trained")
             elif name.startswith("repetitions/"):
-                whole = Repetition.from_json(read_mapping(path) or {})
+                whole = read_record(Repetition, path)
                 if Row.of(whole, row.digests or {}) != row:
                     lines.append(
                         f"{folder / 'results.json'}: repetition {row.index} is not that of {path}"

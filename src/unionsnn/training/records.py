@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
@@ -19,6 +20,7 @@ from unionsnn.config.sections import sentences
 from unionsnn.training.statistics import Summary
 
 Record = TypeVar("Record")
+Stored = TypeVar("Stored", "Repetition", "Result")
 
 # Sums in single precision may exceed a bound by this.
 _ROUNDING = 1e-5
@@ -343,6 +345,22 @@ class Result:
             for row in content["repetitions"]
         ]
         return sealed(_without_absent(content, "study"))
+
+
+def read_record(kind: type[Stored], path: Path) -> Stored:
+    """Read and check the file of a repetition, or the merged one of an experiment.
+
+    Raises:
+        OSError: It cannot be read.
+        DamagedFileError: It is not what is recorded; says why.
+    """
+    try:
+        content = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise DamagedFileError(f"it is not JSON ({error})") from None
+    if not isinstance(content, dict):
+        raise DamagedFileError("it holds no JSON mapping")
+    return kind.from_json(content)
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
