@@ -50,7 +50,8 @@ def from_records(records: Sequence[StoredRecord]) -> Values:
         paper = paper_value(each.record)
         same = paper is not None and each.record.protocol.report == f"test_{paper.metric}"
         if paper is not None and same and not each.record.missing:
-            values[paper.table, paper.model, paper.dataset] = (each.result.mean, each.result.std)
+            result = each.record.summary
+            values[paper.table, paper.model, paper.dataset] = (result.mean, result.std)
     return values
 
 

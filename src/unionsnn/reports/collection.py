@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from unionsnn.base.errors import DamagedFileError
 from unionsnn.runs.run_folder import altered
 from unionsnn.training.records import Bins, Repetition, Result, Row, read_record
-from unionsnn.training.statistics import Summary
 
 
 @dataclass(frozen=True)
@@ -22,12 +21,6 @@ class StoredRecord:
 
     folder: Path
     record: Result
-
-    @property
-    def result(self) -> Summary:
-        """The reported metric over repetitions, without which no record is collected."""
-        assert self.record.result is not None
-        return self.record.result
 
     def curves(self) -> list[list[dict[str, float]]]:
         """Read the metrics of each epoch and repetition; empty if they are not on disk."""
@@ -49,7 +42,7 @@ class StoredRecord:
 
     def predictions(self) -> tuple[NDArray[Any], NDArray[Any]] | None:
         """Read outputs and targets of the test parts of all repetitions; None if missing."""
-        outputs, targets, epoch = [], [], self.result.epoch
+        outputs, targets, epoch = [], [], self.record.summary.epoch
         for row in self.record.repetitions:
             try:
                 path = self.folder / "predictions" / f"{row.index:02d}.npz"

@@ -26,7 +26,6 @@ from unionsnn.runs.run_folder import RunFolder, altered
 from unionsnn.training.records import Result, read_record
 from unionsnn.training.statistics import (
     PairedDifference,
-    Summary,
     compare_folds,
     compare_seeds,
     ratio_test_to_train,
@@ -176,12 +175,6 @@ class ComparedRun:
     label: str
     folder: Path
     record: Result
-
-    @property
-    def result(self) -> Summary:
-        """The reported metric over repetitions, without which no run is compared."""
-        assert self.record.result is not None
-        return self.record.result
 
     def to_json(self) -> dict[str, Any]:
         """Return plain types, as written to a file."""
@@ -424,7 +417,7 @@ def compare_records(candidates: Sequence[Candidate]) -> Comparison:
 
 def _difference(baseline: ComparedRun, other: ComparedRun) -> Difference:
     first = baseline.record
-    values = baseline.result.values, other.result.values
+    values = first.summary.values, other.record.summary.values
     # Folds share training data, seeds do not.
     if first.config["protocol"]["folds"] is None:
         paired = compare_seeds(*values)
@@ -433,7 +426,7 @@ def _difference(baseline: ComparedRun, other: ComparedRun) -> Difference:
         paired = compare_folds(*values, test_to_train=ratio)
     sign = 1 if metric_mode(first.protocol.report) == "max" else -1
     gains = [sign * value for value in paired.values]
-    mean = baseline.result.mean
+    mean = first.summary.mean
     return Difference(
         other.label,
         baseline.label,

@@ -310,6 +310,12 @@ class Result:
     study: dict[str, Any] | None = None
     digest: str | None = field(default=None, compare=False)
 
+    @property
+    def summary(self) -> Summary:
+        """The reported metric, of a record with a finished repetition."""
+        assert self.result is not None
+        return self.result
+
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Result:
         """Read and check a record.

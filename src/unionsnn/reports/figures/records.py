@@ -24,7 +24,7 @@ def draw_boxes(group: Sequence[StoredRecord], names: Sequence[str]) -> Figure:
     """Draw the values of all repetitions, a box with points for each record."""
     report = group[0].record.protocol.report
     scale = 100 if is_percent(report) else 1
-    values = [[scale * v for v in each.result.values] for each in group]
+    values = [[scale * v for v in each.record.summary.values] for each in group]
     figure, ((axes,),) = subplots(7.5, 0.9 + 0.32 * len(group))
     axes.boxplot(values, orientation="horizontal", widths=0.6, showfliers=False)
     for place, points in enumerate(values, 1):

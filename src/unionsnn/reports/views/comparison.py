@@ -26,7 +26,7 @@ def letter(index: int) -> str:
 
 def reached(index: int, run: ComparedRun) -> list[Any]:
     """Return the letter, the configuration and the results of a run, as in `REACHED`."""
-    result, report = run.result, run.record.protocol.report
+    result, report = run.record.summary, run.record.protocol.report
     return [
         letter(index),
         run.label,
@@ -57,7 +57,7 @@ def notes(comparison: Comparison) -> list[str]:
     lines = [
         f"{protocol.report}, {better} is better; a difference is a configuration minus A, "
         "repetition by repetition",
-        f"intervals of means: {comparison.runs[0].result.method}",
+        f"intervals of means: {first.summary.method}",
     ]
     methods = list(dict.fromkeys(d.paired.method for d in differences))
     for method in methods:
@@ -111,7 +111,7 @@ def comparison_report(comparison: Comparison) -> Report:
                 "configuration": run.label,
                 "metric": report,
                 "repetitions": len(run.record.repetitions),
-                **result_columns(run.result),
+                **result_columns(run.record.summary),
                 "parameters": run.record.parameters,
                 **with_bounds({f"difference_{key}": plain.get(key) for key in fields}),
             }

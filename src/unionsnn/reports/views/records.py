@@ -34,7 +34,7 @@ def by_dataset(records: Sequence[StoredRecord]) -> dict[str, list[StoredRecord]]
     def order(stored: StoredRecord) -> tuple[str, float]:
         record = stored.record
         sign = -1 if metric_mode(record.protocol.report) == "max" else 1
-        return "\n".join(map(str, _kind(record))), sign * stored.result.mean
+        return "\n".join(map(str, _kind(record))), sign * stored.record.summary.mean
 
     groups: dict[str, list[StoredRecord]] = {}
     for each in sorted(records, key=lambda each: str(each.record.dataset)):
@@ -137,7 +137,7 @@ def _full_row(stored: StoredRecord, label: str) -> dict[str, Any]:
         "protocol": record.protocol.name,
         "split": record.protocol.split_hash,
         "metric": record.protocol.report,
-        **result_columns(stored.result),
+        **result_columns(stored.record.summary),
         "state": record.state,
         "repetitions": len(record.repetitions),
         "parameters": record.parameters,
@@ -175,7 +175,7 @@ def _table(group: Sequence[StoredRecord], full: Sequence[Mapping[str, Any]]) -> 
             [
                 *(row[key] for key in ("model", "gate", "coefficient", "protocol")),
                 spread_text(report, row["mean"], row["std"]),
-                interval_text(report, each.result.interval),
+                interval_text(report, each.record.summary.interval),
                 f"{row['repetitions']}{' *' if record.missing else ''}",
                 row["parameters"],
                 row["seconds"],
@@ -191,7 +191,7 @@ def _marks(group: Sequence[StoredRecord]) -> dict[tuple[int, int], Mark]:
     marks: dict[tuple[int, int], Mark] = {}
     for kind in {_kind(each.record) for each in group}:
         means = {
-            i: each.result.mean
+            i: each.record.summary.mean
             for i, each in enumerate(group)
             if _kind(each.record) == kind
             and not each.record.missing
