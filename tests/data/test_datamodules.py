@@ -48,6 +48,17 @@ def test_batches_carry_the_rows_of_their_own_edges(tmp_path: Path) -> None:
     assert data.part_coefficient("train").shape[1] == 4
 
 
+def test_degrees_are_those_of_the_part_whatever_its_order(tmp_path: Path) -> None:
+    write_tu(tmp_path, "TOY")
+    data = tu(tmp_path)
+    data.split = everything(data)
+    chosen = [data.graphs[i] for i in data.split.train]
+    degrees = np.concatenate([np.bincount(g.edge_index[1], minlength=g.num_nodes) for g in chosen])
+    assert data.part_degrees("train").tolist() == np.bincount(degrees).tolist()
+    data.split = Split(data.split.train[::-1].copy(), data.split.validation, data.split.test)
+    assert data.part_degrees("train").tolist() == np.bincount(degrees).tolist()
+
+
 @pytest.mark.parametrize("order", [[0], [3, 1, 2], [*range(40)]])
 def test_batches_carry_the_encodings_of_their_own_graphs_as_pyg_collates_them(
     tmp_path: Path, order: list[int]

@@ -187,6 +187,8 @@ def test_the_full_batch_has_all_nodes_and_the_masks_of_the_split(tmp_path: Path)
         rows = SPEC.compute(batch.edge_index.numpy(), 550)
         np.testing.assert_allclose(batch.edge_coefficient.numpy(), rows, rtol=1e-6)
     assert len(data.part_coefficient("train")) == batch.num_edges
+    degrees = batch.edge_index[1].bincount(minlength=550)
+    assert torch.equal(data.part_degrees("train"), degrees.bincount())
 
 
 def test_rows_of_features_add_up_to_one_where_asked(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from torch_geometric.data import Batch, Data
 
 from graphs import cycle, graph, random_graphs, star
 from positions import adjacency
+from unionsnn.nn.conv.union import UnionConv
 from unionsnn.nn.plugin import UnionPlugin
 
 EXACT = {"rtol": 0, "atol": 1e-10}
@@ -57,7 +58,7 @@ def matrices(network: nn.Module, data: Data) -> Iterator[tuple[Tensor, Tensor, l
     for conv in network.convs:
         width = getattr(plain(conv), "message_channels", network.hidden_channels)
         W = torch.ones(data.num_nodes, data.num_nodes, width, dtype=torch.float64)
-        if isinstance(conv, UnionPlugin):
+        if isinstance(conv, UnionPlugin | UnionConv):
             sender, receiver = data.edge_index
             W[receiver, sender] = conv.gate(data.edge_coefficient, data.edge_index, data.num_nodes)
         dense.append(W)

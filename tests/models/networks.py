@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
+from torch_geometric.utils import degree
 
 from graphs import COLUMNS, random_graphs
 from model_names import GRAPHS_ONLY, UNGATED
@@ -21,7 +22,7 @@ from unionsnn.base.memory import Extent
 from unionsnn.config.compose import compose_config, config_folder
 from unionsnn.config.schema import Config, plain_model
 from unionsnn.data.nodes import OneBatch
-from unionsnn.models.drop_gin import DropGIN
+from unionsnn.models.network import FitsDegrees, FitsSizes
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.features import structural_modules
 from unionsnn.training.build import build_model
@@ -87,8 +88,9 @@ def build(
 
 
 def width_step(name: str) -> int:
-    """What divides every width of a network: its heads share the width."""
-    step: int = composed(name, own_gate(name)).model.to_dict().get("heads", 1)
+    """What divides every width of a network: its heads or towers share the width."""
+    section = composed(name, own_gate(name)).model.to_dict()
+    step: int = section.get("heads", section.get("towers", 1))
     return step
 
 
@@ -97,8 +99,11 @@ def fit(network: nn.Module) -> nn.Module:
     for module in structural_modules(network):
         module.set_columns(COLUMNS)
         module.fit_statistics(training_rows())
-    if isinstance(network, DropGIN):
+    if isinstance(network, FitsSizes):
         network.fit_sizes(torch.tensor([data.num_nodes for data in training_graphs()]))
+    if isinstance(network, FitsDegrees):
+        degrees = [degree(data.edge_index[1], data.num_nodes) for data in training_graphs()]
+        network.fit_degrees(torch.cat(degrees).long().bincount())
     return network
 
 

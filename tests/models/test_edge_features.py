@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -14,8 +15,11 @@ from networks import (
     auxiliary_of,
     build,
     composed,
+    layer_coefficient,
+    read_by,
     train_statistics,
 )
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.data import Batch
 
 from graphs import COLUMNS, random_graphs
@@ -114,6 +118,7 @@ def test_what_is_encoded_matters(name: str, gate: str, edges: object, inject: st
         if key == "edge_attr" and edges is None:
             continue
         other = data.clone()
+        other.layer_coefficient = layer_coefficient(data)
         rows = other[key]
         other[key] = rows.roll(1, dims=0)
         reads = key == "edge_attr" or gate != "none"
@@ -206,3 +211,32 @@ def test_both_places_have_their_own_weights() -> None:
     assert [type(m) for m in structural_modules(build("gin", "default", inject="edge"))] == [
         StructuralEdgeEncoder
     ]
+
+
+class Waits(TorchDispatchMode):
+    """Counts operations whose results a device must hand over before the step can go on."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket._qualified_op_name
+        masks = name == "aten::index" and any(
+            index is not None and index.dtype == torch.bool for index in args[1]
+        )
+        self.count += masks or name in ("aten::_local_scalar_dense", "aten::equal", "aten::nonzero")
+        return func(*args, **(kwargs or {}))
+
+
+# Networks of pairs look for the places of edges among them.
+@pytest.mark.parametrize("name", [name for name in READERS if name not in ("graphormer", "ppgn")])
+def test_a_step_waits_no_longer_for_its_device(name: str) -> None:
+    """But for the features of edges that GAT and GeniePath take out with loops, in each layer."""
+    found, floats = [], ("x", "edge_attr", "edge_coefficient")
+    for edges in (None, 2):
+        network = build(name, "default" if name == "unionsnn" else "none", edges=edges)
+        data = read_by(network, with_edges(2).apply(lambda value: value.float(), *floats))
+        with Waits() as waits, torch.no_grad():
+            network(data)
+        found.append(waits.count)
+    allowed = len(network.convs) if name in ("gat", "geniepath") else 0
+    assert found[1] <= found[0] + allowed

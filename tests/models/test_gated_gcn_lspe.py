@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 import torch
-from formulas import EXACT, all_sizes, matrices, plain, shaken
+from formulas import (
+    EXACT,
+    all_sizes,
+    edge_matrix,
+    matrices,
+    part,
+    plain,
+    shaken,
+    with_edge_features,
+)
 from networks import apply, build, read_by
 from torch import Tensor, nn
 from torch_geometric.data import Batch
@@ -46,7 +55,9 @@ def positions(network: nn.Module, data: Batch) -> tuple[Tensor, list[tuple[Tenso
     for nodes, A, W in matrices(network, data):
         h = network.encoder(data.x[nodes])
         p = network.first_position(torch.from_numpy(landing_probabilities(A.numpy(), STEPS)))
-        E = network.edge.expand(len(h), len(h), -1)
+        E = part(edge_matrix(network, data), nodes)
+        if E is None:
+            E = network.edge.expand(len(h), len(h), -1)
         for conv, norm, weight in zip(network.convs, network.norms, W, strict=True):
             h, p, E = layer(plain(conv), norm, h, p, E, A, weight)
         p = unit(network.last_position(p))
@@ -65,14 +76,19 @@ def loss_of(p: Tensor, A: Tensor, weight: float) -> Tensor:
     return (torch.trace(p.T @ L @ p) + weight * torch.linalg.matrix_norm(deviation) ** 2) / k
 
 
-@pytest.mark.parametrize("gate", ["none", "default", "paper"])
-@pytest.mark.parametrize("level", ["graph", "node"])
-def test_the_network_and_its_loss_are_their_formulas(gate: str, level: str) -> None:
+@pytest.mark.parametrize(
+    ("gate", "level", "edges"),
+    [(gate, level, None) for level in ("graph", "node") for gate in ("none", "default", "paper")]
+    + [("none", "graph", 2), ("default", "graph", 2)],
+)
+def test_the_network_and_its_loss_are_their_formulas(
+    gate: str, level: str, edges: int | None
+) -> None:
     choices = {"encodings": {"random_walk": STEPS}, "positional_loss": 0.5, "orthogonality": 0.7}
     network = build(
-        "gatedgcn_lspe", gate, level=level, num_layers=2, norm="none", **choices
+        "gatedgcn_lspe", gate, level=level, num_layers=2, norm="none", edges=edges, **choices
     ).double()
-    network, data = shaken(network).train(), all_sizes()
+    network, data = shaken(network).train(), with_edge_features(all_sizes(), edges)
     out = apply(network, data)
     auxiliary = network.auxiliary_loss(lambda one: one.sum())
     expected, found = positions(network, data)

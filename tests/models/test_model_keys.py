@@ -32,6 +32,8 @@ CHANGES: dict[str, Any] = {
     "aggregation": "max",
     "normalize": True,
     "heads": 2,
+    "towers": 2,
+    "divide_input": True,
     "attention_dropout": 0.5,
     "max_distance": 2,
     "max_degree": 1,

@@ -7,7 +7,7 @@ import torch
 from gated_graphs import several_graphs, with_loops
 from torch import Tensor, nn
 from torch_geometric.data import Data
-from torch_geometric.nn import GINConv
+from torch_geometric.nn import GINConv, GINEConv
 
 from graphs import COLUMNS
 from unionsnn import StructuralGate, UnionPlugin
@@ -61,6 +61,18 @@ def test_it_is_the_plugin_on_gin(batch: Data, preset: str) -> None:
         torch.testing.assert_close(apply(plugin, data), apply(conv, data))
 
 
+def test_with_edge_features_it_is_the_plugin_on_gine(batch: Data) -> None:
+    conv = union_conv(batch)
+    plugin = UnionPlugin(GINEConv(conv.mlp, train_eps=True).double(), gate=conv.gate)
+    nn.init.constant_(plugin.conv.eps, 0.7)
+    edge_attr = torch.randn(batch.num_edges, 4, generator=torch.Generator().manual_seed(1)).double()
+    given = batch.x, batch.edge_index, edge_attr
+    rows = batch.edge_coefficient
+    out = conv(*given, edge_coefficient=rows)
+    torch.testing.assert_close(out, plugin(*given, edge_coefficient=rows))
+    assert not torch.allclose(out, apply(conv, batch))
+
+
 def test_epsilon_is_learned(batch: Data) -> None:
     conv = union_conv(batch)
     apply(conv, batch).square().sum().backward()
@@ -80,4 +92,6 @@ def test_reset_parameters_draws_all_weights_anew(batch: Data) -> None:
 def test_bfloat16_messages_stay_short(batch: Data) -> None:
     conv = union_conv(batch).float()
     weight = torch.rand(5, 4)
-    assert conv.message(torch.rand(5, 4, dtype=torch.bfloat16), weight).dtype == torch.bfloat16
+    assert (
+        conv.message(torch.rand(5, 4, dtype=torch.bfloat16), None, weight).dtype == torch.bfloat16
+    )

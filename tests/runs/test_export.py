@@ -14,12 +14,13 @@ import torch
 
 from unionsnn.base.errors import ExportError
 from unionsnn.config.compose import compose_config, config_folder
+from unionsnn.config.schema import plain_model
+from unionsnn.models.network import fit_to_training
 from unionsnn.nn.batch import GraphBatch
-from unionsnn.nn.gates import gates
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.export import TOLERANCE, difference, example, export_checkpoint, traced
 from unionsnn.runs.run_folder import RunFolder
-from unionsnn.training.build import build_model
+from unionsnn.training.build import build_model, locate
 
 Maker = Callable[..., dict[str, Any]]
 PAGE = Path(__file__).parents[2] / "docs" / "predict.md"
@@ -36,18 +37,32 @@ def test_the_page_names_no_other_model() -> None:
     assert set(documented()) <= set(MODELS)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_a_program_is_the_network_on_graphs_of_other_sizes(name: str) -> None:
+def cases() -> list[object]:
+    """Every model, and again with edge features where the plain one reads them."""
+    made: list[object] = [pytest.param(name, None, id=name) for name in MODELS]
+    for name in MODELS:
+        target = locate(compose_config([f"model={name}"]).model.target, object, "")
+        exported = documented().get(name, "yes") == "yes"
+        if target.reads_edges and exported and plain_model(name) == name:
+            made.append(pytest.param(name, (3, 2), id=f"{name}-labels"))
+    return [*made, pytest.param("gin", 4, id="gin-attributes")]
+
+
+@pytest.mark.parametrize(("name", "edges"), cases())
+def test_a_program_is_the_network_on_graphs_of_other_sizes(
+    name: str, edges: int | tuple[int, ...] | None
+) -> None:
     layers = 3 if name == "mewispool" else 1
     width = ["model.hidden_channels=8", f"model.num_layers={layers}", "data=mutag"]
     config = compose_config([f"model={name}", *width])
-    model = build_model(config, 3, 2).eval()
-    if hasattr(model, "fit_sizes"):
-        model.fit_sizes(torch.tensor([9, 14]))
-    inputs = example(config, 3, 9, 14)
-    for gate in gates(model):
-        if gate.needs_statistics:
-            gate.fit_statistics(inputs["edge_coefficient"])
+    model = build_model(config, 3, 2, edges).eval()
+    inputs = example(config, 3, 9, 14, edges)
+    fit_to_training(
+        model,
+        lambda: inputs["edge_coefficient"],
+        lambda: torch.tensor([9]),
+        lambda: inputs["edge_index"][1].bincount().bincount(),
+    )
     # A model that the page does not name must be exported.
     if documented().get(name, "yes") != "yes":
         with pytest.raises(ExportError, match=f"{name} cannot be exported"):
@@ -55,18 +70,7 @@ def test_a_program_is_the_network_on_graphs_of_other_sizes(name: str) -> None:
         return
     program = traced(model, inputs, name)
     for size in ((5, 6), (16, 40), (7, 21)):
-        assert difference(program, model, example(config, 3, *size)) <= TOLERANCE
-
-
-@pytest.mark.parametrize("edges", [(3, 2), 4])
-def test_a_program_takes_features_of_edges(edges: int | tuple[int, ...]) -> None:
-    config = compose_config(["model=gin", "model.num_layers=1", "data.edge_features=labels"])
-    model = build_model(config, 3, 2, edges).eval()
-    program = traced(model, example(config, 3, 9, 14, edges), "gin")
-    for size in ((5, 6), (16, 40)):
-        inputs = example(config, 3, *size, edges)
-        assert inputs["edge_attr"].shape[0] == 2 * size[1]
-        assert difference(program, model, inputs) <= TOLERANCE
+        assert difference(program, model, example(config, 3, *size, edges)) <= TOLERANCE
 
 
 def test_a_program_runs_in_a_process_without_this_package(tiny: Maker, tmp_path: Path) -> None:

@@ -349,6 +349,16 @@ class GraphDataModule(LightningDataModule):
         sizes = torch.from_numpy(np.diff(self.arrays.node_slices))
         return sizes if self.arrays.level == "node" else sizes[self._part(part)]
 
+    def part_degrees(self, part: str) -> Tensor:
+        """Return how many nodes of a part of the split receive 0, 1, 2, ... messages."""
+        arrays = self.arrays
+        degree = np.bincount(disjoint_union(arrays)[1], minlength=arrays.num_nodes)
+        if arrays.level == "graph":
+            chosen = np.zeros(arrays.num_graphs, dtype=bool)
+            chosen[self._part(part)] = True
+            degree = degree[np.repeat(chosen, np.diff(arrays.node_slices))]
+        return torch.from_numpy(np.bincount(degree, minlength=1))
+
     def prepare_data(self) -> None:
         """Fill the caches; Lightning calls this in one process of each machine."""
         self.graphs  # noqa: B018

@@ -69,7 +69,12 @@ def compare_pair(config: PairConfig, pair: tuple[Graph, Graph], index: int) -> d
         torch.manual_seed(int(model_seed))
         model = build_model(config, copies.dataset.num_features, protocol.channels)
         fit_to_training(
-            model, copies.test_rows, lambda: torch.tensor([num_nodes for _, num_nodes in pair])
+            model,
+            copies.test_rows,
+            lambda: torch.tensor([num_nodes for _, num_nodes in pair]),
+            lambda: torch.from_numpy(
+                np.bincount(np.concatenate([np.bincount(e[1], minlength=n) for e, n in pair]))
+            ),
         )
         epochs, loss = train_contrastive(model, copies, config)
         outcome = compare_reliably(model, copies, config)

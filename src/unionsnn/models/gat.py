@@ -7,6 +7,7 @@ from typing import Unpack
 from torch_geometric.nn import GATConv
 
 from unionsnn.models.mpnn import MPNN, StackOptions
+from unionsnn.models.network import encodes_edges
 from unionsnn.nn.attention import head_width
 
 
@@ -14,7 +15,9 @@ class GAT(MPNN):
     r"""GAT: concatenated heads' sums over N[v] of alpha_vu W h_u in each layer.
 
     "Graph Attention Networks" (Veličković et al., ICLR 2018), equation 5. With a gate, a head's
-    message alpha_vu W h_u is gated; the attention does not see the gate.
+    message alpha_vu W h_u is gated; the attention does not see the gate. With edge features,
+    it sees e_vu, and for a node itself the mean of its edges: a^T W_e e_vu is added to each score,
+    as in PyG's `GATConv`.
 
     Args:
         heads: Number of heads, a divisor of the width.
@@ -24,8 +27,15 @@ class GAT(MPNN):
         RequestError: if the width is not a multiple of `heads`.
     """
 
+    reads_edges = True
+
     def __init__(self, *, heads: int = 8, **stack: Unpack[StackOptions]) -> None:
         def conv(channels: int) -> GATConv:
-            return GATConv(channels, head_width(channels, heads), heads=heads)
+            width = head_width(channels, heads)
+            if not encodes_edges(stack):
+                return GATConv(channels, width, heads=heads)
+            layer = GATConv(channels, width, heads=heads, edge_dim=channels)
+            layer.message_channels = channels
+            return layer
 
         super().__init__(conv, **stack)

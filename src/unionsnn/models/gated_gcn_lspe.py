@@ -11,7 +11,7 @@ from torch_geometric.utils import scatter
 
 from unionsnn.base.arguments import require_at_least
 from unionsnn.models.mpnn import MPNN, StackOptions
-from unionsnn.models.network import Encodings, make_norm, sole_encoding
+from unionsnn.models.network import Encodings, encodes_edges, make_norm, sole_encoding
 from unionsnn.nn.batch import GraphBatch, required
 from unionsnn.nn.conv.gated_gcn_lspe import GatedGCNLSPEConv
 from unionsnn.nn.plugin import UnionPlugin
@@ -39,8 +39,8 @@ class GatedGCNLSPE(MPNN):
         \frac{1}{k} \mathrm{tr}(\hat p^T L \hat p) +
         \frac{\lambda}{k} \| \hat p^T \hat p - I \|_F^2
 
-    All edges start from one learned vector. The structural gate of a union variant multiplies the
-    messages of both streams.
+    The edge features start from e_vu; without any, from one learned vector for all edges. The
+    structural gate of a union variant multiplies the messages of both streams.
 
     Args:
         encodings: Must be ``random_walk``, the number of steps k, alone.
@@ -56,6 +56,8 @@ class GatedGCNLSPE(MPNN):
     Raises:
         RequestError: if a choice or number is not allowed, or landing probabilities are missing.
     """
+
+    reads_edges = True
 
     def __init__(
         self,
@@ -76,7 +78,8 @@ class GatedGCNLSPE(MPNN):
         self.positional_loss = positional_loss
         self.orthogonality = orthogonality
         steps, width = self.encodings["random_walk"], self.hidden_channels
-        self.edge = nn.Parameter(torch.randn(width))
+        if not encodes_edges(stack):
+            self.edge = nn.Parameter(torch.randn(width))
         self.first_position = nn.Linear(steps, width)
         self.last_position = nn.Linear(width, steps)
         self.join = nn.Linear(width + steps, width)
@@ -84,18 +87,8 @@ class GatedGCNLSPE(MPNN):
 
     def embed(self, batch: GraphBatch) -> Tensor:
         """Encode nodes, convolve both streams, join them, and read out."""
-        steps = self.encodings["random_walk"]
-        random_walk = required(
-            "random_walk",
-            batch.random_walk,
-            [batch.x.size(0), steps],
-            reader=type(self).__name__,
-            remedy=f"load the data with model.encodings.random_walk={steps}.",
-        )
         h = self.encoder(batch.x)
-        position = self.first_position(random_walk.to(self.first_position.weight.dtype))
-        edge = self.edge.expand(batch.edge_index.size(1), -1)
-        state = edge, position
+        state = self.initial_state(h, batch)
         h, (_, position) = self.convolve(h, batch.edge_index, state, batch.edge_coefficient)
         position = unit_columns(self.last_position(position), batch.batch, batch.num_graphs)
         self._loss = None
@@ -108,6 +101,22 @@ class GatedGCNLSPE(MPNN):
                 orthogonality=self.orthogonality,
             )
         return self.pool(self.join(torch.cat([h, position], dim=1)), batch)
+
+    def initial_state(self, h: Tensor, batch: GraphBatch) -> tuple[Tensor, Tensor]:
+        """Return edge features and positions before the first layer."""
+        steps = self.encodings["random_walk"]
+        random_walk = required(
+            "random_walk",
+            batch.random_walk,
+            [batch.x.size(0), steps],
+            reader=type(self).__name__,
+            remedy=f"load the data with model.encodings.random_walk={steps}.",
+        )
+        position = self.first_position(random_walk.to(self.first_position.weight.dtype))
+        edges = self.encoded_edges(batch)
+        if edges is None:
+            edges = self.edge.expand(batch.edge_index.size(1), -1)
+        return edges, position
 
     def auxiliary_loss(self, loss: Callable[[Tensor], Tensor]) -> Tensor | None:
         """Return what to add to the loss of the preceding training pass, or None.

@@ -7,7 +7,8 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from unionsnn.models.mpnn import MPNN, StackOptions
+from unionsnn.models.mpnn import MPNN, StackOptions, State
+from unionsnn.models.network import encodes_edges
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.conv.geniepath import GeniePathConv
 
@@ -19,14 +20,19 @@ class GeniePath(MPNN):
     `GeniePathConv`. The memory is 0 before the first layer. Norm, ReLU and residual connection
     around each layer are those of the stack; the paper has none (with ``norm=none`` and
     ``residual=false``, only the ReLU remains).
+    With edge features, the attention reads e_vu (an extension).
 
     Args:
         stack: Arguments of `MPNN`.
     """
 
-    def __init__(self, **stack: Unpack[StackOptions]) -> None:
-        super().__init__(GeniePathConv, **stack)
+    reads_edges = True
 
-    def initial_state(self, h: Tensor, batch: GraphBatch) -> Tensor:
-        """Return the memory before the first layer, [num_nodes, channels]."""
-        return torch.zeros_like(h)
+    def __init__(self, **stack: Unpack[StackOptions]) -> None:
+        with_edges = encodes_edges(stack)
+        super().__init__(lambda c: GeniePathConv(c, edge_dim=c if with_edges else None), **stack)
+
+    def initial_state(self, h: Tensor, batch: GraphBatch) -> State:
+        """Return the memory before the first layer, [num_nodes, channels], and encoded edges."""
+        memory, edges = torch.zeros_like(h), self.encoded_edges(batch)
+        return memory if edges is None else (memory, edges)

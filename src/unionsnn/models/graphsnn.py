@@ -16,11 +16,14 @@ class GraphSNN(CoefficientMPNN):
     and Wang, ICLR 2022), see `GraphSNNConv`. a is the model's own coefficient
     (`layer_coefficient`), divided by its sum over the neighbours: in the paper the node/edge count
     of the overlap subgraph. UnionGraphSNN keeps it, and the structural gate multiplies the
-    message (a_vu + 1) h_u.
+    message (a_vu + 1) h_u. With edge features, ReLU(h_u + e_vu) is in the place of h_u, as in
+    GINE.
 
     Args:
         stack: Arguments of `MPNN`.
     """
+
+    reads_edges = True
 
     def __init__(self, **stack: Unpack[StackOptions]) -> None:
         norm = stack.get("norm", "batch")

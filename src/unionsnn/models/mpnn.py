@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,9 @@ from unionsnn.nn.gates import given_coefficient
 from unionsnn.nn.plugin import UnionPlugin, message_width
 
 _GATED = (UnionPlugin, UnionConv)
+
+State = Tensor | tuple[Tensor, ...] | None
+"""What layers read in addition to nodes and edges: encoded edges, a coefficient, a memory."""
 
 
 class StackOptions(NetworkOptions, total=False):
@@ -113,41 +116,48 @@ class MPNN(Network):
         """Whether the layers have gates."""
         return isinstance(self.convs[0], _GATED)
 
-    def initial_state(self, h: Tensor, batch: GraphBatch) -> Any:
-        """Return the layers' input in addition to nodes and edges: encoded edges, or None."""
-        return None if self.edge_encoder is None else self.edge_encoder(batch)
+    def initial_state(self, h: Tensor, batch: GraphBatch) -> State:
+        """Return what the first layer reads in addition: encoded edges, or None."""
+        return self.encoded_edges(batch)
 
     def convolve(
-        self, h: Tensor, edge_index: Tensor, state: Any, edge_coefficient: Tensor | None
-    ) -> tuple[Tensor, Any]:
+        self, h: Tensor, edge_index: Tensor, state: State, edge_coefficient: Tensor | None
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Apply all layers; return new node features and the last state.
 
-        A layer that returns a pair updates the state (edge features, a memory); otherwise all
-        layers get the same.
+        A layer gets the tensors of the state as further arguments. One that returns more than
+        features updates the first of them (edge features, a memory) for the next layer.
         """
-        given = [] if state is None else [state]
+        given = () if state is None else state if isinstance(state, tuple) else (state,)
         arguments = {"edge_coefficient": given_coefficient(edge_coefficient)} if self.gated else {}
         for conv, norm in zip(self.convs, self.norms, strict=True):
             new = conv(h, edge_index, *given, **arguments)
             if isinstance(new, tuple):
-                new, *given = new
+                new, *updated = new
+                given = (*updated, *given[len(updated) :])
             new = self.dropout(torch.relu(norm(new)))
             h = h + new if self.residual else new
-        return h, given[0] if given else None
+        return h, given
 
 
 class CoefficientMPNN(MPNN):
     """A stack whose layers read their own coefficient, with or without a gate."""
 
-    def initial_state(self, h: Tensor, batch: GraphBatch) -> Tensor:
-        """Return the coefficient, [num_edges]; RequestError unless each edge has one."""
-        return required(
+    def initial_state(self, h: Tensor, batch: GraphBatch) -> State:
+        """Return the coefficient, [num_edges], and encoded edges if there are any.
+
+        Raises:
+            RequestError: unless each edge has a coefficient.
+        """
+        coefficient = required(
             "layer_coefficient",
             batch.layer_coefficient,
             [batch.edge_index.size(1), 1],
             reader=type(self).__name__,
             remedy="the coefficient that model.coefficient describes, one row per edge.",
         ).squeeze(1)
+        edges = self.encoded_edges(batch)
+        return coefficient if edges is None else (coefficient, edges)
 
 
 def plugged(conv: MessagePassing, gate: GateFactory | None) -> nn.Module:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Literal, Required, TypedDict
+from typing import Any, ClassVar, Literal, Protocol, Required, TypedDict, runtime_checkable
 
 from torch import Tensor, nn
 from torch_geometric.nn import BatchNorm
@@ -197,26 +197,45 @@ def make_head(hidden_channels: int, out_channels: int, dropout: float) -> nn.Seq
     )
 
 
-def fit_to_training(
-    network: nn.Module, rows: Callable[[], Tensor], sizes: Callable[[], Tensor]
-) -> None:
-    """Fit a network to the training graphs: statistics of gates and encoders, sizes of graphs.
+@runtime_checkable
+class FitsSizes(Protocol):
+    """A network that depends on the sizes of the training graphs."""
 
-    A network that depends on the sizes of the training graphs has a method ``fit_sizes``.
+    def fit_sizes(self, num_nodes: Tensor) -> Any:
+        """Read the number of nodes of each training graph, [num_graphs]."""
+
+
+@runtime_checkable
+class FitsDegrees(Protocol):
+    """A network that depends on the degrees in the training graphs."""
+
+    def fit_degrees(self, histogram: Tensor) -> Any:
+        """Read how many nodes receive 0, 1, 2, ... messages, [largest number of messages + 1]."""
+
+
+def fit_to_training(
+    network: nn.Module,
+    rows: Callable[[], Tensor],
+    sizes: Callable[[], Tensor],
+    degrees: Callable[[], Tensor],
+) -> None:
+    """Fit a network to the training graphs: statistics of gates and encoders, sizes and degrees.
 
     Args:
-        network: The network.
+        network: The network; with a method of `FitsSizes` or `FitsDegrees`, that is called.
         rows: Returns the coefficients of all training edges, [num_edges, num_columns].
         sizes: Returns the number of nodes of each training graph, [num_graphs].
+        degrees: Returns how many of their nodes receive 0, 1, 2, ... messages.
     """
     needing = [module for module in structural_modules(network) if module.needs_statistics]
     if needing:
         fitted_to = rows()
         for module in needing:
             module.fit_statistics(fitted_to)
-    fit_sizes = getattr(network, "fit_sizes", None)
-    if fit_sizes is not None:
-        fit_sizes(sizes())
+    if isinstance(network, FitsSizes):
+        network.fit_sizes(sizes())
+    if isinstance(network, FitsDegrees):
+        network.fit_degrees(degrees())
 
 
 def two_layer_mlp(channels: int, norm: str = "batch") -> nn.Sequential:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Literal, Unpack
 
-from torch_geometric.nn import SAGEConv
+from torch_geometric.nn import MessagePassing, SAGEConv
 
 from unionsnn.base.arguments import require_choice
 from unionsnn.models.mpnn import MPNN, StackOptions
+from unionsnn.models.network import encodes_edges
+from unionsnn.nn.conv.edge_sage import EdgeSAGEConv
 
 
 class GraphSAGE(MPNN):
@@ -15,7 +17,8 @@ class GraphSAGE(MPNN):
 
     "Inductive Representation Learning on Large Graphs" (Hamilton et al., NeurIPS 2017), with the
     mean of the neighbours separate from the node itself, as in their code. All neighbours are used,
-    without sampling. With a gate it is UnionSAGE, equation 5 of "Union Subgraph Neural Networks".
+    without sampling. With edge features, the message is ReLU(h_u + e_vu), see `EdgeSAGEConv`. With
+    a gate it is UnionSAGE, equation 5 of "Union Subgraph Neural Networks".
 
     Args:
         aggregation: ``mean`` or ``max`` over the neighbours.
@@ -26,6 +29,8 @@ class GraphSAGE(MPNN):
         RequestError: if `aggregation` is neither.
     """
 
+    reads_edges = True
+
     def __init__(
         self,
         *,
@@ -34,4 +39,10 @@ class GraphSAGE(MPNN):
         **stack: Unpack[StackOptions],
     ) -> None:
         require_choice("aggregation", aggregation, ("mean", "max"))
-        super().__init__(lambda c: SAGEConv(c, c, aggr=aggregation, normalize=normalize), **stack)
+
+        def conv(channels: int) -> MessagePassing:
+            if encodes_edges(stack):
+                return EdgeSAGEConv(channels, aggregation=aggregation, normalize=normalize)
+            return SAGEConv(channels, channels, aggr=aggregation, normalize=normalize)
+
+        super().__init__(conv, **stack)

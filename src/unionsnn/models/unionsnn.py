@@ -14,7 +14,7 @@ class UnionSNN(MPNN):
     r"""UnionSNN: MLP((1 + eps) h_v + sum_u Trans(a_vu) * h_u) in each layer.
 
     Equation 3 of "Union Subgraph Neural Networks" (Xu et al., AAAI 2024), with a separate Trans in
-    each layer.
+    each layer. With edge features, the message is Trans(a_vu) * ReLU(h_u + e_vu), see `UnionConv`.
 
     Args:
         input_linear: Whether a linear map comes before message and self term, as in the authors'
@@ -24,6 +24,8 @@ class UnionSNN(MPNN):
     Raises:
         RequestError: if there is no gate.
     """
+
+    reads_edges = True
 
     def __init__(self, *, input_linear: bool = False, **stack: Unpack[StackOptions]) -> None:
         gate = stack.get("gate")

@@ -188,11 +188,11 @@ def build_model(
         arguments["structural_encoder"] = encoder
     budget = section.parameter_budget
     if budget is not None:
-        # The heads divide the width.
+        # Heads and towers divide the width.
         arguments["hidden_channels"] = widest(
             lambda width: make(**{**arguments, "hidden_channels": width}),
             budget,
-            step=arguments.get("heads", 1),
+            step=arguments.get("heads", arguments.get("towers", 1)),
         )
     try:
         model: nn.Module = make(**arguments)
@@ -322,4 +322,9 @@ def build_task(config: Config, data: GraphDataModule) -> Task:
 
 def fit_gates(model: nn.Module, data: GraphDataModule) -> None:
     """Fit the network, with the statistics of gates and encoders, to the split's training part."""
-    fit_to_training(model, lambda: data.part_coefficient("train"), lambda: data.part_sizes("train"))
+    fit_to_training(
+        model,
+        lambda: data.part_coefficient("train"),
+        lambda: data.part_sizes("train"),
+        lambda: data.part_degrees("train"),
+    )

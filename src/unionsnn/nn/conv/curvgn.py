@@ -17,25 +17,32 @@ class CurvGNConv(MessagePassing):
         \tau_{vu} = \mathrm{softmax}_{u \in N(v) \cup \{v\}} \mathrm{MLP}(\kappa_{vu})
 
     "Curvature Graph Network" (Ye et al., ICLR 2020), one softmax per channel. κ is the
-    Ollivier-Ricci curvature in the whole graph, and 0 from a node to itself.
+    Ollivier-Ricci curvature in the whole graph, and 0 from a node to itself. With `edge_dim`, the
+    MLP reads edge features next to κ, which is an extension; they too are 0 from a node to itself.
 
     Args:
         channels: Width of the features, before and after.
         negative_slope: Slope of the leaky ReLU inside the MLP.
+        edge_dim: Width of the edge features; None for none.
 
     Shapes:
         - x: [num_nodes, channels]
         - edge_index: [2, num_edges]
         - curvature: [num_edges], κ
+        - edge_attr: [num_edges, edge_dim]
         - output: [num_nodes, channels]
     """
 
-    def __init__(self, channels: int, *, negative_slope: float = 0.2) -> None:
+    def __init__(
+        self, channels: int, *, negative_slope: float = 0.2, edge_dim: int | None = None
+    ) -> None:
         super().__init__(aggr="add")
         self.message_channels = channels
         self.linear = nn.Linear(channels, channels, bias=False)
         self.mlp = nn.Sequential(
-            nn.Linear(1, channels), nn.LeakyReLU(negative_slope), nn.Linear(channels, channels)
+            nn.Linear(1 + (edge_dim or 0), channels),
+            nn.LeakyReLU(negative_slope),
+            nn.Linear(channels, channels),
         )
         self.bias = nn.Parameter(torch.zeros(channels))
 
@@ -46,14 +53,21 @@ class CurvGNConv(MessagePassing):
         reset(self.mlp)
         nn.init.zeros_(self.bias)
 
-    def forward(self, x: Tensor, edge_index: Tensor, curvature: Tensor) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        curvature: Tensor,
+        edge_attr: Tensor | None = None,
+    ) -> Tensor:
         """Return new node features."""
-        edge_index, curvature = remove_self_loops(edge_index, curvature)
-        edge_index, curvature = add_self_loops(
-            edge_index, curvature, fill_value=0.0, num_nodes=x.size(0)
-        )
+        read = curvature.unsqueeze(-1)
+        if edge_attr is not None:
+            read = torch.cat([read, edge_attr.to(read.dtype)], dim=-1)
+        edge_index, read = remove_self_loops(edge_index, read)
+        edge_index, read = add_self_loops(edge_index, read, fill_value=0.0, num_nodes=x.size(0))
         # Under autocast the MLP returns half precision, too coarse for a softmax.
-        score = self.mlp(curvature.unsqueeze(-1)).to(curvature.dtype)
+        score = self.mlp(read).to(curvature.dtype)
         weight = softmax(score, edge_index[1], num_nodes=x.size(0))
         return self.propagate(edge_index, x=self.linear(x), weight=weight) + self.bias
 

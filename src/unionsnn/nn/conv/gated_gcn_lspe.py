@@ -59,10 +59,9 @@ class GatedGCNLSPEConv(MessagePassing):
             reset(module)
 
     def forward(
-        self, x: Tensor, edge_index: Tensor, state: tuple[Tensor, Tensor]
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        self, x: Tensor, edge_index: Tensor, edge: Tensor, position: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Return new node features, edge features and positions."""
-        edge, position = state
         sender, receiver = edge_index
         eta = (
             self.edge_of_receiver(x)[receiver]
@@ -78,7 +77,7 @@ class GatedGCNLSPEConv(MessagePassing):
         new_position = position + torch.tanh(self.own_position(position) + positions)
         if self.edge_norm is not None:
             edge = edge + torch.relu(self.edge_norm(eta))
-        return self.own(both) + features, (edge, new_position)
+        return self.own(both) + features, edge, new_position
 
     def message(self, x_j: Tensor, gate: Tensor) -> Tensor:
         """Return gated features and positions of the senders, [num_edges, 2 * channels]."""

@@ -21,18 +21,22 @@ class GeniePathConv(MessagePassing):
 
     "GeniePath: Graph Neural Networks with Adaptive Receptive Paths" (Liu et al., AAAI 2019),
     equations of the breadth and of the depth function. The memory C is passed from layer to layer.
+    With `edge_dim`, W_e e_vu is added inside the attention's tanh, which is an extension; from a
+    node to itself it is 0.
 
     Args:
         channels: Width of features and memory, before and after.
+        edge_dim: Width of the edge features e; None for none.
 
     Shapes:
         - x: [num_nodes, channels]
         - edge_index: [2, num_edges]
         - memory: [num_nodes, channels]
+        - edge_attr: [num_edges, edge_dim], e
         - output: new x and new memory, with the shapes of the inputs
     """
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int, *, edge_dim: int | None = None) -> None:
         super().__init__(aggr="add")
         self.message_channels = channels
         self.receiver = nn.Linear(channels, channels, bias=False)
@@ -40,6 +44,7 @@ class GeniePathConv(MessagePassing):
         self.attention = nn.Linear(channels, 1, bias=False)
         self.breadth = nn.Linear(channels, channels, bias=False)
         self.depth = nn.Linear(channels, 4 * channels)
+        self.edge = None if edge_dim is None else nn.Linear(edge_dim, channels, bias=False)
 
     def reset_parameters(self) -> None:
         """Reinitialise the weights."""
@@ -47,11 +52,22 @@ class GeniePathConv(MessagePassing):
         for module in self.children():
             reset(module)
 
-    def forward(self, x: Tensor, edge_index: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        memory: Tensor,
+        edge_attr: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
         """Return new node features and memory."""
-        edge_index, _ = remove_self_loops(edge_index)
-        edge_index, _ = add_self_loops(edge_index, num_nodes=x.size(0))
-        hidden = torch.tanh(self.receiver(x)[edge_index[1]] + self.sender(x)[edge_index[0]])
+        edge_index, edge_attr = remove_self_loops(edge_index, edge_attr)
+        edge_index, edge_attr = add_self_loops(
+            edge_index, edge_attr, fill_value=0.0, num_nodes=x.size(0)
+        )
+        hidden = self.receiver(x)[edge_index[1]] + self.sender(x)[edge_index[0]]
+        if self.edge is not None:
+            hidden = hidden + self.edge(edge_attr)
+        hidden = torch.tanh(hidden)
         # Under autocast a linear map returns half precision, too coarse for a softmax.
         score = self.attention(hidden).to(x.dtype)
         alpha = softmax(score, edge_index[1], num_nodes=x.size(0))

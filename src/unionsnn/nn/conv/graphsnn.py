@@ -21,6 +21,8 @@ class GraphSNNConv(MessagePassing):
 
     "A New Perspective on 'How Graph Neural Networks Go Beyond Weisfeiler-Lehman?'" (Wijesinghe
     and Wang, ICLR 2022). The paper's ω is the node/edge count of the overlap subgraph.
+    With edge features e, ReLU(h_u + e_vu) is sent in the place of h_u, as in GINE ("Strategies for
+    Pre-training Graph Neural Networks", Hu et al., ICLR 2020).
 
     Args:
         channels: Width of the features.
@@ -30,6 +32,7 @@ class GraphSNNConv(MessagePassing):
         - x: [num_nodes, channels]
         - edge_index: [2, num_edges]
         - coefficient: [num_edges], ω
+        - edge_attr: [num_edges, channels], e
         - output: [num_nodes, width of mlp's output]
     """
 
@@ -45,13 +48,21 @@ class GraphSNNConv(MessagePassing):
         reset(self.mlp)
         nn.init.ones_(self.gamma)
 
-    def forward(self, x: Tensor, edge_index: Tensor, coefficient: Tensor) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        coefficient: Tensor,
+        edge_attr: Tensor | None = None,
+    ) -> Tensor:
         """Return new node features."""
         share = shares(coefficient, edge_index[1], x.size(0))
         total = scatter(share, edge_index[1], dim=0, dim_size=x.size(0), reduce="sum")
         own = (self.gamma * (total + 1)).unsqueeze(-1).to(x.dtype) * x
-        return self.mlp(own + self.propagate(edge_index, x=x, share=share))
+        met = self.propagate(edge_index, x=x, share=share, edge_attr=edge_attr)
+        return self.mlp(own + met)
 
-    def message(self, x_j: Tensor, share: Tensor) -> Tensor:
-        """Return weighted features of the senders, [num_edges, channels]."""
-        return (share + 1).unsqueeze(-1).to(x_j.dtype) * x_j
+    def message(self, x_j: Tensor, share: Tensor, edge_attr: Tensor | None) -> Tensor:
+        """Return weighted features of the senders and their edges, [num_edges, channels]."""
+        sent = x_j if edge_attr is None else torch.relu(x_j + edge_attr)
+        return (share + 1).unsqueeze(-1).to(sent.dtype) * sent

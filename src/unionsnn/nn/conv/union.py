@@ -18,7 +18,8 @@ class UnionConv(MessagePassing):
         + \sum_{u \in N(v)} \mathrm{Trans}(\tilde a_{vu}) \odot h_u \Bigr)
 
     Equation 3 of "Union Subgraph Neural Networks" (Xu et al., AAAI 2024). The operator maps
-    features of width `gate.channels`.
+    features of width `gate.channels`. With edge features e, the message is Trans * ReLU(h_u + e_vu)
+    as in GINE ("Strategies for Pre-training Graph Neural Networks", Hu et al., ICLR 2020).
 
     Args:
         mlp: MLP_1, applied to the sum.
@@ -26,11 +27,13 @@ class UnionConv(MessagePassing):
         input_linear: Whether a linear map comes before message and self term, as in the authors'
             code.
 
-    Without the linear map it is `UnionPlugin` on PyG's ``GINConv(mlp, train_eps=True)``.
+    Without the linear map it is `UnionPlugin` on PyG's ``GINConv(mlp, train_eps=True)``, or on
+    `GINEConv`.
 
     Shapes:
         - x: [num_nodes, gate.channels]
         - edge_index: [2, num_edges]
+        - edge_attr: [num_edges, gate.channels], e
         - edge_coefficient: [num_edges, len(gate.columns)]
         - output: [num_nodes, width of mlp's output]
     """
@@ -51,14 +54,22 @@ class UnionConv(MessagePassing):
             self.linear.reset_parameters()
         nn.init.zeros_(self.epsilon)
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_coefficient: Tensor) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_attr: Tensor | None = None,
+        *,
+        edge_coefficient: Tensor,
+    ) -> Tensor:
         """Return new node features."""
         if self.linear is not None:
             x = self.linear(x)
         weight = self.gate(edge_coefficient, edge_index, x.size(0))
-        total = self.propagate(edge_index, x=x, weight=weight)
+        total = self.propagate(edge_index, x=x, edge_attr=edge_attr, weight=weight)
         return self.mlp((1 + self.epsilon) * x + total)
 
-    def message(self, x_j: Tensor, weight: Tensor) -> Tensor:
-        """Return gated features of the senders, [num_edges, channels]."""
-        return weight.to(x_j.dtype) * x_j
+    def message(self, x_j: Tensor, edge_attr: Tensor | None, weight: Tensor) -> Tensor:
+        """Return gated features of the senders and their edges, [num_edges, channels]."""
+        sent = x_j if edge_attr is None else torch.relu(x_j + edge_attr)
+        return weight.to(sent.dtype) * sent
