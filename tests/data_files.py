@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import gzip
+import io
 import itertools
 import pickle
 import zipfile
@@ -24,8 +25,11 @@ def random_tree_edges(generator: np.random.Generator, n: int) -> list[tuple[int,
     return sorted(pairs)
 
 
-def ogb_tables(num_graphs: int = 40, seed: int = 0) -> dict[str, list[list[int]]]:
-    """Rows of the files of an OGB set; the last fifth is for validation and test."""
+def ogb_tables(num_graphs: int = 40, seed: int = 0, columns: int = 1) -> dict[str, list[list[Any]]]:
+    """Rows of the files of an OGB set; the last fifth is for validation and test.
+
+    Several columns of labels are the first with missing ones, more of them from column to column.
+    """
     generator = np.random.default_rng(seed)
     sizes = generator.integers(1, 8, num_graphs).tolist()
     edges = [random_tree_edges(generator, n) for n in sizes]
@@ -41,14 +45,67 @@ def ogb_tables(num_graphs: int = 40, seed: int = 0) -> dict[str, list[list[int]]
         "raw/edge-feat": generator.integers(0, 2, (total, 3)).tolist(),
         "raw/node-feat": generator.integers(0, ATOM_LIMITS, (sum(sizes), 9)).tolist(),
         # Both classes are in every part.
-        "raw/graph-label": [[rank[i] % 2] for i in range(num_graphs)],
+        "raw/graph-label": [
+            [rank[i] % 2, *("" if rank[i] % 6 < c else rank[i] % 2 for c in range(1, columns))]
+            for i in range(num_graphs)
+        ],
         "split/scaffold/train": parts[0],
         "split/scaffold/valid": parts[1],
         "split/scaffold/test": parts[2],
     }
 
 
-def write_ogb(mirror: Path, folder: str, tables: dict[str, list[list[int]]] | None = None) -> Path:
+def ogb_node_tables(count: int = 60, seed: int = 0) -> dict[str, list[list[Any]]]:
+    """Rows of the files of an OGB graph with three classes of nodes; edges are citations."""
+    generator = np.random.default_rng(seed)
+    edges = [[j, i] for i, j in random_tree_edges(generator, count)]
+    order = generator.permutation(count)
+    parts = np.split(order, [count // 2, 3 * count // 4])
+    return {
+        "raw/num-node-list": [[count]],
+        "raw/num-edge-list": [[len(edges)]],
+        "raw/edge": edges,
+        "raw/node-feat": generator.standard_normal((count, 4)).round(6).tolist(),
+        "raw/node-label": [[i % 3] for i in range(count)],
+        **{
+            f"split/time/{name}": np.sort(part)[:, None].tolist()
+            for name, part in zip(("train", "valid", "test"), parts, strict=True)
+        },
+    }
+
+
+def write_csl(mirror: Path, count: int = 50) -> None:
+    """Write CSL.zip and its folds as benchmarking-gnns has them: circles with links of two lengths.
+
+    The classes take turns; a fold of a fifth is tested.
+    """
+    graphs, n = [], 11
+    for g in range(count):
+        steps = (1, 2 + g % 2)
+        around = [(i, (i + s) % n) for s in steps for i in range(n)]
+        pairs = np.array([(i, i) for i in range(n)] + around + [(j, i) for i, j in around]).T
+        graphs.append(scipy.sparse.coo_matrix((np.ones(pairs.shape[1]), pairs), shape=(n, n)))
+    classes = io.BytesIO()
+    y = torch.arange(count) % 2
+    torch.save(y, classes, _use_new_zipfile_serialization=False)
+    path = mirror / "expressivity" / "CSL" / "CSL.zip"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("graphs_Kary_Deterministic_Graphs.pkl", pickle.dumps(graphs, protocol=2))
+        archive.writestr("y_Kary_Deterministic_Graphs.pt", classes.getvalue())
+    folder = mirror / "splits" / "benchmarking-gnns" / "CSL"
+    folder.mkdir(parents=True, exist_ok=True)
+    fifth = np.arange(count) // 2 % 5
+    for part in ("train", "val", "test"):
+        rows = []
+        for fold in range(5):
+            turn = (fifth - fold) % 5
+            chosen = {"test": turn == 0, "val": turn == 1, "train": turn > 1}[part]
+            rows.append(",".join(map(str, np.flatnonzero(chosen))))
+        (folder / f"CSL_{part}.index").write_text("\n".join(rows) + "\n")
+
+
+def write_ogb(mirror: Path, folder: str, tables: dict[str, list[list[Any]]] | None = None) -> Path:
     """Write ogb/FOLDER.zip as OGB's download is laid out."""
     path = mirror / "ogb" / f"{folder}.zip"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from data_files import (
     molecules,
+    ogb_node_tables,
+    ogb_tables,
     write_amazon,
+    write_csl,
     write_ogb,
     write_planetoid,
     write_zinc_index,
@@ -21,11 +25,13 @@ from tu_files import write_tu
 from unionsnn.config.targets import current_target
 from unionsnn.data.catalog import CatalogEntry
 from unionsnn.data.sources import zinc
+from unionsnn.data.sources.ogb import OGB
 
 ZINC_SIZES = {"train": 24, "val": 8, "test": 8}
 
 REQUIRED = {
     "tu": ["data.name=BZR"],
+    "ogb": ["data.name=ogbg-moltox21"],
     "folder": ["data.path=unused"],
     "pyg": ["data.dataset=unused"],
     "pyg_nodes": ["data.dataset=unused"],
@@ -73,7 +79,8 @@ def _cycles(section: Mapping[str, Any], folder: Path) -> list[str]:
 
 
 def _ogb(section: Mapping[str, Any], folder: Path) -> list[str]:
-    write_ogb(folder, section["folder"])
+    columns = 3 if section["task"] == "graph_multilabel_classification" else 1
+    write_ogb(folder, OGB(folder=section["folder"]).folder, ogb_tables(columns=columns))
     return []
 
 
@@ -115,7 +122,66 @@ def _folder(section: Mapping[str, Any], folder: Path) -> list[str]:
     return [f"data.path={write_folder(folder / 'own')}"]
 
 
+def _csl(section: Mapping[str, Any], folder: Path) -> list[str]:
+    write_csl(folder)
+    return ["protocol=cross_validation", "protocol.folds=5"]
+
+
+def _ogb_nodes(section: Mapping[str, Any], folder: Path) -> list[str]:
+    write_ogb(folder, section["folder"], ogb_node_tables())
+    return []
+
+
+def write_lrgb(raw: Path, targets: int) -> None:
+    """Write {train,val,test}.pt as the Long Range Graph Benchmark has them."""
+    raw.mkdir(parents=True, exist_ok=True)
+    generator = torch.Generator().manual_seed(0)
+    for part in ("train", "val", "test"):
+        graphs = []
+        for i in range(12):
+            n = 4 + i % 4
+            ring = torch.stack([torch.arange(n), (torch.arange(n) + 1) % n])
+            edges = torch.cat([ring, ring.flip(0)], dim=1)
+            x = torch.randint(0, 2, (n, 9), generator=generator)
+            bonds = torch.randint(0, 2, (n, 3), generator=generator).repeat(2, 1)
+            y = torch.full((1, targets), float(i % 2))
+            graphs.append((x, bonds, edges, y))
+        torch.save(graphs, raw / f"{part}.pt")
+
+
+def write_qm9(raw: Path) -> None:
+    """Write qm9_v3.pt as PyG publishes it: a list of dictionaries."""
+    raw.mkdir(parents=True, exist_ok=True)
+    generator = torch.Generator().manual_seed(0)
+    molecules = []
+    for i in range(30):
+        n = 3 + i % 5
+        path = torch.stack([torch.arange(n - 1), torch.arange(1, n)])
+        bonds = torch.randint(0, 4, (n - 1,), generator=generator).repeat(2)
+        molecules.append(
+            {
+                "x": torch.randn(n, 11, generator=generator),
+                "edge_index": torch.cat([path, path.flip(0)], dim=1),
+                "edge_attr": torch.nn.functional.one_hot(bonds, 4).float(),
+                "pos": torch.randn(n, 3, generator=generator),
+                "y": 10 + torch.randn(1, 19, generator=generator),
+                "name": f"gdb_{i + 1}",
+                "idx": i,
+            }
+        )
+    torch.save(molecules, raw / "qm9_v3.pt")
+
+
 def _pyg(section: Mapping[str, Any], folder: Path) -> list[str]:
+    # PyG keeps its files in the data root.
+    root = folder.parent / "data" / "raw" / "pyg"
+    if section["dataset"].endswith("LRGBDataset"):
+        name = section["arguments"]["name"].lower()
+        write_lrgb(root / "LRGBDataset" / name / "raw", 10 if "func" in name else 11)
+        return []
+    if section["dataset"].endswith("QM9"):
+        write_qm9(root / "QM9" / "raw")
+        return []
     return ["data.dataset=own_datasets.Graphs", "data.arguments={count: 40}"]
 
 
@@ -131,6 +197,8 @@ MAKERS = {
     "Planetoid": _planetoid,
     "Amazon": _amazon,
     "Folder": _folder,
+    "OGBNodes": _ogb_nodes,
+    "CSL": _csl,
     "PyG": _pyg,
     "PyGNodes": _pyg_nodes,
 }

@@ -70,6 +70,29 @@ def test_ogb_files_are_read_as_they_are_written(tmp_path: Path) -> None:
         assert [[int(i)] for i in rows] == tables[f"split/scaffold/{name}"]
 
 
+@pytest.mark.parametrize("slow", [False, True])
+def test_missing_labels_and_targets_of_ogb_are_nan(tmp_path: Path, slow: bool) -> None:
+    tables = ogb_tables(columns=3)
+    labels = tables["raw/graph-label"]
+    if slow:
+        # Not a usual number: the table is read line by line.
+        labels[0] = ["nan", "0", "1"]
+    expected = [[np.nan if v in ("", "nan") else float(v) for v in row] for row in labels]
+    for task in ("graph_multilabel_classification", "graph_regression"):
+        graphs = read_ogb_molecules(write_ogb(tmp_path, "toy", tables), "toy", task)
+        graphs.validate()
+        np.testing.assert_array_equal(graphs.y, np.array(expected, dtype=np.float32))
+        assert np.isnan(graphs.y).sum() > 10
+    # One class for each molecule cannot be missing.
+    with pytest.raises(DataError, match=r"graph-label.csv.gz, line .*is not a whole number"):
+        read_ogb_molecules(write_ogb(tmp_path, "toy", tables), "toy")
+    labels[3] = [1, 0.5, ""]
+    with pytest.raises(DataError, match=r"graph-label.csv.gz, line 4 .*0.5 is not 0, 1 or empty"):
+        read_ogb_molecules(
+            write_ogb(tmp_path, "toy", tables), "toy", "graph_multilabel_classification"
+        )
+
+
 def put(name: str, row: int, value: list[int] | None) -> dict[str, list[list[int]]]:
     tables = ogb_tables()
     if value is None:

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import http.server
 import io
+import mmap
 import multiprocessing
 import os
 import shutil
@@ -21,6 +22,7 @@ import pytest
 
 from unionsnn.base.errors import DamagedFileError, DataError
 from unionsnn.base.files import atomic_write
+from unionsnn.data import arrays
 from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.sources import download as sources
 from unionsnn.data.sources.download import data_root, fetch, open_zip, read_members
@@ -505,6 +507,37 @@ def test_graphs_without_edges_survive_saving(tmp_path: Path) -> None:
     graphs.save(tmp_path / "graphs.npz")
     assert GraphArrays.load(tmp_path / "graphs.npz").content_hash() == graphs.content_hash()
     assert graphs.num_classes == 0
+
+
+def test_large_files_are_mapped_and_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrays, "MAPPED_BYTES", 0)
+    graphs, path = replace(sample(), edge_labels=np.arange(8).reshape(4, 2)), tmp_path / "g.npz"
+    graphs.save(path)
+    loaded = GraphArrays.load(path)
+    assert loaded.content_hash() == graphs.content_hash()
+    assert loaded.class_names == graphs.class_names
+    for name in ("edge_index", "y", "edge_labels", "edge_attributes"):
+        array = getattr(loaded, name)
+        assert isinstance(array.base, np.memmap | mmap.mmap), name
+        assert array.flags.aligned
+        assert array.flags.writeable
+    # What is changed in memory is not changed on disk.
+    loaded.edge_index[:] = 0
+    assert GraphArrays.load(path).content_hash() == graphs.content_hash()
+    # The file is that of numpy, and one that numpy wrote is read too.
+    with np.load(path) as archive:
+        content = dict(archive)
+    for save in (np.savez, np.savez_compressed):
+        save(tmp_path / "other.npz", **content)
+        assert GraphArrays.load(tmp_path / "other.npz").content_hash() == graphs.content_hash()
+    whole = path.read_bytes()
+    other = whole.replace(np.float32(2.5).tobytes(), np.float32(7.5).tobytes())
+    for damaged in (whole[: len(whole) // 2], other):
+        path.write_bytes(damaged)
+        with pytest.raises(DamagedFileError):
+            GraphArrays.load(path)
 
 
 def test_every_array_counts_in_the_hash() -> None:

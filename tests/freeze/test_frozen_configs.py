@@ -47,8 +47,10 @@ def test_every_group_is_here() -> None:
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_hash_of_every_option(group: str) -> None:
+    # experiment=ogb is a set of its own, which needs no name.
+    needed = {k: words for k, words in REQUIRED.items() if group == "data" or k != "ogb"}
     requests = {
-        f"{group}={option}": [*GROUPS[group], f"{group}={option}", *REQUIRED.get(option, [])]
+        f"{group}={option}": [*GROUPS[group], f"{group}={option}", *needed.get(option, [])]
         for option in product.options(group)
     }
     check(

@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import inspect
-import io
 import json
 import os
 import time
@@ -185,11 +184,12 @@ def read_intact(path: Path) -> tuple[dict[str, Any], Array]:
         DamagedEntryError: The entry cannot be read or is damaged.
     """
     try:
-        content = path.read_bytes()
+        file = path.open("rb")
     except PermissionError as error:
         raise DamagedEntryError(f"{error.strerror}: it belongs to another user") from error
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+        # Not all of the file first: entries of large sets take gigabytes.
+        with file, np.load(file, allow_pickle=False) as archive:
             header = json.loads(archive["header"].tobytes())
             values = archive["values"]
         # Entries of earlier releases have no type: all were float64.

@@ -27,7 +27,7 @@ from unionsnn.base.secrets import referenced_secrets
 from unionsnn.base.words import nearest
 from unionsnn.config.grid import flatten, grid_faults
 from unionsnn.config.schema import Config
-from unionsnn.config.targets import argument_faults
+from unionsnn.config.targets import argument_faults, published_task
 from unionsnn.config.yaml_files import read_yaml, user_folder
 
 
@@ -88,6 +88,12 @@ def compose_config(overrides: Sequence[str], config_dir: str | Path | None = Non
         raise RequestError(
             *(f"{key} must be given: type {key}=..." for key in missing), code="config.missing"
         )
+    # Other keys refer to the metric.
+    open_keys = [key for key in ("task", "metric") if config.data.get(key, "") is None]
+    if open_keys:
+        known = published_task(str(config.data.get("_target_")), str(config.data.get("name")))
+        for key in open_keys:
+            config.data[key] = known.get(key)
     try:
         plain: Any = OmegaConf.to_container(config, resolve=True)
     except OmegaConfBaseException as error:

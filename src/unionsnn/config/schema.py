@@ -101,7 +101,7 @@ class _OpenSection(Section):
 
 
 # Arguments of data formats that are younger than the first records.
-_ABSENT_IF_NONE = ("unlabelled", "symmetrize", "header")
+_ABSENT_IF_NONE = ("unlabelled", "symmetrize", "header", "split_argument", "targets")
 
 
 class DataConfig(_OpenSection):

@@ -69,6 +69,19 @@ def argument_faults(target: str, arguments: Mapping[str, Any]) -> list[str]:
     return []
 
 
+def published_task(target: str, name: str) -> dict[str, str]:
+    """Return task and metric of a published set, by the class of its format and its own name.
+
+    Raises:
+        RequestError: The format does not know the set.
+    """
+    if not target.startswith("unionsnn.data.sources."):
+        return {}
+    module, _, kind = target.rpartition(".")
+    task, metric = getattr(import_module(module), kind).task_of(name)
+    return {"task": task, "metric": metric}
+
+
 def is_network(target: str) -> bool:
     """Return whether a dotted path is that of a network of this package."""
     return target.startswith("unionsnn.models.")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 import zipfile
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +29,21 @@ NPZ_ERRORS = (
     NotImplementedError,
     zipfile.BadZipFile,
     zlib.error,
+    struct.error,
     # A header may claim any shape.
     MemoryError,
     OverflowError,
 )
 """What reading a damaged npz file may raise."""
 
+MAPPED_BYTES = 256 * 2**20
+"""A larger file of graphs is mapped into memory, and not read into it."""
+
+_ALIGNMENT = 64
+# Header of a file in a zip archive, its fixed part; and what zipfile adds to its extra fields.
+_LOCAL_HEADER, _ZIP64_FIELD = 30, 20
+# Marks an extra field that only pads, as Android's zipalign does.
+_PADDING = 0xD935
 _FORMAT = "unionsnn-graphs-1"
 _REQUIRED = {"edge_index": np.int64, "node_slices": np.int64, "edge_slices": np.int64}
 _OPTIONAL = {
@@ -230,11 +241,14 @@ class GraphArrays:
         """
         header = np.array([_FORMAT, self.content_hash()])
         arrays: dict[str, Any] = self._arrays() | {"unread": np.array(self.unread)}
-        atomic_write(Path(path), lambda file: np.savez(file, header=header, **arrays))
+        atomic_write(Path(path), lambda file: _write_npz(file, {"header": header, **arrays}))
 
     @classmethod
     def load(cls, path: str | Path) -> GraphArrays:
         """Read a file written by `save` and verify its checksum.
+
+        A file of more than `MAPPED_BYTES` is mapped into memory: its arrays are read from disk when
+        they are used, and changes to them stay in memory.
 
         Args:
             path: The file's path.
@@ -249,8 +263,11 @@ class GraphArrays:
         try:
             if not Path(path).is_file() and Path(path).exists():
                 raise OSError("it is not a file")
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-                content = {name: archive[name] for name in archive.files}
+            if Path(path).stat().st_size > MAPPED_BYTES:
+                content = _mapped_npz(Path(path))
+            else:
+                with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+                    content = {name: archive[name] for name in archive.files}
             kind, checksum = (str(value) for value in content.pop("header"))
             names = tuple(str(name) for name in content.pop("class_names"))
             level, unread = str(content.pop("level", "graph")), str(content.pop("unread", ""))
@@ -268,3 +285,46 @@ class GraphArrays:
         if not intact:
             raise DamagedFileError(f"{path} fails its checksum")
         return graphs
+
+
+def _write_npz(file: BinaryIO, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write what `np.savez` writes, with each array at an address that can be mapped."""
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            info = zipfile.ZipInfo(f"{name}.npy")
+            begin = file.tell() + _LOCAL_HEADER + len(info.filename) + _ZIP64_FIELD + 4
+            padding = -begin % _ALIGNMENT
+            info.extra = struct.pack(f"<HH{padding}x", _PADDING, padding)
+            with archive.open(info, "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+
+
+def _mapped_npz(path: Path) -> dict[str, NDArray[Any]]:
+    """Map the arrays of an npz file into memory; read those that are packed or not aligned."""
+    arrays = {}
+    with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+        for info in archive.zip.infolist():
+            name = info.filename.removesuffix(".npy")
+            if info.compress_type != zipfile.ZIP_STORED:
+                arrays[name] = archive[name]
+                continue
+            file.seek(info.header_offset)
+            local = file.read(_LOCAL_HEADER)
+            file.seek(sum(struct.unpack("<HH", local[-4:])), 1)
+            version = np.lib.format.read_magic(file)
+            read = (
+                np.lib.format.read_array_header_1_0
+                if version == (1, 0)
+                else np.lib.format.read_array_header_2_0
+            )
+            shape, by_column, dtype = read(file)
+            begin = file.tell()
+            if dtype.hasobject:
+                raise ValueError(f"{name} holds objects")
+            if 0 in shape or begin % max(dtype.alignment, 1):
+                arrays[name] = archive[name]
+                continue
+            order: Literal["F", "C"] = "F" if by_column else "C"
+            # Copied when written to: torch takes no array that cannot be written to.
+            arrays[name] = np.memmap(path, dtype, "c", begin, shape, order).view(np.ndarray)
+    return arrays

@@ -55,16 +55,18 @@ class CatalogEntry:
     """A known data set.
 
     Args:
-        name: The name of its configuration: data=NAME.
+        name: Its name in the configuration, ``data.name``.
+        request: What chooses it on the command line, if that is not data=NAME.
         format: Class name of the source that reads it.
         arguments: Fields of that source that identify the set.
         source_name: Its name at the source.
         task: The task.
         metric: The metric.
-        graphs: Number of graphs.
+        graphs: Number of graphs; None if unknown.
         nodes: Total number of nodes; None if unknown.
         edges: Total number of undirected edges without loops and repeats; None if unknown.
-        classes: Number of classes; 0 for regression.
+        classes: Number of classes; 0 for several labels and regression.
+        targets: Number of labels or regression targets of a graph; None if a request chooses them.
         features: Width of the node features, or number of categories of a node.
         feature_kind: Value of ``data.features`` in the configuration.
         edge_labels: Cardinality of each column of edge labels.
@@ -83,15 +85,17 @@ class CatalogEntry:
     """
 
     name: str
+    request: str | None = None
     format: str
-    arguments: Mapping[str, str | int]
+    arguments: Mapping[str, Any]
     source_name: str
     task: str
     metric: str
-    graphs: int
+    graphs: int | None = None
     nodes: int | None = None
     edges: int | None = None
-    classes: int
+    classes: int = 0
+    targets: int | None = 1
     features: int
     feature_kind: str
     edge_labels: tuple[int, ...] = ()
@@ -114,10 +118,13 @@ class CatalogEntry:
             "classes": self.classes,
             "features": self.features,
             "training nodes": self.split and self.split[0],
-            "nodes per graph": self.nodes and self.nodes / self.graphs,
-            "edges per graph": self.edges and self.edges / self.graphs,
-            "directed edges per graph": self.edges and 2 * self.edges / self.graphs,
+            "nodes per graph": self._per_graph(self.nodes),
+            "edges per graph": self._per_graph(self.edges),
+            "directed edges per graph": self._per_graph(self.edges and 2 * self.edges),
         }
+
+    def _per_graph(self, count: int | None) -> float | None:
+        return count / self.graphs if count and self.graphs else None
 
     def deviations(self) -> list[Deviation]:
         """Return counts that differ from the paper's, rounded as printed there."""
@@ -139,6 +146,7 @@ class CatalogEntry:
             "nodes": (arrays.num_nodes, self.nodes),
             "undirected edges": (arrays.num_edges // 2, self.edges),
             "classes": (arrays.num_classes, self.classes),
+            "targets": (1 if arrays.y.ndim == 1 else arrays.y.shape[1], self.targets),
         }
         wrong = [
             f"{actual} {what} instead of {expected}"

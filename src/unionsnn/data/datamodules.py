@@ -19,7 +19,7 @@ from unionsnn.base.errors import DamagedFileError, DataError
 from unionsnn.base.files import UNUSABLE_FOLDER_ERRNOS
 from unionsnn.coefficients import CoefficientSpec
 from unionsnn.coefficients.cache import CoefficientCache
-from unionsnn.data.arrays import PARTS, GraphArrays
+from unionsnn.data.arrays import MAPPED_BYTES, PARTS, GraphArrays
 from unionsnn.data.batching import Batches, BatchLoader, GraphStore
 from unionsnn.data.catalog import edges_in_words
 from unionsnn.data.controls import controlled_rows
@@ -430,6 +430,8 @@ class GraphDataModule(LightningDataModule):
                         remove_parts(path)
                         arrays = self._read()
                         arrays.save(path)
+                        if path.stat().st_size > MAPPED_BYTES:
+                            arrays = GraphArrays.load(path)
             except OSError as error:
                 if error.errno not in UNUSABLE_FOLDER_ERRNOS:
                     raise

@@ -23,9 +23,9 @@ from unionsnn.training.statistics import (
 def draw_splits(protocol: ProtocolConfig, data: GraphDataModule, seed: int) -> list[Split]:
     """Draw one split for each repetition.
 
-    Folds are stratified and drawn from `seed`, or read from index files; without folds, it is the
-    data set's own split or a stratified 8:1:1 drawn from `seed`, the same in each repetition. A set
-    that prescribes several splits gives one to each repetition.
+    Folds are the set's own, or stratified and drawn from `seed`, or read from index files; without
+    folds, it is the data set's own split or a stratified 8:1:1 drawn from `seed`, the same in each
+    repetition. A set that prescribes several splits gives one to each repetition.
 
     Raises:
         DataError: if index files have another number of folds, or the folds cannot be drawn.
@@ -34,6 +34,17 @@ def draw_splits(protocol: ProtocolConfig, data: GraphDataModule, seed: int) -> l
     generator = np.random.default_rng(np.random.SeedSequence(seed))
     if not protocol.is_cross_validation:
         splits = data.default_splits(protocol.num_repetitions, generator)
+    elif protocol.split_folder is None and data.source.has_folds:
+        # Drawn for none but the set's own number of folds.
+        part = data.arrays.part
+        given = 0 if part is None else part.shape[1]
+        if given != protocol.num_repetitions:
+            raise DataError(
+                f"{data.name} prescribes {given} folds, but protocol.folds is "
+                f"{protocol.num_repetitions}; type protocol.folds={given}.",
+                code="protocol.folds",
+            )
+        splits = data.default_splits(given, generator)
     elif protocol.split_folder is None:
         splits = stratified_k_fold(data.targets, protocol.num_repetitions, generator=generator)
     else:

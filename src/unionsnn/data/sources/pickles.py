@@ -55,6 +55,28 @@ class SparseRows:
         return dense_rows(state["data"], state["indices"], state["indptr"], rows, columns)
 
 
+class SparseEntries(SparseRows):
+    """Replacement for scipy's coo_matrix."""
+
+    def places(self) -> tuple[NDArray[np.int64], int]:
+        """Return row and column of each entry of a square matrix, and its number of rows.
+
+        Shapes:
+            -> [2, entries].
+
+        Raises:
+            ValueError: if it is not a valid square matrix.
+        """
+        rows, columns = (int(size) for size in self.state["_shape"])
+        # The attributes of earlier and later versions of scipy.
+        ends = self.state.get("coords") or (self.state["row"], self.state["col"])
+        places = np.stack([np.asarray(end) for end in ends])
+        sound = rows == columns and places.dtype.kind in "iu" and places.ndim == 2
+        if not sound or (places < 0).any() or (places >= rows).any():
+            raise ValueError(f"{rows} x {columns}, with entries elsewhere or none")
+        return places.astype(np.int64), rows
+
+
 def dense_rows(
     data: Any, indices: Any, indptr: Any, rows: int, columns: int
 ) -> NDArray[np.float32]:
@@ -175,6 +197,13 @@ PLANETOID_NAMES: Mapping[str, Any] = {
     "builtins.list": list,
 }
 """Names in the files of Planetoid."""
+
+CSL_NAMES: Mapping[str, Any] = {
+    **_NUMPY,
+    "scipy.sparse.coo.coo_matrix": SparseEntries,
+    "scipy.sparse._coo.coo_matrix": SparseEntries,
+}
+"""Names in the files of CSL."""
 
 ZINC_NAMES: Mapping[str, Any] = {
     **_NUMPY,

@@ -9,10 +9,11 @@ import warnings
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from unionsnn.base.errors import DataError
 from unionsnn.base.memory import free_bytes
@@ -36,6 +37,9 @@ class PyG(Source):
         dataset: Dotted path of a class, such as torch_geometric.datasets.TUDataset.
         arguments: Its arguments; ``root`` defaults to a folder in the data root.
         symmetrize: Whether to add the reverse of one-way edges.
+        split_argument: The argument that chooses a part of the set's own split, called with train,
+            val and test; None if the class has all items at once.
+        targets: Columns of y to learn; None for all.
         unlabelled: Whether to ``drop`` items without a target (NaN, or a class below 0 where -1 and
             1 are not the only classes), to count these as a ``class``, or to ``mask`` those of
             several targets; an error otherwise.
@@ -44,6 +48,8 @@ class PyG(Source):
     dataset: str
     arguments: dict[str, Any] | None = None
     symmetrize: bool = False
+    split_argument: str | None = None
+    targets: list[Annotated[int, Field(ge=0)]] | None = None
     unlabelled: Unlabelled | None = None
 
     belongs_to_user: ClassVar[bool] = True
@@ -53,7 +59,16 @@ class PyG(Source):
 
     def read(self, raw: RawFiles) -> GraphArrays:
         """Make the data set and return its arrays."""
-        made = make_dataset(self.dataset, self.arguments or {}, raw.root / "raw" / "pyg")
+        folder, arguments, part = raw.root / "raw" / "pyg", self.arguments or {}, None
+        if self.split_argument is None:
+            made = make_dataset(self.dataset, arguments, folder)
+        else:
+            parts = [
+                make_dataset(self.dataset, {**arguments, self.split_argument: name}, folder)
+                for name in ("train", "val", "test")
+            ]
+            made = [data for each in parts for data in _graphs(each)]
+            part = np.repeat(np.arange(3), [len(each) for each in parts])
         level = self.task.partition("_")[0]
         try:
             return read_pyg_dataset(
@@ -62,6 +77,8 @@ class PyG(Source):
                 symmetrize=self.symmetrize,
                 unlabelled=self.unlabelled,
                 edge_features=self.reads_edges,
+                columns=self.targets,
+                part=part,
             )
         except DataError as error:
             raise DataError(f"{self.dataset}: {error}.", code=error.codes[0]) from error
@@ -78,6 +95,8 @@ def read_pyg_dataset(
     symmetrize: bool,
     unlabelled: Unlabelled | None = None,
     edge_features: bool = False,
+    columns: Sequence[int] | None = None,
+    part: IntArray | None = None,
 ) -> GraphArrays:
     """Read a PyG data set: integers in x and edge_attr are labels, floats attributes.
 
@@ -90,6 +109,8 @@ def read_pyg_dataset(
         symmetrize: As in `PyG`.
         unlabelled: As in `PyG`.
         edge_features: Whether to read edge_attr.
+        columns: Columns of y to keep; None for all.
+        part: The part of each graph in the set's own split; None for none.
 
     Raises:
         DataError: The data set lacks something; says what.
@@ -100,6 +121,12 @@ def read_pyg_dataset(
     names = [f"graph {i}" for i in range(len(graphs))]
     sizes = [_num_nodes(data, name) for data, name in zip(graphs, names, strict=True)]
     y = _targets(graphs, sizes, names, level)
+    if columns is not None:
+        if max(columns, default=-1) >= y.shape[1] or not columns:
+            raise _fault(
+                f"data.targets is {list(columns)}, but y has the columns 0..{y.shape[1] - 1}"
+            )
+        y = y[:, list(columns)]
     missing = _missing(y, level, unlabelled)
     labelled = ~missing
     fields: dict[str, Any] = {"y": y.astype(np.float32)}
@@ -115,6 +142,8 @@ def read_pyg_dataset(
             fields["part"] = part
     else:
         fields["y"] = fields["y"][labelled]
+        if part is not None:
+            fields["part"] = part[labelled]
         kept = np.flatnonzero(labelled)
         graphs = [graphs[i] for i in kept]
         sizes, names = [sizes[i] for i in kept], [names[i] for i in kept]

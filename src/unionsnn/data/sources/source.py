@@ -15,7 +15,8 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from unionsnn.base.errors import DataError
+from unionsnn.base.errors import DataError, RequestError
+from unionsnn.base.words import nearest
 from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.catalog import CATALOG, CatalogEntry, size_limit
 from unionsnn.data.sources.download import fetch
@@ -106,6 +107,7 @@ class Source(BaseModel, ABC):
     Attributes:
         categories: Cardinality of each column of node labels, if known beforehand.
         edge_categories: Cardinality of each column of edge labels, if known beforehand.
+        has_folds: Whether the splits that the set prescribes are the folds of a cross-validation.
         belongs_to_user: Whether the files are the user's own and may change from one run to the
             next.
     """
@@ -117,6 +119,7 @@ class Source(BaseModel, ABC):
 
     categories: ClassVar[tuple[int, ...] | None] = None
     edge_categories: ClassVar[tuple[int, ...] | None] = None
+    has_folds: ClassVar[bool] = False
     belongs_to_user: ClassVar[bool] = False
 
     @abstractmethod
@@ -149,6 +152,21 @@ class Source(BaseModel, ABC):
             ):
                 return entry
         return None
+
+    @classmethod
+    def task_of(cls, name: str) -> tuple[str, str]:
+        """Return task and metric of a published set of this format, by its name at the source.
+
+        Raises:
+            RequestError: It is not a known one.
+        """
+        known = {e.source_name: e for e in CATALOG.values() if e.format == cls.__name__}
+        if name not in known:
+            raise RequestError(
+                f"data.name is {name!r}; allowed are {', '.join(known)}.{nearest(name, known)}",
+                code="data.unknown",
+            )
+        return known[name].task, known[name].metric
 
     @property
     def split_name(self) -> str | None:

@@ -49,6 +49,7 @@ class ArchiveTables:
         *,
         one_for: tuple[int, str] | None = None,
         dtype: type[np.generic] = np.int64,
+        missing: bool = False,
     ) -> Values:
         """Parse a file.
 
@@ -57,6 +58,7 @@ class ArchiveTables:
             columns: As in `parse_table`.
             one_for: How many lines it must have, and what each of them is for.
             dtype: int64 or float64.
+            missing: As in `parse_table`.
 
         Raises:
             DataError: Names the file and its first wrong line.
@@ -66,6 +68,7 @@ class ArchiveTables:
             np.dtype(dtype),
             columns,
             lambda message, row: self.error(key, message, row),
+            missing=missing,
         )
         if one_for is not None and len(table) != one_for[0]:
             raise self.error(
@@ -86,7 +89,14 @@ def read_table(path: Path, columns: int | None = None) -> Values:
     )
 
 
-def parse_table(content: bytes, dtype: np.dtype[Any], columns: int | None, fault: Fault) -> Values:
+def parse_table(
+    content: bytes,
+    dtype: np.dtype[Any],
+    columns: int | None,
+    fault: Fault,
+    *,
+    missing: bool = False,
+) -> Values:
     """Parse lines of comma-separated numbers.
 
     Line ends of any system, a byte-order mark, white space around numbers, and trailing blank lines
@@ -97,6 +107,7 @@ def parse_table(content: bytes, dtype: np.dtype[Any], columns: int | None, fault
         dtype: int64 or float64.
         columns: Number of values per line; None for as many as in the first.
         fault: Makes the error that names file and line.
+        missing: Whether a real number may be missing, empty or ``nan``, which is read as NaN.
 
     Shapes:
         -> [lines, columns]; [0, columns or 1] for an empty file.
@@ -107,9 +118,9 @@ def parse_table(content: bytes, dtype: np.dtype[Any], columns: int | None, fault
     text = _clean(content)
     if not text:
         return np.empty((0, columns or 1), dtype)
-    table = _parse_fast(text, dtype)
+    table = _parse_fast(text, dtype, missing)
     if table is None:
-        table = _parse_slow(text, dtype, fault)
+        table = _parse_slow(text, dtype, fault, missing)
     if columns is not None and table.shape[1] != columns:
         raise fault(f"{table.shape[1]} value(s) instead of {columns}", 0)
     return table
@@ -125,7 +136,7 @@ def _clean(content: bytes) -> bytes:
     return text
 
 
-def _parse_fast(text: bytes, dtype: np.dtype[Any]) -> Values | None:
+def _parse_fast(text: bytes, dtype: np.dtype[Any], missing: bool) -> Values | None:
     """Parse a well-formed table of numbers at once; None if anything is unusual."""
     # Arrow also reads hexadecimal numbers.
     if text.translate(None, _USUAL):
@@ -142,14 +153,16 @@ def _parse_fast(text: bytes, dtype: np.dtype[Any]) -> Values | None:
             pyarrow.BufferReader(text),
             read_options=csv.ReadOptions(column_names=columns, use_threads=False),
             parse_options=csv.ParseOptions(quote_char=False, ignore_empty_lines=False),
-            convert_options=csv.ConvertOptions(column_types=types, null_values=[]),
+            convert_options=csv.ConvertOptions(
+                column_types=types, null_values=[""] if missing else []
+            ),
         )
     except pyarrow.ArrowInvalid:
         return None
     return np.stack([column.to_numpy() for column in table.columns], axis=1)
 
 
-def _parse_slow(text: bytes, dtype: np.dtype[Any], fault: Fault) -> Values:
+def _parse_slow(text: bytes, dtype: np.dtype[Any], fault: Fault, missing: bool) -> Values:
     """Parse line by line, to find the wrong line."""
     kind, number = ("a whole number", int) if dtype == np.int64 else ("a number", float)
     table: list[list[float]] = []
@@ -157,7 +170,8 @@ def _parse_slow(text: bytes, dtype: np.dtype[Any], fault: Fault) -> Values:
         try:
             if b"_" in line:
                 raise ValueError("Python would read 1_0 as 10")
-            values = [number(item) for item in line.split(b",")]
+            items = line.split(b",")
+            values = [number(b"nan" if missing and not item else item) for item in items]
             np.array(values, dtype)
         except (ValueError, OverflowError):
             shown = line.decode(errors="replace")[:60]

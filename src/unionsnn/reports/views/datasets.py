@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # When piped, wide enough that no line is wrapped.
-_WIDE = 140
+_WIDE = 160
 _BINS = 40
 
 
@@ -33,18 +33,18 @@ def print_datasets(entries: Sequence[CatalogEntry], disk: Sequence[OnDisk]) -> N
     rows = []
     for entry, on_disk in zip(entries, disk, strict=True):
         per_graph = None
-        if entry.graphs > 1 and entry.nodes is not None:
-            figures = entry.figures()
+        figures = entry.figures()
+        if figures["nodes per graph"] and figures["edges per graph"] and entry.graphs != 1:
             per_graph = f"{figures['nodes per graph']:.2f} / {figures['edges per graph']:.2f}"
         rows.append(
             [
                 entry.name,
-                entry.graphs,
+                entry.graphs or "not known",
                 entry.nodes or "not known",
                 entry.edges or "not known",
                 per_graph,
                 f"{entry.features} {entry.feature_kind}",
-                entry.classes or None,
+                entry.classes or entry.targets,
                 entry.metric,
                 entry.licence,
                 on_disk.state,
@@ -54,7 +54,7 @@ def print_datasets(entries: Sequence[CatalogEntry], disk: Sequence[OnDisk]) -> N
         *words("data="),
         *numbers("graphs", "nodes", "edges", "per graph"),
         *words("features"),
-        *numbers("classes"),
+        *numbers("classes, targets"),
         *words("metric", "licence", "on disk"),
     ]
     _print(Table("Data sets", columns, rows), _deviations(entries))
@@ -82,6 +82,8 @@ def print_dataset(entry: CatalogEntry, disk: OnDisk) -> None:
         each = "per graph" in key
         if value is not None and key != "training nodes" and not (each and entry.graphs == 1):
             rows.append((key, f"{value:.2f}" if each else f"{value:,.0f}"))
+    if entry.targets not in (None, 1):
+        rows.append(("targets", str(entry.targets)))
     split = "drawn by the protocol"
     if entry.split is not None:
         parts = zip(entry.split, ("training", "validation", "test"), strict=True)
@@ -101,7 +103,7 @@ def print_dataset(entry: CatalogEntry, disk: OnDisk) -> None:
         for spec in disk.coefficients
     ]
     deviations = [_deviations([entry])] if entry.deviations() else []
-    _print(key_value_table(f"data={entry.name}", rows), *deviations)
+    _print(key_value_table(entry.request or f"data={entry.name}", rows), *deviations)
 
 
 def _edge_features(entry: CatalogEntry) -> str:
@@ -119,6 +121,7 @@ def as_plain(entry: CatalogEntry, disk: OnDisk) -> dict[str, Any]:
         "source": entry.source_name,
         "task": entry.task,
         "metric": entry.metric,
+        "targets": entry.targets,
         **{key: value for key, value in entry.figures().items() if key != "training nodes"},
         "feature_kind": entry.feature_kind,
         "edge_labels": list(entry.edge_labels),
