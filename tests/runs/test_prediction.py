@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,13 @@ def test_repetitions_are_averaged_and_one_checkpoint_stands_alone(
     np.testing.assert_allclose(found.spread, np.std([p.mean for p in single], axis=0, ddof=1))
     assert single[0].spread is None
     np.testing.assert_allclose(found.mean.sum(axis=1), 1)
+    # A sound checkpoint, but of another repetition.
+    shutil.copy(run / "checkpoints" / "00.ckpt", run / "checkpoints" / "01.ckpt")
+    (note,) = {*predict(run, new).notes} - {*found.notes}
+    assert f"{run / 'checkpoints' / '01.ckpt'}: is not what was written" in note
+    (run / "results.json").write_text("{")
+    (note,) = {*predict(run, new).notes} - {*found.notes}
+    assert f"{run / 'results.json'}: is damaged" in note
 
 
 @pytest.mark.parametrize("standardized", [False, True])

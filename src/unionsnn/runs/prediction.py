@@ -23,6 +23,7 @@ from unionsnn.data.new_graphs import EdgeColumns, check_format, read_new_graphs
 from unionsnn.data.sources.download import data_root
 from unionsnn.data.sources.source import InMemory, Task
 from unionsnn.nn.batch import GraphBatch
+from unionsnn.runs.run_folder import altered_checkpoints
 from unionsnn.training.build import coefficient_spec, layer_spec
 from unionsnn.training.checkpoints import Checkpoint, network_of, read_checkpoint
 from unionsnn.training.memory import require_batches
@@ -151,7 +152,12 @@ def predict(
         repetitions=[_number(path, i) for i, path in enumerate(paths)],
         each=outputs,
         labels=graphs.labels,
-        notes=[*_notes(config, paths), *without_digest(paths, checkpoints), *graphs.notes],
+        notes=[
+            *_notes(config, paths),
+            *without_digest(paths, checkpoints),
+            *altered_checkpoints(run),
+            *graphs.notes,
+        ],
     )
 
 

@@ -410,6 +410,29 @@ def altered(folder: Path, record: Result) -> list[str]:
     return lines
 
 
+def altered_checkpoints(folder: Path) -> list[str]:
+    """Say which checkpoints of a run folder are not those that were merged.
+
+    Args:
+        folder: A run folder; without a merged record, nothing is said.
+    """
+    path = folder / "results.json"
+    if not path.is_file():
+        return []
+    try:
+        record = Result.from_json(read_mapping(path) or {})
+    except DamagedFileError as error:
+        return [f"{path}: is damaged ({error}), so no checkpoint was compared with it"]
+    return [
+        f"{folder / name}: is not what was written when it was trained"
+        for row in record.repetitions
+        for name, digest in (row.digests or {}).items()
+        if name.startswith("checkpoints/")
+        and (folder / name).is_file()
+        and _sha256(folder / name) != digest
+    ]
+
+
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
