@@ -320,3 +320,23 @@ def test_the_stated_memory_is_what_a_training_step_keeps_and_some_more(
     stated = bytes_stated(network, data)
     assert kept <= stated <= 2 * kept
     assert bytes_stated(network.eval(), data) < stated
+
+
+def test_the_stated_memory_covers_the_peak_of_encodings_along_paths() -> None:
+    """A complete bipartite graph has the most steps, and nearly all of one length."""
+    one, other = torch.cartesian_prod(torch.arange(30), torch.arange(30, 60)).t()
+    edge_index = torch.stack([torch.cat([one, other]), torch.cat([other, one])])
+    rows = torch.ones(edge_index.size(1), 2)
+    only = Data(torch.ones(60, 3), edge_index, edge_attr=rows, edge_coefficient=rows)
+    data = Batch.from_data_list([only])
+    network = build("graphormer", "none", edges=2)
+    given = read_by(network, data)
+    with torch.profiler.profile(profile_memory=True) as profile:
+        network(given).sum().backward()
+    held = peak = 0
+    for event in profile.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            held += event.nbytes()
+            peak = max(peak, held)
+    stated = bytes_stated(network, data)
+    assert peak <= stated <= 2.5 * peak

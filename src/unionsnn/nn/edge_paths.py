@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -15,9 +15,11 @@ from unionsnn.nn.padding import Padding
 _DISTANCES = 256
 # Numbers of paths are exact or relative to each other; far below an overflow.
 _MOST_PATHS = 1e150
-# Bytes of a candidate for a step while steps are searched: four indices and two distances; and of
-# a step: its three indices, its number of paths, its level and its place in the order of levels.
-_OF_A_CANDIDATE, _OF_A_STEP = 34, 48
+# Bytes of a candidate for a step while steps are searched: an edge, a row of pairs and three
+# numbers in between; and of a step: its three indices, its number of paths twice.
+_OF_A_CANDIDATE, _OF_A_STEP = 40, 40
+# Rows of all heads for each step of one length, and for each pair, at the same time.
+_ROWS_OF_A_STEP, _ROWS_OF_A_PAIR = 3, 3
 
 
 class PathEncoding(nn.Module):
@@ -74,13 +76,13 @@ class PathEncoding(nn.Module):
         self, edges: Tensor, edge_index: Tensor, padding: Padding, distance: Tensor
     ) -> Tensor:
         """Return the encoding of all pairs of nodes of the same graph."""
-        # Pairs in the order of their distances, so that each level is one slice.
+        # Pairs in the order of their distances, so that those of a distance are one slice.
         place = torch.empty_like(distance, dtype=torch.long)
         place[torch.argsort(distance, stable=True)] = torch.arange(
             len(distance), device=distance.device
         )
         counts = torch.bincount(distance.int(), minlength=_DISTANCES)
-        place_in_level = place - (counts.cumsum(0) - counts)[distance.int()]
+        in_slice = place - (counts.cumsum(0) - counts)[distance.int()]
         sizes = counts.tolist()
         max_path = len(self.weight)
         scores = torch.einsum("ec,nch->neh", edges, self.weight)
@@ -88,16 +90,16 @@ class PathEncoding(nn.Module):
         paths = share.new_ones(sizes[0])
         q = scores.new_zeros(sizes[0], scores.size(2))
         levels = [q]
-        for level, (near, far, edge) in enumerate(_steps(edge_index, padding, distance), 1):
-            along = paths[place_in_level[near]] * share[edge]
-            to = place_in_level[far]
-            paths = paths.new_zeros(sizes[level]).index_add(0, to, along)
-            rate = (along / paths[to]).to(scores.dtype).unsqueeze(1)
+        steps = _steps(edge_index, padding, distance, in_slice)
+        for level, (near, far, edge) in enumerate(zip(*steps, strict=True), 1):
+            along = paths[near] * share[edge]
+            paths = paths.new_zeros(sizes[level]).index_add(0, far, along)
+            rate = (along / paths[far]).to(scores.dtype).unsqueeze(1)
             paths = paths.clamp(max=_MOST_PATHS)
-            step = q.index_select(0, place_in_level[near])
+            step = q.index_select(0, near)
             if level <= max_path:
                 step = step + scores[level - 1].index_select(0, edge)
-            q = scores.new_zeros(sizes[level], scores.size(2)).index_add(0, to, rate * step)
+            q = scores.new_zeros(sizes[level], scores.size(2)).index_add(0, far, rate * step)
             levels.append(q / min(level, max_path))
         rest = len(distance) - sum(sizes[: len(levels)])
         levels.append(scores.new_zeros(rest, scores.size(2)))
@@ -105,13 +107,19 @@ class PathEncoding(nn.Module):
 
 
 def _steps(
-    edge_index: Tensor, padding: Padding, distance: Tensor
-) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield the last steps of all shortest paths of 1, 2, ... edges.
+    edge_index: Tensor, padding: Padding, distance: Tensor, in_slice: Tensor
+) -> tuple[Sequence[Tensor], Sequence[Tensor], Sequence[Tensor]]:
+    """Return the last steps of all shortest paths of 1, 2, ... edges.
 
-    Yields:
-        The pair that a step starts from, the pair that it leads to, and the edge that it takes, a
-        row for each step.
+    Args:
+        edge_index: Senders, then receivers.
+        padding: The places of the nodes.
+        distance: Distance of each pair.
+        in_slice: Number of each pair among those of the same distance.
+
+    Returns:
+        For each length, and each step: the number of the pair that it starts from, that of the pair
+        that it leads to, and the edge that it takes.
     """
     counts = torch.tensor(padding.counts, device=edge_index.device)
     start = counts.square().cumsum(0) - counts.square()
@@ -119,18 +127,20 @@ def _steps(
     # One candidate for each edge and each root, a node of the edge's graph.
     size = counts[graph[0]]
     edge = torch.arange(len(size), device=size.device).repeat_interleave(size)
-    root = torch.arange(len(edge), device=size.device) - (size.cumsum(0) - size)[edge]
-    row = start[graph[0]][edge] + root * size[edge]
-    near, far = row + rank[1][edge], row + rank[0][edge]
-    level = distance[far].int()
-    nearer = ((distance[near].int() + 1 == level) & (level < _DISTANCES - 1)).nonzero().squeeze(1)
-    level = level[nearer]
-    order = nearer[torch.argsort(level, stable=True)]
-    sizes = torch.bincount(level, minlength=1)[1:].tolist()
-    yield from zip(
-        *(torch.split(each[order], sizes) for each in (near, far, edge)),
-        strict=True,
-    )
+    # Pairs of the root with the first node of its graph; sums in place, as there are many.
+    row = torch.arange(len(edge), device=size.device)
+    row -= (size.cumsum(0) - size)[edge]
+    row *= size[edge]
+    row += start[graph[0]][edge]
+    level = distance[row + rank[0][edge]]
+    # An unreachable node has no neighbour that is reached.
+    nearer = (distance[row + rank[1][edge]].int() + 1 == level.int()) & (level < _DISTANCES - 1)
+    chosen = nearer.nonzero().squeeze(1)
+    chosen = chosen[torch.argsort(level[chosen], stable=True)]
+    sizes = torch.bincount(level[chosen].int(), minlength=1)[1:].tolist()
+    row, edge = row[chosen], edge[chosen]
+    near, far = in_slice[row + rank[1][edge]], in_slice[row + rank[0][edge]]
+    return torch.split(near, sizes), torch.split(far, sizes), torch.split(edge, sizes)
 
 
 def path_bytes(
@@ -149,6 +159,7 @@ def path_bytes(
     candidates = largest * num_edges
     # One direction of an edge at most leads away from a root.
     steps = candidates // 2
-    of_pairs = num_pairs * (2 * 8 + 3 * heads * element_size)
-    of_edges = 2 * num_edges * max_path * heads * element_size
-    return candidates * _OF_A_CANDIDATE, steps * (_OF_A_STEP + element_size) + of_pairs + of_edges
+    row = heads * element_size
+    of_steps = steps * (_OF_A_STEP + _ROWS_OF_A_STEP * row)
+    of_pairs = num_pairs * (2 * 8 + _ROWS_OF_A_PAIR * row)
+    return candidates * _OF_A_CANDIDATE, of_steps + of_pairs + 2 * num_edges * max_path * row
