@@ -196,6 +196,108 @@ def test_a_header_is_skipped_even_if_a_node_is_called_like_it(tmp_path: Path) ->
     assert refused.value.codes == ["data.header"]
 
 
+@pytest.mark.parametrize(
+    ("text", "edges"),
+    [
+        ("source,weight,target\na,5,b\nb,5,a\n", [("a", "b"), ("b", "a")]),
+        ("edge_id,source,target\n0,a,b\n1,b,a\n", [("a", "b"), ("b", "a")]),
+        ("target,source\na,b\nc,b\n", [("b", "a"), ("b", "c")]),
+        ("kind,dst,src\nx,a,b\n", [("b", "a")]),
+        ("i,j,Source,Target\n1,2,a,b\n", [("a", "b")]),
+        ("person,friend,since\na,b,3\n", [("a", "b")]),
+        ("from,to,start,end\na,b,3,4\n", [("a", "b")]),
+    ],
+)
+def test_a_header_says_where_the_ends_stand(
+    tmp_path: Path, text: str, edges: list[tuple[str, str]]
+) -> None:
+    path = written(tmp_path, "g.csv", text)
+    assert pairs(read_graph_file(path, header=True)) == edges
+    told = read_graph_file(path, header=True, edge_features=not text.startswith("kind"))
+    assert pairs(told) == edges
+    assert len(told.edge_features) == (0 if text[0] == "k" else text.split()[0].count(",") - 1)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "source,source,target",
+        "id,source,label",
+        "id,u,v,src,dst",
+        "source,source",
+        "x,target,target",
+    ],
+)
+def test_a_header_that_leaves_the_ends_open_is_refused(tmp_path: Path, header: str) -> None:
+    row = ",".join("abcde"[: header.count(",") + 1])
+    path = written(tmp_path, "g.csv", f"{header}\n{row}\n")
+    for told in (True, None):
+        with pytest.raises(DataError) as refused:
+            read_graph_file(path, header=told)
+        assert refused.value.codes == ["data.header"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["4 4\n1 2\n2 3\n3 4\n4 1\n", "4 4 3\n1 2 9\n2 3 9\n3 4 9\n", "3 4\n0 1\n1 0\n1 2\n2 1\n"],
+)
+def test_numbers_of_nodes_and_edges_are_no_edge(tmp_path: Path, text: str) -> None:
+    path = written(tmp_path, "g.txt", text)
+    with pytest.raises(DataError, match=r"line 1.*--header or --no-header") as refused:
+        read_graph_file(path)
+    assert refused.value.codes == ["data.header"]
+    below = len(text.splitlines()) - 1
+    assert read_graph_file(path, header=True).num_edges == below
+    assert read_graph_file(path, header=False).num_edges == below + 1
+
+
+@pytest.mark.parametrize("told", [True, None])
+def test_a_header_that_comes_again_is_no_edge(tmp_path: Path, told: bool | None) -> None:
+    path = written(tmp_path, "g.csv", "source,target\na,b\nsource,target\nb,a\n")
+    with pytest.raises(DataError, match=r"header") as refused:
+        read_graph_file(path, header=told)
+    assert refused.value.codes == ["data.header"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("g.txt", "a -> b\nb -> a\n", "arrow"),
+        ("g.csv", "a,--,b\n", "arrow"),
+        ("g.txt", "e 1 2\ne 2 3\n", "DIMACS"),
+        ("g.txt", "0 1 1\n1 0 0\n1 0 0\n", "adjacency matrix"),
+        ("g.csv", "0,1,0,0,1\n" * 5, "adjacency matrix"),
+        ("g.txt", "1 2 4\n2 1 3\n3 2 4\n4 3 1\n", "all of its neighbors"),
+    ],
+)
+def test_other_formats_are_no_edges(tmp_path: Path, name: str, text: str, message: str) -> None:
+    with pytest.raises(DataError, match=message) as refused:
+        read_graph_file(written(tmp_path, name, text))
+    assert refused.value.codes == ["data.graph_file"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("g.csv", "e,1,2\ne,2,3\n"),
+        ("g.txt", "e 1 x\ne 2 y\n"),
+        ("g.txt", "0 1 1\n1 0 1\n"),
+        ("g.txt", "0 1\n1 0\n"),
+        ("g.txt", "1 2 3\n2 3 1\n3 1 2\n"),
+        ("g.txt", "1 2 3\n2 1 3\n1 3 2\n3 1 2\n"),
+        ("g.txt", "a -> 1\na b 1\n"),
+        ("g.txt", "3 2\n2 1\n1 0\n"),
+        ("g.txt", "5 4\n5 3\n5 2\n5 1\n5 0\n"),
+        ("g.txt", "2 2\n0 1\n1 3\n"),
+        ("g.txt", "source source\nsource b\n"),
+    ],
+)
+def test_edges_that_look_like_another_format_stay_edges(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    assert read_graph_file(written(tmp_path, name, text)).num_edges == text.count("\n")
+
+
 def test_attributes_of_networkx_are_no_nodes(tmp_path: Path) -> None:
     graph = nx.Graph([("a", "b", {"weight": 1, "kind": "x, y"}), ("b", "c")])
     for name in ("g.edgelist", "g.txt"):

@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 from unionsnn.base.errors import GraphFileError
 from unionsnn.base.words import is_number
 from unionsnn.data.arrays import IntArray
+from unionsnn.data.sources.graph_files.look_alikes import LookAlikes
 from unionsnn.data.sources.graph_files.parsed import ParsedGraph, number_column
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".edges": None, ".edgelist": None}
 """What separates the columns, by file extension; None is any number of blanks or tabs."""
 
 _HEADERS = {
-    *(("source", "target"), ("src", "dst"), ("from", "to"), ("start", "end"), ("head", "tail")),
+    *(("source", "target"), ("source", "destination"), ("source", "dest"), ("src", "dst")),
+    *(("src", "dest"), ("from", "to"), ("start", "end"), ("head", "tail")),
     *(("fromnode", "tonode"), ("fromid", "toid"), ("fromnodeid", "tonodeid")),
     *(("sourceid", "targetid"), ("sourcenode", "targetnode"), ("sender", "receiver")),
     *(("node1", "node2"), ("id1", "id2"), ("nodeid1", "nodeid2"), ("node1id", "node2id")),
@@ -35,16 +37,33 @@ _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 def read_edge_list(
     path: Path, edge_features: bool = False, header: bool | None = None
 ) -> tuple[bool, list[ParsedGraph]]:
-    """Read two names per line; further columns are features of edges, or left out."""
+    """Read two names per line; further columns are features of edges, or left out.
+
+    A header that is told says where the two names stand, if it calls their columns so.
+    """
     numbers: dict[str, int] = {}
     ends: list[int] = []
     rows: list[tuple[int, list[str]]] = []
-    titles: list[str] = []
+    told: list[str] = []
+    begin: list[str] = []
+    again = 0
+    order = [0, 1]
+    others = LookAlikes()
     first, width, left_out = 0, 0, False
     for line, (*fields, more) in _edge_rows(path):
-        if not ends and header:
-            header, first, titles = False, line, fields[2:]
+        if header and not told:
+            told, first, order = fields, line, _order(path, line, fields)
+            width = len(fields) if order[:2] != [0, 1] else 0
             continue
+        begin = begin or fields
+        if fields == told:
+            raise GraphFileError(
+                f"{path}, line {line}: this is the header of line {first} again; join files "
+                "without the headers of all but the first.",
+                code="data.header",
+            )
+        if ends and fields == begin:
+            again = again or line
         if width and len(fields) != width:
             raise GraphFileError(
                 f"{path}, line {line}: {' '.join(fields)[:60]!r} has {len(fields)} columns, the "
@@ -53,7 +72,10 @@ def read_edge_list(
         # A header may leave out the further columns.
         if ends or header is False or not _is_header(fields):
             width = len(fields)
+            others.add(fields)
         left_out |= bool(more) or len(fields) > 2
+        if order[:2] != [0, 1]:
+            fields = [fields[i] for i in order]
         if edge_features:
             if more:
                 raise GraphFileError(
@@ -65,9 +87,11 @@ def read_edge_list(
         first = first or line
         ends += [numbers.setdefault(name, len(numbers)) for name in fields[:2]]
     edges, names = np.array(ends, dtype=np.int64).reshape(-1, 2).T, list(numbers)
-    if header is None and _begins_with_header(path, first, edges, names):
+    titles = [told[i] for i in order[2:]] if told else []
+    if header is None and _begins_with_header(path, first, begin, again, edges, names):
         edges, names = edges[:, 1:] - 2, names[2:]
         (_, titles), rows = rows[0] if rows else (0, []), rows[1:]
+    others.check(path)
     if not names:
         raise GraphFileError(f"{path} holds no edge: write two node names per line.")
     for name in names:
@@ -100,28 +124,102 @@ def _edge_features(
     }
 
 
+def _plain(title: str) -> str:
+    return re.sub(r"[\W_]", "", title.lower())
+
+
 def _is_header(fields: Sequence[str]) -> bool:
-    return tuple(re.sub(r"[\W_]", "", field.lower()) for field in fields[:2]) in _HEADERS
+    return tuple(map(_plain, fields[:2])) in _HEADERS
 
 
-def _begins_with_header(path: Path, line: int, edges: IntArray, names: Sequence[str]) -> bool:
+def _order(path: Path, line: int, titles: Sequence[str]) -> list[int]:
+    """Return where the names of source and target stand, by a header, then the other columns.
+
+    Raises:
+        GraphFileError: Several columns have such a name, or one has it without the other.
+    """
+    plain = [_plain(title) for title in titles]
+    pairs = [pair for pair in _HEADERS if set(pair) <= set(plain)]
+    if ("source", "target") in pairs:
+        pairs = [("source", "target")]
+    elif tuple(plain[:2]) in pairs:
+        pairs = [(plain[0], plain[1])]
+    lone = not pairs and ("source" in plain[1:] or "target" in [plain[0], *plain[2:]])
+    ends = {"source", "target"}.union(*pairs)
+    if len(pairs) > 1 or lone or any(plain.count(word) > 1 for word in ends):
+        raise GraphFileError(
+            f"{path}, line {line}: the header is {', '.join(titles)[:80]!r}, which leaves open "
+            "what columns have the two ends of an edge; call one source and one target.",
+            code="data.header",
+        )
+    chosen = [plain.index(word) for word in pairs[0]] if pairs else [0, 1]
+    return [*chosen, *(i for i in range(len(titles)) if i not in chosen)]
+
+
+def _begins_with_header(
+    path: Path, line: int, begin: Sequence[str], again: int, edges: IntArray, names: Sequence[str]
+) -> bool:
     """Return whether the first line names the columns.
 
     It does not if one of its names comes again or both are numbers.
 
+    Args:
+        path: The file.
+        line: The number of its first line.
+        begin: All columns of its first line.
+        again: The number of a line that is equal to the first one; 0 for none.
+        edges: Both ends of all lines, [2, lines].
+        names: The names of the nodes, as they come.
+
     Raises:
         GraphFileError: It is not certain.
     """
-    known = _is_header(names[:2])
+    if not begin:
+        return False
+    known = _is_header(begin)
+    words = {word for pair in _HEADERS for word in pair if len(word) > 1}
+    if _plain(begin[0]) in words:
+        if edges[1, 0] == 0 and (edges[:, 1:] > 0).all():
+            raise _doubtful(path, line, begin, "which come nowhere else,")
+        # Node 0 always comes with node 1.
+        pair = (edges[0] == 0) & (edges[1] == 1)
+        if again and known and ((edges < 2).any(axis=0) == pair).all():
+            raise _doubtful(path, line, begin, f"which come again in line {again} alone,")
+    if _announces_counts(begin, edges, names):
+        raise _doubtful(path, line, begin, "with as many lines below as the last number says,")
     if len(names) < 2 or edges[1, 0] != 1 or (edges[:, 1:] < 2).any():
         return False
     if edges.shape[1] == 1 or all(is_number(name) for name in names[:2]):
         return known
+    if known and _order(path, line, begin)[:2] != [0, 1]:
+        raise _doubtful(path, line, begin, "with source and target beside them,")
     # Nodes may be called u, v, i and j.
     if known and (len(names[0]) > 1 or all(is_number(name) for name in names[2:])):
         return True
-    raise GraphFileError(
-        f"{path}, line {line}: {names[0][:40]!r} and {names[1][:40]!r}, which come nowhere else, "
+    raise _doubtful(path, line, begin, "which come nowhere else,")
+
+
+def _announces_counts(begin: Sequence[str], edges: IntArray, names: Sequence[str]) -> bool:
+    """Return whether the first line may be the numbers of nodes and edges."""
+    if len(begin) > 3 or edges.shape[1] < 3 or not all(_is_count(word) for word in begin):
+        return False
+    nodes, below = int(begin[0]), int(begin[-1])
+    if below != edges.shape[1] - 1 or (len(begin) == 3 and begin[0] != begin[1]):
+        return False
+    rest = [names[node] for node in np.unique(edges[:, 1:])]
+    if not all(map(_is_count, rest)) or (begin[0] != begin[1] and begin[1] in rest):
+        return False
+    ids = [int(name) for name in rest]
+    return max(ids) - (min(ids) > 0) < nodes
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 19
+
+
+def _doubtful(path: Path, line: int, begin: Sequence[str], sign: str) -> GraphFileError:
+    return GraphFileError(
+        f"{path}, line {line}: {begin[0][:40]!r} and {begin[1][:40]!r}, {sign} "
         "may be the names of the columns or an edge. Type --header or --no-header "
         "(data.header=true or false for data=folder); or call the columns source and target, or "
         "write a line with these names above the first edge.",
