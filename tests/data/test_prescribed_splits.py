@@ -300,3 +300,88 @@ def test_slices_that_leave_entries_out_are_refused(key: str) -> None:
     made.slices[key][-1] -= 1
     with pytest.raises(DataError, match=rf"its slices of {key} run from 0 to .* left out"):
         read_pyg_dataset(made, level="graph", symmetrize=False)
+
+
+# -- splits that the data set brings along -------------------------------------------------
+
+LISTS = {"train": [0, 1, 2, 3, 4], "valid": torch.tensor([5, 6]), "test": np.arange(7, 11)}
+
+
+class Own(list[Data]):
+    """A set of graphs, or of the nodes of one."""
+
+    def __init__(self, level: str, **attributes: Any) -> None:
+        edges = torch.tensor([pair for v, u in cycle(N) for pair in ((v, u), (u, v))]).t()
+        if level == "node":
+            super().__init__([Data(num_nodes=N, edge_index=edges, y=torch.arange(N) % 3)])
+        else:
+            super().__init__(Data(num_nodes=2, edge_index=PAIR, y=i % 2) for i in range(12))
+        self.__dict__.update(attributes)
+
+    def read(self) -> GraphArrays:
+        level = "node" if len(self) == 1 else "graph"
+        return read_pyg_dataset(self, level=level, symmetrize=False)
+
+
+class OwnSplit(Own):
+    def __init__(self, level: str, given: Any = LISTS, **attributes: Any) -> None:
+        super().__init__(level, **attributes)
+        self.given = given
+
+    def get_idx_split(self) -> Any:
+        if self.given is None:
+            raise FileNotFoundError("split.pt")
+        return self.given
+
+
+SETS = {
+    "a method": OwnSplit,
+    "a mapping": lambda level: Own(level, split_idx=LISTS),
+    "lists": lambda level: Own(level, **{f"{name}_idx": v for name, v in LISTS.items()}),
+    "both": lambda level: OwnSplit(level, split_idx=LISTS),
+}
+
+
+@pytest.mark.parametrize("level", ["graph", "node"])
+@pytest.mark.parametrize("form", SETS)
+def test_the_split_of_a_data_set_is_used(level: str, form: str) -> None:
+    arrays = SETS[form](level).read()
+    assert arrays.part is not None
+    for place, wanted in enumerate(LISTS.values()):
+        assert np.flatnonzero(arrays.part == place).tolist() == np.asarray(wanted).tolist()
+    arrays.validate()
+
+
+def test_lists_of_a_graph_of_nodes_are_its_split() -> None:
+    arrays = nodes(split_idx={"train": [0], "valid": [1], "test": [2]})
+    assert arrays.part is not None
+    assert arrays.part[:4].tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (lambda: OwnSplit("graph", {"train": [0], "test-dev": [1]}), "names test-dev"),
+        (lambda: OwnSplit("graph", {"train": [0, 12], "test": [1]}), "names graph 12"),
+        (lambda: OwnSplit("node", {"train": [0, -1], "test": [1]}), "names node -1"),
+        (lambda: OwnSplit("graph", {"train": [0], "valid": [1]}), "no test graph"),
+        (lambda: OwnSplit("graph", {"train": [0, 1], "test": [1]}), "1 graphs are both"),
+        (lambda: OwnSplit("graph", [[0], [1]]), "no mapping"),
+        (lambda: OwnSplit("graph", None), "failed .FileNotFoundError"),
+        (lambda: OwnSplit("graph", split_idx={"train": [0], "test": [1]}), "different splits"),
+        (lambda: OwnSplit("graph", _indices=range(12)), "part of a set"),
+    ],
+)
+def test_splits_of_a_data_set_that_are_none_are_refused(made: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message) as refused:
+        made().read()
+    assert refused.value.codes == ["data.pyg"]
+
+
+@pytest.mark.parametrize("more", [{"split": "train"}, {"train_mask": torch.tensor(True)}])
+def test_a_split_in_each_graph_is_refused_by_name(more: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match=rf"{next(iter(more))} of each graph may be a split"):
+        graphs(0, 1, 0, **more)
+    assert graphs(0, 1, 0, train_mask=torch.ones(2)).part is None
+    with pytest.raises(DataError, match="split of its graph may be a split"):
+        nodes(split=PLACE)

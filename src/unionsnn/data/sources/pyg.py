@@ -101,7 +101,7 @@ def read_pyg_dataset(
     """Read a PyG data set: integers in x and edge_attr are labels, floats attributes.
 
     Self loops are dropped and repeated edges count once, if their features agree. For nodes the set
-    must be one graph, which is split by its masks for training, validation and test, if any.
+    must be one graph. A split that the set or the graph of its nodes brings along is used.
 
     Args:
         dataset: A sequence of PyG's `Data`.
@@ -135,8 +135,9 @@ def read_pyg_dataset(
         numbers = np.full(len(y), -1, dtype=np.int64)
         numbers[labelled] = number
         fields = {"y": numbers, "class_names": tuple(str(value) for value in classes)}
+    if part is None:
+        part = _prescribed(dataset, graphs, len(y), level)
     if level == "node":
-        part = _prescribed(graphs[0], sizes[0])
         if part is not None:
             part[missing] = len(PARTS)
             fields["part"] = part
@@ -397,19 +398,93 @@ _MASKS = {"train": ("train",), "validation": ("val", "valid", "validation"), "te
 """How data sets call the parts of their split."""
 
 
-def _prescribed(data: Any, num_nodes: int) -> IntArray | None:
-    """Return the parts of the nodes by the masks of a graph, [N] or [N, S]; None without masks.
+_KEYS = {
+    part: tuple(f"{word}_{kind}" for word in words for kind in ("mask", "idx", "index"))
+    for part, words in _MASKS.items()
+}
+
+
+def _prescribed(dataset: Any, graphs: Sequence[Any], count: int, level: str) -> IntArray | None:
+    """Return the parts of the items by what a set says of its split; None if it says nothing.
+
+    It may have a method get_idx_split, a mapping split_idx, or attributes such as train_idx; the
+    graph of a set of nodes may have these attributes, too, such as train_mask.
+
+    Shapes:
+        -> [count], or [count, S] for S splits.
+    """
+    found: dict[str, IntArray] = {}
+    owners = [dataset, graphs[0]] if level == "node" else [dataset]
+    for owner in owners:
+
+        def has(key: str, owner: Any = owner) -> bool:
+            # In-memory sets pass on the attributes of their graphs.
+            if owner is dataset:
+                return inspect.getattr_static(dataset, key, None) is not None
+            return owner.get(key) is not None
+
+        given: dict[str, Mapping[str, Any]] = {}
+        if has("get_idx_split"):
+            given["get_idx_split()"] = _index_lists(owner)
+        if has("split_idx"):
+            given["split_idx"] = owner.split_idx
+        keys = [key for keys in _KEYS.values() for key in keys if has(key)]
+        if keys:
+            given[", ".join(keys)] = {key: getattr(owner, key) for key in keys}
+        for name, values in given.items():
+            if not isinstance(values, Mapping):
+                raise _fault(f"its {name} is no mapping of train, valid and test to indices")
+            part = _parts(values, name, count, level)
+            if part is not None:
+                found[name] = part
+    if not found:
+        for key in ("split", "split_idx", *(key for keys in _KEYS.values() for key in keys)):
+            value = graphs[0].get(key)
+            # Masks with a value for each node are no split of graphs.
+            if value is not None and (
+                key == "split"
+                or (level == "graph" and (key == "split_idx" or np.asarray(value).size == 1))
+            ):
+                raise _fault(
+                    f"{key} of {'its' if level == 'node' else 'each'} graph may be a split, but "
+                    "is not read as one; give the data set a method get_idx_split() that returns "
+                    "the indices of train, valid and test, or leave it out for a drawn split"
+                )
+        return None
+    (first, chosen), *others = found.items()
+    for name, part in others:
+        if not np.array_equal(part, chosen):
+            raise _fault(f"its {first} and its {name} are different splits")
+    if level == "graph" and getattr(dataset, "_indices", None) is not None:
+        raise _fault(f"it is a part of a set, and its {first} may number the graphs of the whole")
+    return chosen
+
+
+def _index_lists(dataset: Any) -> Any:
+    try:
+        return dataset.get_idx_split()
+    except Exception as error:  # Third-party code may raise anything.
+        raise _fault(f"its get_idx_split() failed ({type(error).__name__}: {error})") from error
+
+
+def _parts(given: Mapping[str, Any], name: str, count: int, level: str) -> IntArray | None:
+    """Return the parts of the items by masks or lists of indices; None for a training part alone.
 
     A set without validation has none here; it is drawn from the training part when it is needed.
+
+    Shapes:
+        -> [count], or [count, S] for masks of S splits.
     """
     masks: dict[str, NDArray[np.bool_]] = {}
-    for part, words in _MASKS.items():
-        keys = [f"{word}_{kind}" for word in words for kind in ("mask", "idx", "index")]
-        given = [key for key in keys if data.get(key) is not None]
-        if len(given) > 1:
-            raise _fault(f"it has {' and '.join(given)}, which both name the {part} part")
-        if given:
-            masks[part] = _mask(data[given[0]], given[0], num_nodes)
+    known = [(part, key) for part in _MASKS for key in (*_MASKS[part], *_KEYS[part])]
+    if odd := [str(key) for key in given if key not in [key for _, key in known]]:
+        raise _fault(f"its {name} names {', '.join(odd[:5])}, which is not train, valid or test")
+    for part in _MASKS:
+        keys = [key for owner, key in known if owner == part and given.get(key) is not None]
+        if len(keys) > 1:
+            raise _fault(f"it has {' and '.join(keys)}, which both name the {part} part")
+        if keys:
+            masks[part] = _mask(given[keys[0]], keys[0], count, level)
     if not masks:
         return None
     if masks.keys() == {"train"}:
@@ -420,12 +495,13 @@ def _prescribed(data: Any, num_nodes: int) -> IntArray | None:
     if lacking:
         raise _fault(
             f"its masks name the {' and '.join(masks)} part, but no {' and no '.join(lacking)} "
-            "node; give masks for train and test (and for validation), or none for a drawn split"
+            f"{level}; give masks for train and test (and for validation), or none for a drawn "
+            "split"
         )
     columns = sorted({mask.shape[1] for mask in masks.values()} - {1})
     if len(columns) > 1:
         raise _fault(f"its masks have {' and '.join(map(str, columns))} columns, one for a split")
-    part_of = np.full((num_nodes, *columns[:1]) if columns else (num_nodes, 1), len(PARTS))
+    part_of = np.full((count, *columns[:1]) if columns else (count, 1), len(PARTS))
     for place, part in enumerate(PARTS):
         if part not in masks:
             continue
@@ -433,10 +509,10 @@ def _prescribed(data: Any, num_nodes: int) -> IntArray | None:
         both = np.argwhere(mask & (part_of != len(PARTS)))
         if len(both):
             other = PARTS[part_of[tuple(both[0])]]
-            nodes = np.unique(both[:, 0])
+            items = np.unique(both[:, 0])
             raise _fault(
-                f"{len(nodes)} nodes are both in the {other} and in the {part} part, such as "
-                f"{', '.join(map(str, nodes[:5]))}"
+                f"{len(items)} {level}s are both in the {other} and in the {part} part, such as "
+                f"{', '.join(map(str, items[:5]))}"
             )
         part_of[mask] = place
     empty = [p for i, p in enumerate(PARTS) if p in masks and not (part_of == i).any(axis=0).all()]
@@ -445,24 +521,25 @@ def _prescribed(data: Any, num_nodes: int) -> IntArray | None:
     return part_of if columns else part_of[:, 0]
 
 
-def _mask(value: Any, key: str, num_nodes: int) -> NDArray[np.bool_]:
-    """Return a mask, [N, S], from a mask or a list of nodes."""
+def _mask(value: Any, key: str, count: int, level: str) -> NDArray[np.bool_]:
+    """Return a mask, [count, S], from a mask or a list of indices."""
     given = _array(value, key)
     binary = given.dtype.kind == "b" or bool(np.isin(given, (0, 1)).all())
-    if len(given.shape) in (1, 2) and len(given) == num_nodes and binary and num_nodes > 2:
-        return given.reshape(num_nodes, -1).astype(bool)
-    nodes = given.astype(np.int64) if given.dtype.kind in "iu" else None
-    if nodes is None or nodes.ndim != 1:
+    if len(given.shape) in (1, 2) and len(given) == count and binary and count > 2:
+        return given.reshape(count, -1).astype(bool)
+    items = given.astype(np.int64) if given.dtype.kind in "iu" or given.size == 0 else None
+    if items is None or items.ndim != 1:
         raise _fault(
             f"{key} is {given.dtype} of shape {list(given.shape)}; it must be a mask, "
-            f"[{num_nodes}] or [{num_nodes}, splits], or a list of nodes"
+            f"[{count}] or [{count}, splits], or a list of {level}s"
         )
-    if len(nodes) and (nodes.min() < 0 or nodes.max() >= num_nodes):
-        raise _fault(f"{key} names node {nodes.max()}, but there are nodes 0..{num_nodes - 1}")
-    if len(np.unique(nodes)) != len(nodes):
-        raise _fault(f"{key} names a node more than once")
-    mask = np.zeros((num_nodes, 1), dtype=bool)
-    mask[nodes] = True
+    wrong = items[(items < 0) | (items >= count)]
+    if len(wrong):
+        raise _fault(f"{key} names {level} {wrong[0]}, but there are {level}s 0..{count - 1}")
+    if len(np.unique(items)) != len(items):
+        raise _fault(f"{key} names a {level} more than once")
+    mask = np.zeros((count, 1), dtype=bool)
+    mask[items] = True
     return mask
 
 
