@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
-from torch_geometric.data import Data, InMemoryDataset
+from torch_geometric.data import Batch, Data, InMemoryDataset
 
 from unionsnn.base.errors import DataError, RequestError
 from unionsnn.data.sources.graph_files import parsed
@@ -488,6 +488,9 @@ def test_a_matrix_that_is_not_square_and_a_bare_array(tmp_path: Path) -> None:
     sparse.save_npz(tmp_path / "g.npz", sparse.coo_matrix(np.ones((2, 3))))
     with pytest.raises(DataError, match="2 x 3; an adjacency matrix is square"):
         read_graph_file(tmp_path / "g.npz")
+    sparse.save_npz(tmp_path / "g.npz", sparse.coo_matrix([[0, np.nan], [1, 0]]))
+    with pytest.raises(DataError, match="1 values of the matrix are NaN"):
+        read_graph_file(tmp_path / "g.npz")
     with (tmp_path / "b.npz").open("wb") as file:
         np.save(file, EDGES)
     with pytest.raises(DataError, match="single array"):
@@ -567,6 +570,7 @@ def test_ids_far_beyond_the_number_of_nodes(tmp_path: Path) -> None:
 # -- PyG -----------------------------------------------------------------------------------
 
 TENSOR = torch.from_numpy(EDGES)
+BATCH = Batch.from_data_list([Data(edge_index=TENSOR, num_nodes=3)] * 2)
 
 
 @pytest.mark.parametrize(
@@ -578,8 +582,9 @@ TENSOR = torch.from_numpy(EDGES)
         (Data(edge_index=TENSOR, x=torch.ones(5, 2)), [5]),
         ({"edge_index": TENSOR, "x": torch.ones(5, 2)}, [5]),
         ([Data(edge_index=TENSOR), TENSOR], [3, 3]),
+        (Batch.from_data_list([Data(edge_index=TENSOR, num_nodes=3)]).to_dict(), [3]),
     ],
-    ids=["tensor", "mapping", "Data", "Data with x", "mapping with x", "list"],
+    ids=["tensor", "mapping", "Data", "Data with x", "mapping with x", "list", "batch of one"],
 )
 def test_pt_files(tmp_path: Path, content: object, nodes: list[int]) -> None:
     torch.save(content, tmp_path / "g.pt")
@@ -649,6 +654,9 @@ def test_pickled_objects_are_refused_and_never_run(tmp_path: Path) -> None:
         (TENSOR.to_sparse(), "not a plain tensor"),
         (torch.empty(2, 3, dtype=torch.int64, device="meta"), "not a plain tensor"),
         (torch.zeros(2, 1).expand(2, 10**12), "free"),
+        (BATCH.to_dict(), "batch of several graphs"),
+        ({"edge_index": TENSOR, "batch": torch.tensor([0, 0, 1])}, "batch of several graphs"),
+        ([{"edge_index": TENSOR, "ptr": torch.tensor([0, 1, 3])}], "batch of several graphs"),
     ],
 )
 def test_pt_files_without_edges_are_named(tmp_path: Path, content: object, message: str) -> None:

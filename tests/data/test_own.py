@@ -179,7 +179,13 @@ def test_tables_that_are_wrong_are_refused_by_line(
         _ = folder(path).arrays
 
 
-@pytest.mark.parametrize("label", ["", " ", "NA", "nan", "NaN", "n/a", "null", "None", "?"])
+@pytest.mark.parametrize(
+    "label",
+    [
+        *("", " ", "NA", "nan", "NaN", "n/a", "null", "None", "?", "-", ".", "*", "N.A.", "NaT"),
+        *("<NA>", "#N/A N/A", "Missing", "unknown", "inf", "-1", "-999"),
+    ],
+)
 def test_a_missing_label_is_no_class(tmp_path: Path, label: str) -> None:
     path = write_folder(tmp_path / "own", 4)
     (path / "labels.csv").write_text(f"file,label\n0.csv,a\n1.csv,{label}\n2.csv,b\n3.csv,a\n")
@@ -194,6 +200,29 @@ def test_a_missing_label_is_no_class(tmp_path: Path, label: str) -> None:
     else:
         with pytest.raises(DataError, match="line 3: the label is empty"):
             _ = folder(path, unlabelled="class").arrays
+
+
+@pytest.mark.parametrize("other", ["0", "2", "-2"])
+def test_minus_one_is_a_class_beside_one_alone(tmp_path: Path, other: str) -> None:
+    path = write_folder(tmp_path / "own", 4)
+    (path / "labels.csv").write_text("file,label\n0.csv,1\n1.csv,-1\n2.csv,1\n3.csv,-1\n")
+    assert folder(path).arrays.class_names == ("-1", "1")
+    (path / "labels.csv").write_text(f"file,label\n0.csv,1\n1.csv,-1\n2.csv,{other}\n3.csv,1\n")
+    with pytest.raises(DataError, match=r"line 3: the label is '-1', which means") as refused:
+        _ = folder(path).arrays
+    assert refused.value.codes == ["data.unlabelled"]
+    assert folder(path, unlabelled="class").arrays.num_classes == 3
+
+
+@pytest.mark.parametrize(
+    "target", ["inf", "1e400", "1e39", "\u0661", "1_0", "1e-400", "1e-60", "x"]
+)
+def test_a_target_that_is_no_real_number_is_refused(tmp_path: Path, target: str) -> None:
+    path = write_folder(tmp_path / "own", 2)
+    (path / "labels.csv").write_text(f"file,y\n0.csv,0.0e-9\n1.csv,{target}\n")
+    with pytest.raises(DataError, match=r"line 3: .* is not a number that a reg") as refused:
+        _ = folder(path, task="graph_regression").arrays
+    assert refused.value.codes == ["data.table"]
 
 
 def test_a_missing_target_is_named_by_its_line(tmp_path: Path) -> None:

@@ -205,6 +205,13 @@ def test_minus_one_is_a_class_beside_one_alone() -> None:
     assert graphs(-1, 0, 1, unlabelled="class").class_names == ("-1", "0", "1")
 
 
+def test_edge_weight_is_named_and_a_batch_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    graphs(0, 1, edge_weight=torch.ones(2))
+    assert "edge_weight, which is not read" in caplog.text
+    with pytest.raises(DataError, match="item 0 is a batch of 2 graphs"):
+        graphs(0, 1, ptr=torch.tensor([0, 1, 2]))
+
+
 def test_nan_is_no_target() -> None:
     ys = (torch.tensor([[1.0, 2.0]]), torch.tensor([[float("nan"), 2.0]]))
     for unlabelled in (None, "class"):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import math
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -111,8 +113,26 @@ class Folder(Source):
         return ", ".join(f"{key} ({kind[rows.dtype.kind]})" for key, rows in tables.items())
 
 
-_MISSING = {"", "?", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "null", "none"}
-"""How spreadsheets and data frames write a missing value, in lower case."""
+_MISSING = {
+    *(
+        "",
+        "?",
+        "-",
+        ".",
+        "*",
+        "na",
+        "n/a",
+        "n.a.",
+        "#n/a",
+        "#n/a n/a",
+        "#na",
+        "<na>",
+        "nan",
+        "-nan",
+    ),
+    *("nat", "null", "none", "missing", "unknown", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"),
+}
+"""How spreadsheets, data frames and people write a missing value, in lower case."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +158,13 @@ class LabelTable:
             DataError: There is one, and it is not to be dropped; or none is left.
         """
         missing = [any(v.lower() in _MISSING for v in row) for row in self.labels]
+        if not numbers and all(len(row) == 1 for row in self.labels):
+            # As of PyG's sets: below 0 where -1 and 1 are not the only classes.
+            values = [float(row[0]) if is_number(row[0]) else None for row in self.labels]
+            known = {value for value, gone in zip(values, missing, strict=True) if not gone}
+            for i, value in enumerate(values):
+                if value is not None and (math.isinf(value) or (value < 0 and known != {-1, 1})):
+                    missing[i] = True
         if any(missing) and not drop:
             lines, shown = self._lines(missing)
             row = self.labels[missing.index(True)]
@@ -191,7 +218,11 @@ class LabelTable:
             for value in row:
                 if value.lower() in _MISSING:
                     continue
-                if not is_number(value) or not np.isfinite(np.float32(value)):
+                with np.errstate(all="ignore"):
+                    number = np.float32(value) if is_number(value) else np.float32(np.inf)
+                # What float32 rounds to 0 is not the number that is written.
+                lost = number == 0 and re.search("[1-9]", value.lower().partition("e")[0])
+                if not value.isascii() or not np.isfinite(number) or lost:
                     raise DataError(
                         f"{self.path}, line {line}: {value!r} is not a number that a regression "
                         "can have as its target, and not a label 0 or 1",

@@ -155,6 +155,11 @@ def read_pyg_dataset(
         of_edges = _features(graphs, counts, names, "edge_attr", "edge")
     else:
         fields["unread"] = _edge_features_of(graphs)
+    if any(data.get("edge_weight") is not None for data in graphs):
+        logger.warning(
+            "the set has edge_weight, which is not read; call it edge_attr and type "
+            "data.edge_features=attributes"
+        )
     return graphs_of_edges(
         edges,
         slices(sizes),
@@ -189,6 +194,11 @@ def _graphs(dataset: Any) -> list[Any]:
             raise _fault(
                 f"item {i} is a {type(data).__name__}, not torch_geometric.data.Data; give a data "
                 "set whose items are Data, with the target in y"
+            )
+        if data.get("ptr") is not None and len(data["ptr"]) != 2:
+            raise _fault(
+                f"item {i} is a batch of {len(data['ptr']) - 1} graphs; give a data set of graphs, "
+                "such as the list batch.to_data_list()"
             )
         if data.get("y") is None:
             raise _fault(f"graph {i} has no y: there is nothing to predict")

@@ -205,6 +205,11 @@ def _from_matrix(
             f"{path} holds a matrix of {matrix.shape[0]} x {matrix.shape[1]}; an adjacency matrix "
             "is square."
         )
+    if np.isnan(values).any():
+        raise GraphFileError(
+            f"{path}: {int(np.isnan(values).sum())} values of the matrix are NaN, which says "
+            "neither that there is an edge nor that there is none."
+        )
     name = "the matrix's values"
     if weighted and edge_features:
         dtype = np.int64 if values.dtype.kind in "iu" else np.float32

@@ -73,8 +73,8 @@ def number_column(texts: Sequence[str], where: Sequence[str], name: str) -> NDAr
 
 def _number(text: str) -> float | None:
     """Return a number as it is written, whole or real; None if it is none."""
-    # Python reads 1_0 as 10.
-    for kind in (int, float) if "_" not in text else ():
+    # Python reads 1_0 as 10, and digits of all scripts.
+    for kind in (int, float) if "_" not in text and text.isascii() else ():
         with suppress(ValueError):
             return kind(text)
     return None

@@ -86,6 +86,13 @@ def _graphs_of(path: Path, content: Any, edge_features: bool, depth: int = 0) ->
             "Data, a mapping with edge_index, a tensor [2, E], or a list of these."
         )
     there = {k: v for k, v in values.items() if isinstance(v, Tensor) and v.dim()}
+    batch = there.get("batch")
+    several = batch is not None and batch.numel() > 0 and bool((batch != batch[0]).any())
+    if several or ("ptr" in there and len(there["ptr"]) != 2):
+        raise GraphFileError(
+            f"{path} holds a batch of several graphs in one. Save its graphs: "
+            "torch.save(batch.to_data_list(), file)."
+        )
     sizes: dict[str, Any] = {key: len(there[key]) for key in _NODE_ROWS if key in there}
     if values.get("num_nodes") is not None:
         sizes["num_nodes"] = values["num_nodes"]
