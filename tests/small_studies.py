@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from unionsnn.base.environment import environment
+from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
 from unionsnn.data.splits import split_hash
 from unionsnn.training.records import Repetition
@@ -63,6 +64,7 @@ def made_record(training: Training, metrics: Mapping[str, float], data: Any) -> 
         parameters=1,
         device="cpu",
         seconds=0.0,
+        config_hash=config_hash(training.config),
         **environment(),
     )
 

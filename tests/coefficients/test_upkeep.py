@@ -134,6 +134,27 @@ def test_an_entry_that_cannot_be_read_is_damaged(store, content):
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_what_is_no_file_is_not_waited_for(store):
+    entry = store.get(EDGES, 5, SPEC)
+    folder, names = store.root, ("a.npz", ".b.blocks", "c.npz", ".d.blocks")
+    for name in names[:2]:
+        os.mkfifo(folder / name)
+    for name in names[2:]:
+        (folder / name).symlink_to("/dev/zero")
+    for checksums in (False, True):
+        items = survey(folder, checksums=checksums)
+        assert states(items) == ["complete", *["damaged"] * 2, *["leftover"] * 2]
+        odd = [item for item in items if item.path.name in names]
+        assert all("it is not a regular file" in item.detail for item in odd)
+    assert remove(removable(items)) == []
+    assert states(survey(folder)) == ["complete"]
+    # Nor where an entry would be.
+    path = store.path(EDGES, 6, SPEC)
+    os.mkfifo(path)
+    with pytest.warns(UserWarning, match="regular file"):
+        assert np.array_equal(store.get(EDGES, 6, SPEC)[: len(entry)], entry)
+
+
 def test_what_a_process_is_at_work_on_stays(store):
     store.root.mkdir()
     holding = fork.Event()

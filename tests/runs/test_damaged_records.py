@@ -18,8 +18,9 @@ import pytest
 from rich.console import Console
 
 from small_studies import made_record
-from unionsnn.base.errors import RequestError
+from unionsnn.base.errors import DataError, RequestError
 from unionsnn.base.files import write_json
+from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
 from unionsnn.data.splits import Split, save_splits
 from unionsnn.reports.collection import collect
@@ -30,6 +31,7 @@ from unionsnn.runs.comparison import read_candidates
 from unionsnn.runs.experiment import merge, run_experiment
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training.build import build_data
+from unionsnn.training.checkpoints import read_content
 from unionsnn.training.records import Result, sealed
 from unionsnn.training.repetition import Training
 
@@ -86,6 +88,8 @@ def said(folder: RunFolder[Config]) -> list[str]:
         ({"index": 0, "seed": [0, 0]}, "the record of repetition 0"),
         ({"seed": [4, 1]}, "the record of seed 4"),
         ({"seed": [0, 2]}, "is not that of repetition 1"),
+        # As if another model's record were copied here, whose splits and seeds are the same.
+        ({"config_hash": "01234567"}, "the record of the configuration 01234567, not of"),
         ({"split_hash": "0" * 64}, "splits.json"),
         ({"sizes": {"train": 8, "validation": 1, "test": 1}}, "splits.json"),
         ({"sizes": {"train": 8}}, "sizes"),
@@ -124,6 +128,73 @@ def test_a_copy_of_another_fold_is_no_fold(finished: RunFolder[Config]) -> None:
     shutil.copy(finished.repetition_path(0), finished.repetition_path(1))
     assert set(finished.finished()) == {0, 2}
     assert "it is the record of repetition 0" in said(finished)[0]
+
+
+def test_a_record_of_an_earlier_version_names_no_configuration(
+    finished: RunFolder[Config],
+) -> None:
+    finished.results_path.unlink()
+    path = finished.repetition_path(1)
+    content = json.loads(path.read_text())
+    assert content.pop("config_hash") == config_hash(finished.config)
+    path.write_text(json.dumps(content))
+    assert said(finished) == []
+    assert set(finished.finished()) == {0, 1, 2}
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def _sparse(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 3 * 2**30)
+
+
+def _nested(path: Path) -> None:
+    path.write_text("[" * 200_000)
+
+
+ODD = pytest.mark.parametrize("put", [_pipe, _device, _sparse, _nested, Path.mkdir])
+
+
+@ODD
+@pytest.mark.parametrize("name", ["results.json", "repetitions/01.json", "splits.json"])
+def test_what_is_no_file_of_a_usual_size_is_neither_waited_for_nor_read(
+    finished: RunFolder[Config], tmp_path: Path, put: Callable[[Path], None], name: str
+) -> None:
+    sound = tmp_path / "sound"
+    shutil.copytree(finished.path, sound)
+    path = finished.path / name
+    path.unlink()
+    put(path)
+    count, faults = shown(finished.path)
+    assert count == (name != "results.json")
+    assert any(str(path) in fault for fault in faults) == (name != "splits.json")
+    # The others are shown.
+    assert collect([finished.path, sound])[0][-1].folder == sound
+    if name == "splits.json":
+        assert finished.finished().keys() == {0, 1, 2}
+    else:
+        assert any(str(path) in line for line in said(finished))
+        assert finished.finished().keys() == {0, 1, 2} - ({1} if "01" in name else set())
+
+
+@pytest.mark.parametrize("put", [_pipe, _device])
+def test_a_checkpoint_that_is_no_file_is_named(
+    finished: RunFolder[Config], put: Callable[[Path], None]
+) -> None:
+    path = finished.path / "checkpoints/01.ckpt"
+    path.unlink()
+    put(path)
+    (line,) = said(finished)
+    assert str(path) in line
+    with pytest.raises(DataError, match="not a regular file"):
+        read_content(path)
 
 
 def test_copies_of_a_cloud_drive_are_named_and_ignored(finished: RunFolder[Config]) -> None:

@@ -1,21 +1,28 @@
-"""Files that are written atomically."""
+"""Files: written atomically, and read only if they are regular."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import hashlib
+import io
 import json
 import os
 import platform
 import re
 import secrets
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from unionsnn.base.errors import DamagedFileError
+
 # Others that share the folder have processes of the same numbers.
 _MACHINE = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
+
+RECORD_BYTES = 2**26
+"""Size up to which a file of JSON is read; a record of ten thousand epochs is far below it."""
 
 UNUSABLE_FOLDER_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS}
 """System errors that free disk space or another folder would fix."""
@@ -81,11 +88,50 @@ def write_json(path: Path, content: Any) -> None:
     atomic_write(path, lambda file: file.write(text) and None)
 
 
+def open_regular(path: str | Path, limit: int | None = None) -> io.BufferedReader:
+    """Open a regular file for reading: a pipe would be waited for, and a device has no end.
+
+    Args:
+        path: The file, or a link to it.
+        limit: Largest accepted size in bytes.
+
+    Raises:
+        OSError: It cannot be opened.
+        DamagedFileError: It is not a regular file, or larger.
+    """
+    flags = getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+    descriptor = os.open(path, os.O_RDONLY | flags)
+    status = os.fstat(descriptor)
+    fault = None
+    if not stat.S_ISREG(status.st_mode):
+        fault = "it is not a regular file"
+    elif limit is not None and status.st_size > limit:
+        fault = f"it has {status.st_size} bytes, more than the {limit} that are read"
+    if fault is not None:
+        os.close(descriptor)
+        raise DamagedFileError(fault)
+    return os.fdopen(descriptor, "rb")
+
+
+def read_json(path: str | Path, limit: int = RECORD_BYTES) -> Any:
+    """Read a file of JSON.
+
+    Raises:
+        OSError: It cannot be opened.
+        DamagedFileError: It is not a regular file, larger than the limit, or no JSON.
+    """
+    with open_regular(path, limit) as file:
+        try:
+            return json.loads(file.read())
+        except (ValueError, RecursionError) as error:
+            raise DamagedFileError(f"it is not JSON ({error})") from None
+
+
 def read_mapping(path: Path) -> dict[str, Any] | None:
     """Read a JSON mapping; None if the file is missing or holds none."""
     try:
-        content = json.loads(path.read_bytes())
-    except (FileNotFoundError, ValueError):
+        content = read_json(path)
+    except (FileNotFoundError, DamagedFileError):
         return None
     return content if isinstance(content, dict) else None
 

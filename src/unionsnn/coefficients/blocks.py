@@ -15,7 +15,8 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 import numpy.typing as npt
 
-from unionsnn.base.errors import DamagedBlocksError
+from unionsnn.base.errors import DamagedBlocksError, DamagedFileError
+from unionsnn.base.files import open_regular
 
 FloatArray = npt.NDArray[np.float64]
 Block = tuple[int, int, FloatArray]
@@ -76,6 +77,8 @@ class BlockFile:
         """
         found: list[Block] = []
         try:
+            # Nothing but a regular file is opened for writing.
+            _opened(self.path).close()
             with self.path.open("r+b") as file:
                 read_about(file)
                 whole = file.tell()
@@ -149,7 +152,7 @@ def read_about(file: BinaryIO) -> dict[str, Any]:
     length = file.read(_LENGTH.size)
     try:
         about = json.loads(file.read(_LENGTH.unpack(length)[0]))
-    except (struct.error, ValueError) as error:
+    except (struct.error, ValueError, RecursionError) as error:
         raise DamagedBlocksError(f"the header cannot be read ({error})") from error
     if not isinstance(about, dict):
         raise DamagedBlocksError("the header is not a mapping")
@@ -163,8 +166,15 @@ def survey_blocks(path: Path) -> tuple[dict[str, Any], int]:
         DamagedBlocksError: The header is damaged.
         OSError: The file cannot be read.
     """
-    with path.open("rb") as file:
+    with _opened(path) as file:
         return read_about(file), sum(end - begin for _, begin, end, _ in _records(file))
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return open_regular(path)
+    except DamagedFileError as error:
+        raise DamagedBlocksError(str(error)) from error
 
 
 def _records(file: BinaryIO) -> Iterator[tuple[int, int, int, FloatArray]]:

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from filelock import FileLock
 
-from unionsnn.base.errors import DamagedEntryError
-from unionsnn.base.files import atomic_write
+from unionsnn.base.errors import DamagedEntryError, DamagedFileError
+from unionsnn.base.files import atomic_write, open_regular
 
 Array = npt.NDArray[Any]
 
@@ -184,9 +184,11 @@ def read_intact(path: Path) -> tuple[dict[str, Any], Array]:
         DamagedEntryError: The entry cannot be read or is damaged.
     """
     try:
-        file = path.open("rb")
+        file = open_regular(path)
     except PermissionError as error:
         raise DamagedEntryError(f"{error.strerror}: it belongs to another user") from error
+    except DamagedFileError as error:
+        raise DamagedEntryError(str(error)) from error
     try:
         # Not all of the file first: entries of large sets take gigabytes.
         with file, np.load(file, allow_pickle=False) as archive:
@@ -222,7 +224,7 @@ def read_header(path: Path) -> dict[str, Any]:
         DamagedEntryError: The header cannot be read.
     """
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        with open_regular(path) as file, np.load(file, allow_pickle=False) as archive:
             header = json.loads(archive["header"].tobytes())
         if header["format"] != _FORMAT or not {"spec", "columns", "shape"} <= header.keys():
             raise DamagedEntryError("wrong format")

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unionsnn.base.errors import DamagedFileError, MalformedDataError
-from unionsnn.base.files import atomic_write
+from unionsnn.base.files import atomic_write, open_regular
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
@@ -261,12 +261,10 @@ class GraphArrays:
             DamagedFileError: The file is truncated, altered or of another kind: rebuild it.
         """
         try:
-            if not Path(path).is_file() and Path(path).exists():
-                raise OSError("it is not a file")
             if Path(path).stat().st_size > MAPPED_BYTES:
                 content = _mapped_npz(Path(path))
             else:
-                with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+                with open_regular(path) as file, np.load(file, allow_pickle=False) as archive:
                     content = {name: archive[name] for name in archive.files}
             kind, checksum = (str(value) for value in content.pop("header"))
             names = tuple(str(name) for name in content.pop("class_names"))
@@ -280,7 +278,7 @@ class GraphArrays:
             intact = kind == _FORMAT and graphs.content_hash() == checksum
         except FileNotFoundError:
             raise
-        except (*NPZ_ERRORS, TypeError, AttributeError) as error:
+        except (*NPZ_ERRORS, DamagedFileError, TypeError, AttributeError) as error:
             raise DamagedFileError(f"{path} cannot be read ({error})") from error
         if not intact:
             raise DamagedFileError(f"{path} fails its checksum")
@@ -302,7 +300,7 @@ def _write_npz(file: BinaryIO, arrays: Mapping[str, NDArray[Any]]) -> None:
 def _mapped_npz(path: Path) -> dict[str, NDArray[Any]]:
     """Map the arrays of an npz file into memory; read those that are packed or not aligned."""
     arrays = {}
-    with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+    with open_regular(path) as file, np.load(file, allow_pickle=False) as archive:
         for info in archive.zip.infolist():
             name = info.filename.removesuffix(".npy")
             if info.compress_type != zipfile.ZIP_STORED:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
-from unionsnn.base.errors import DataError
-from unionsnn.base.files import atomic_write
+from unionsnn.base.errors import DamagedFileError, DataError
+from unionsnn.base.files import atomic_write, read_json
 from unionsnn.data.catalog import CatalogEntry
 from unionsnn.data.sources.download import remove_parts
 
@@ -44,9 +44,9 @@ class Note:
     def read(self) -> dict[str, Any]:
         """Return the content; empty if the file is missing or damaged."""
         try:
-            content = json.loads(self.path.read_bytes())
+            content = read_json(self.path)
             sound = isinstance(content["version"], int) and isinstance(content["entries"], dict)
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, DamagedFileError, KeyError, TypeError):
             sound = False
         return content if sound else {"version": PROCESSED_VERSION, "entries": {}}
 

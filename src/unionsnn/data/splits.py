@@ -12,8 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from unionsnn.base.errors import DamagedFileError, DataError
-from unionsnn.base.files import atomic_write
+from unionsnn.base.files import atomic_write, read_json
 from unionsnn.data.arrays import PARTS, IntArray
+
+# Each of many splits lists all items.
+_SPLIT_BYTES = 2**32
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,16 +157,15 @@ def load_splits(path: str | Path, num_items: int | None = None) -> list[Split]:
         DamagedFileError: The file is truncated or altered.
         DataError: The file belongs to a data set of another size.
     """
-    text = Path(path).read_bytes()
     try:
-        content = json.loads(text)
+        content = read_json(path, _SPLIT_BYTES)
         stored, cover = int(content["num_items"]), bool(content["cover"])
         splits = [
             Split(**{name: np.array(part[name], dtype=np.int64) for name in PARTS})
             for part in content["splits"]
         ]
         intact = split_hash(splits) == content["hash"]
-    except (ValueError, KeyError, TypeError, OverflowError) as error:
+    except (DamagedFileError, ValueError, KeyError, TypeError, OverflowError) as error:
         raise DamagedFileError(f"{path} does not hold splits ({error}); delete it") from error
     if not intact:
         raise DamagedFileError(f"{path} fails its checksum: its splits were altered; delete it")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,8 +15,8 @@ import torch
 from torch import nn
 
 from unionsnn.base.environment import environment
-from unionsnn.base.errors import RequestError
-from unionsnn.base.files import set_aside, write_json
+from unionsnn.base.errors import DamagedFileError, RequestError
+from unionsnn.base.files import read_json, set_aside, write_json
 from unionsnn.base.processes import Died, ProcessPool
 from unionsnn.config.compose import compose_config
 from unionsnn.config.identity import config_hash
@@ -290,12 +289,12 @@ def _begun(
 def _read(path: Any) -> dict[str, Any] | None:
     """Read a record; rename a damaged one, with a warning."""
     try:
-        content: dict[str, Any] = json.loads(path.read_bytes())
+        content: dict[str, Any] = read_json(path)
         if content.keys() >= _WHOLE and all(row.keys() >= _OUTCOME for row in content["pairs"]):
             return content
     except FileNotFoundError:
         return None
-    except (ValueError, AttributeError, TypeError):
+    except (DamagedFileError, AttributeError, TypeError):
         pass
     aside = set_aside(path)
     warnings.warn(f"{path} is damaged and set aside as {aside.name}.", stacklevel=4)

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unionsnn.base.errors import DamagedFileError
+from unionsnn.base.files import open_regular
+from unionsnn.data.arrays import NPZ_ERRORS
 from unionsnn.runs.run_folder import altered
 from unionsnn.training.records import Bins, Repetition, Result, Row, read_record
 
@@ -46,12 +48,12 @@ class StoredRecord:
         for row in self.record.repetitions:
             try:
                 path = self.folder / "predictions" / f"{row.index:02d}.npz"
-                with np.load(path, allow_pickle=False) as content:
+                with open_regular(path) as file, np.load(file, allow_pickle=False) as content:
                     # If the epoch is chosen after training, outputs of all epochs are kept.
                     chosen = "outputs" in content.files
                     outputs.append(content["outputs"][epoch] if chosen else content["output"])
                     targets.append(content["target"])
-            except (OSError, ValueError, KeyError, IndexError, TypeError):
+            except (*NPZ_ERRORS, DamagedFileError, IndexError, TypeError):
                 return None
         return (np.concatenate(outputs), np.concatenate(targets)) if outputs else None
 

@@ -23,7 +23,13 @@ from unionsnn.base.errors import (
     RequestError,
     RunFolderError,
 )
-from unionsnn.base.files import UNUSABLE_FOLDER_ERRNOS, read_mapping, set_aside, write_json
+from unionsnn.base.files import (
+    UNUSABLE_FOLDER_ERRNOS,
+    open_regular,
+    read_mapping,
+    set_aside,
+    write_json,
+)
 from unionsnn.config.identity import config_hash, differing_keys, run_folder
 from unionsnn.config.pairs import PairConfig
 from unionsnn.config.schema import METRICS, Config
@@ -224,10 +230,9 @@ class RunFolder(Generic[_Config]):
         """
         if record.index != index:
             raise DamagedFileError(f"it is the record of repetition {record.index}")
-        if record.seed[0] != self.config.seed:
-            raise DamagedFileError(f"it is the record of seed {record.seed[0]}")
         if not isinstance(self.config, Config):
             return
+        record.refuse_another(self.config)
         if splits is not None and index < len(splits):
             sizes = {name: len(part) for name, part in splits[index].parts().items()}
             if record.split_hash != split_hash([splits[index]]) or record.sizes != sizes:
@@ -252,6 +257,9 @@ class RunFolder(Generic[_Config]):
     def _set_damaged_aside(self) -> None:
         """Rename damaged records, and name every file that is not what was written."""
         self.warn_of_the_merged_record()
+        if self.results_path.is_dir():
+            # A file could not replace it.
+            set_aside(self.results_path)
         records, altered = self._records(), []
         damaged = {path: str(r) for path, r in records.items() if not isinstance(r, Repetition)}
         written = self.digests()
@@ -397,7 +405,7 @@ def altered(folder: Path, record: Result) -> list[str]:
     for row in record.repetitions:
         for name, digest in (row.digests or {}).items():
             path = folder / name
-            if name.startswith("checkpoints/") or not path.is_file():
+            if name.startswith("checkpoints/") or not path.exists():
                 continue
             if _sha256(path) != digest:
                 lines.append(f"{path}: is not what was written when it was trained")
@@ -434,5 +442,9 @@ def altered_checkpoints(folder: Path) -> list[str]:
 
 
 def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """Return the digest of a file, and a word that is no digest for what is not a regular one."""
+    try:
+        with open_regular(path) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except DamagedFileError:
+        return "none"

@@ -12,6 +12,7 @@ from typing import Any
 from unionsnn.base.errors import DamagedFileError, NonFiniteLossError
 from unionsnn.base.files import read_mapping, set_aside, write_json
 from unionsnn.config.grid import Cell, cell_text, cells_of
+from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config, metric_mode
 from unionsnn.config.targets import changed_code
 from unionsnn.data.datamodules import GraphDataModule
@@ -110,6 +111,7 @@ def select_in_fold(
     assert isinstance(record, Repetition)
     return replace(
         record,
+        config_hash=config_hash(config),
         metrics=measure_selected(selected, data_of(selected.config)),
         seconds=round(sum(each.seconds for each in outcomes), 3),
         grid={
@@ -152,7 +154,7 @@ def train_cell(
         The record of a repetition with validation metrics only, or why it failed.
     """
     path = training.checkpoint.with_suffix(".json")
-    if not again and (outcome := _recorded_cell(path)) is not None:
+    if not again and (outcome := _recorded_cell(path, training.config)) is not None:
         code = outcome.code if isinstance(outcome, Repetition) else None
         if names := changed_code(training.config, code):
             warnings.warn(
@@ -173,14 +175,16 @@ def train_cell(
     return record
 
 
-def _recorded_cell(path: Path) -> Repetition | FailedCell | None:
+def _recorded_cell(path: Path, config: Config) -> Repetition | FailedCell | None:
     """Read a finished cell; a damaged one is renamed with a warning, and trained again."""
     content = read_mapping(path)
     try:
         if content is not None and "failed" in content:
             return FailedCell(str(content["failed"]))
         if content is not None:
-            return Repetition.from_json(content)
+            record = Repetition.from_json(content)
+            record.refuse_another(config)
+            return record
         fault = "it is no record"
     except DamagedFileError as error:
         fault = str(error)

@@ -19,6 +19,8 @@ from pytorch_lightning.callbacks import Callback
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
+from unionsnn.base.errors import DamagedFileError
+from unionsnn.base.files import read_json
 from unionsnn.config.schema import metric_mode
 from unionsnn.training.callbacks import in_notebook
 
@@ -107,8 +109,8 @@ def read_statuses(folder: Path, indices: Sequence[int]) -> list[Status]:
     statuses = []
     for index in sorted(indices):
         try:
-            statuses.append(Status(**json.loads((folder / f"{index:02d}.json").read_bytes())))
-        except (OSError, ValueError, TypeError):
+            statuses.append(Status(**read_json(folder / f"{index:02d}.json")))
+        except (OSError, DamagedFileError, TypeError):
             continue
     return statuses
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor, nn
 
 from unionsnn.base.errors import DataError, RequestError
-from unionsnn.base.files import atomic_write
+from unionsnn.base.files import atomic_write, open_regular
 from unionsnn.config.schema import Config
 from unionsnn.config.targets import is_network
 from unionsnn.data.datamodules import GraphDataModule
@@ -133,11 +133,13 @@ def load_tensors(path: Path) -> Any:
     Raises:
         Exception: The file is damaged, which can surface anywhere between zip and pickle.
     """
-    with zipfile.ZipFile(path) as archive:
-        damaged = archive.testzip()
-    if damaged is not None:
-        raise zipfile.BadZipFile(f"wrong checksum of {damaged}")
-    return torch.load(path, weights_only=True, map_location="cpu")
+    with open_regular(path) as file:
+        with zipfile.ZipFile(file) as archive:
+            damaged = archive.testzip()
+        if damaged is not None:
+            raise zipfile.BadZipFile(f"wrong checksum of {damaged}")
+        file.seek(0)
+        return torch.load(file, weights_only=True, map_location="cpu")
 
 
 class AtomicCheckpoints(TorchCheckpointIO):

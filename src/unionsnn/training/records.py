@@ -15,7 +15,9 @@ import numpy as np
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from unionsnn.base.errors import DamagedFileError
-from unionsnn.config.schema import METRICS, TASK_METRICS, MetricKind
+from unionsnn.base.files import read_json
+from unionsnn.config.identity import config_hash
+from unionsnn.config.schema import METRICS, TASK_METRICS, Config, MetricKind
 from unionsnn.config.sections import sentences
 from unionsnn.training.statistics import Summary
 
@@ -132,6 +134,7 @@ class Repetition:
         other_evaluations: Test metrics with other seeds, of networks that are random in evaluation.
         grid: Results of the cells of a grid, and the selected one.
         code: SHA-256 of the user's own files, by the class or module; see `code_digests`.
+        config_hash: Hash of the configuration; of a cell of a grid, of the cell's.
     """
 
     index: Count
@@ -158,6 +161,7 @@ class Repetition:
     other_evaluations: list[Metrics] | None = None
     grid: Grid | None = None
     code: dict[str, str] | None = None
+    config_hash: str | None = None
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Repetition:
@@ -178,9 +182,23 @@ class Repetition:
             )
         return record
 
+    def refuse_another(self, config: Config) -> None:
+        """Compare it with a configuration; of a record of an earlier version, only the seed.
+
+        Raises:
+            DamagedFileError: It is the record of another experiment.
+        """
+        if self.seed[0] != config.seed:
+            raise DamagedFileError(f"it is the record of seed {self.seed[0]}")
+        own = config_hash(config)
+        if self.config_hash not in (None, own):
+            raise DamagedFileError(
+                f"it is the record of the configuration {self.config_hash}, not of {own}"
+            )
+
     def to_json(self) -> dict[str, Any]:
         """Return plain types, as written to a file."""
-        return _without_absent(asdict(self), "other_evaluations", "grid", "code")
+        return _without_absent(asdict(self), "other_evaluations", "grid", "code", "config_hash")
 
 
 @dataclass(frozen=True)
@@ -360,10 +378,7 @@ def read_record(kind: type[Stored], path: Path) -> Stored:
         OSError: It cannot be read.
         DamagedFileError: It is not what is recorded; says why.
     """
-    try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise DamagedFileError(f"it is not JSON ({error})") from None
+    content = read_json(path)
     if not isinstance(content, dict):
         raise DamagedFileError("it holds no JSON mapping")
     return kind.from_json(content)

@@ -184,6 +184,7 @@ def train_repetition(
         hidden_channels=cast(int, task.model.hidden_channels),
         device=device_name(trainer),
         seconds=round(point.seconds, 3),
+        config_hash=config_hash(config),
         **environment(),
     )
 
