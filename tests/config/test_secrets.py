@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
+import types
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from unionsnn.base.errors import DataUnavailableError, Fault, RequestError
+from unionsnn.base.errors import DataError, DataUnavailableError, Fault, RequestError
 from unionsnn.base.secrets import masked, masked_content
 from unionsnn.cli.app import command_line
 from unionsnn.config.compose import compose_config
 from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
 from unionsnn.data.sources.download import fetch
+from unionsnn.data.sources.pyg import make_dataset
 from unionsnn.runs.failures import Failure
+from unionsnn.runs.information import information
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.search.storage import open_storage, shown
 from unionsnn.training.tracking import GuardedRun
@@ -39,6 +43,8 @@ SECRET = "geheim7"
         ("'http://a:ge\"geheim7@b'", "'http://a:***@b'"),
         ("https://h/x?token=geheim7&y=1", "https://h/x?token=***&y=1"),
         ("host=h password=geheim7 user=x", "host=h password=*** user=x"),
+        ("https://h/x?sv=1&sig=geheim7&y=1", "https://h/x?sv=1&sig=***&y=1"),
+        ("https://h/x?key=geheim7", "https://h/x?key=***"),
     ],
 )
 def test_a_message_has_no_password(text: str, shown: str) -> None:
@@ -56,12 +62,68 @@ def test_a_message_has_no_password(text: str, shown: str) -> None:
         "https://host:8080/x",
         "rooted@5, a~@1+2",
         "model.num_tokens=5",
+        "monkey=5 design=7 key=value",
         "The key 'x' does not exist. Keys there: data.x.",
     ],
 )
 def test_other_words_stay(text: str) -> None:
     assert masked(text) == text
     assert masked_content({"a": [text]}) == {"a": [text]}
+
+
+@pytest.mark.parametrize(
+    "mirror",
+    [
+        "http://u:geheim7@host/x",
+        "http://geheim7@host/x",
+        "http://u:it's geheim7@host/x",
+        "http://u:p@geheim7/w@host/x",
+        "http//u:geheim7@host/x",
+        "u:geheim7@host",
+        "https://host/x?sig=geheim7",
+        "http://u:geheim7@[::1",
+    ],
+)
+def test_a_mirror_is_shown_without_its_password(
+    mirror: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("UNIONSNN_MIRROR", mirror)
+    paths = information()["paths"]
+    assert SECRET not in json.dumps(paths)
+    assert "host" in paths["mirror"] or "[::1" in paths["mirror"]
+    assert SECRET not in json.dumps(masked_content({"data": {"mirror": mirror}}))
+
+
+def test_a_mirror_that_is_no_url_is_said(tmp_path: Path) -> None:
+    with pytest.raises(DataUnavailableError, match="it is not a URL") as refusal:
+        fetch("a/b.txt", root=tmp_path, mirror="http://u:geheim7@[::1", upstream=None)
+    assert SECRET not in str(refusal.value)
+
+
+class Failing:
+    """A data set that repeats its argument in its failure."""
+
+    def __init__(self, token: str, deep: object = None) -> None:
+        raise ValueError(f"no access with {token}, {deep}")
+
+    def __len__(self) -> int:
+        return 0
+
+    def __getitem__(self, index: int) -> None:
+        pass
+
+
+@pytest.mark.parametrize("more", [{}, {"other": 1}])
+def test_arguments_of_a_data_set_are_named_without_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, object]
+) -> None:
+    monkeypatch.setitem(sys.modules, "failing_set", types.SimpleNamespace(Failing=Failing))
+    monkeypatch.setattr(Failing, "__module__", "failing_set")
+    arguments = {"token": SECRET, "deep": {"password": "geheim8"}, **more}
+    with pytest.raises(DataError) as refusal:
+        make_dataset("failing_set.Failing", arguments, tmp_path)
+    assert "geheim" not in str(refusal.value)
+    assert "***" in str(refusal.value)
 
 
 def test_values_of_secret_variables_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:

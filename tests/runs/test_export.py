@@ -93,6 +93,13 @@ def test_a_program_runs_in_a_process_without_this_package(tiny: Maker, tmp_path:
         [sys.executable, "-c", code, str(out), columns], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "torch.Size([1, 2])"
+    # A sound file, but not the one that the run recorded.
+    checkpoint = Path(found["checkpoint"])
+    content = torch.load(checkpoint, weights_only=True)
+    torch.save({**content, "digest": None}, checkpoint)
+    for run in (checkpoint, RunFolder.of(config).path):
+        notes = export_checkpoint(run, out)["notes"]
+        assert f"{checkpoint}: is not what was written when it was trained" in notes
 
 
 def test_a_network_that_branches_on_values_is_refused_in_one_line() -> None:

@@ -161,6 +161,16 @@ def test_repetitions_are_averaged_and_one_checkpoint_stands_alone(
     shutil.copy(run / "checkpoints" / "00.ckpt", run / "checkpoints" / "01.ckpt")
     (note,) = {*predict(run, new).notes} - {*found.notes}
     assert f"{run / 'checkpoints' / '01.ckpt'}: is not what was written" in note
+    alone = predict(run / "checkpoints" / "01.ckpt", new)
+    assert note in alone.notes
+    # One that is of no repetition is not averaged.
+    extra = run / "checkpoints" / "07.ckpt"
+    shutil.copy(run / "checkpoints" / "00.ckpt", extra)
+    more = predict(run, new)
+    assert more.repetitions == [0, 1, 2]
+    (left_out,) = {*more.notes} - {*found.notes, note}
+    assert left_out == f"{extra}: is of no repetition of {run / 'results.json'}; it was left out"
+    extra.unlink()
     (run / "results.json").write_text("{")
     (note,) = {*predict(run, new).notes} - {*found.notes}
     assert f"{run / 'results.json'}: is damaged" in note

@@ -17,7 +17,7 @@ _TOKEN = re.compile(r"(?P<kept>https?:/+)[^\s:/?#@]+@", re.IGNORECASE)
 _MISTYPED = re.compile(r"(?P<kept>(?:^|(?<=[\s'\"(=]))[^\s:@]+:)(?!/)[^\s@]+@(?=\w)")
 _PARAMETER = re.compile(
     r"(?P<kept>\b(?:\w+[-_.])*(?:ssl)?(?:password|passwd|secret|token|api_?key|access_?key|"
-    r"signature)=)[^\s&;,'\"<>]+",
+    r"signature)=|[?&](?:sig|key)=)[^\s&;,'\"<>]+",
     re.IGNORECASE,
 )
 _VARIABLE = re.compile(r"(PASSWORD|PASSWD|_PWD|SECRET|TOKEN|API_?KEY|ACCESS_?KEY)$", re.IGNORECASE)
@@ -71,6 +71,8 @@ def masked_content(content: Any, secrets: Sequence[str] = ()) -> Any:
         return {
             key: MASK
             if isinstance(value, str) and _KEY.search(str(key))
+            else masked_place(value)
+            if isinstance(value, str) and key == "mirror"
             else masked_content(value, secrets)
             for key, value in content.items()
         }
@@ -85,6 +87,26 @@ def masked_content(content: Any, secrets: Sequence[str] = ()) -> Any:
         text = _WHOLE_PASSWORD.sub(rf"\g<kept>{MASK}@", content)
         return _PARAMETER.sub(rf"\g<kept>{MASK}", _TOKEN.sub(rf"\g<kept>{MASK}@", text))
     return content
+
+
+def masked_place(place: str) -> str:
+    """Return the address of a mirror as it is shown: without what stands before its last @."""
+    return masked(masked_content(place))
+
+
+def secret_values(content: Any) -> tuple[str, ...]:
+    """Return the strings under keys such as ``token`` in plain types."""
+    found: list[str] = []
+    if isinstance(content, Mapping):
+        for key, value in content.items():
+            if isinstance(value, str) and value and _KEY.search(str(key)):
+                found.append(value)
+            else:
+                found += secret_values(value)
+    elif isinstance(content, list | tuple):
+        for value in content:
+            found += secret_values(value)
+    return tuple(found)
 
 
 def is_masked(text: str) -> bool:

@@ -23,6 +23,7 @@ from unionsnn.data.edges import both_ways
 from unionsnn.data.encodings.definitions import ENCODINGS, Encodings
 from unionsnn.nn.batch import ATTRIBUTES, GraphBatch
 from unionsnn.runs.prediction import checkpoint_paths, without_digest
+from unionsnn.runs.run_folder import recorded_checkpoints
 from unionsnn.training.build import coefficient_spec, layer_spec
 from unionsnn.training.checkpoints import network_of, read_checkpoint
 
@@ -74,7 +75,8 @@ def export_checkpoint(
         ExportError: if the network cannot be traced, or the program differs from it.
         OSError: if the file cannot be written.
     """
-    path = checkpoint_paths(run)[0]
+    path = recorded_checkpoints(checkpoint_paths(run))[0][0]
+    _, altered = recorded_checkpoints([path])
     checkpoint = read_checkpoint(path, trust)
     config, name = checkpoint.config, checkpoint.config.model.name
     trace, *others = (
@@ -97,7 +99,7 @@ def export_checkpoint(
         "model": name,
         "inputs": {key: _shape(key, value) for key, value in trace.items()},
         "errors": errors,
-        "notes": without_digest([path], [checkpoint]),
+        "notes": [*without_digest([path], [checkpoint]), *altered],
     }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from unionsnn.base.environment import environment
+from unionsnn.base.secrets import masked_place
 from unionsnn.config.compose import config_folder
 from unionsnn.data.inventory import KINDS
 from unionsnn.data.sources.download import data_root
@@ -29,7 +30,7 @@ def information() -> dict[str, Any]:
         },
         "paths": {
             "data": str(root),
-            "mirror": os.environ.get("UNIONSNN_MIRROR"),
+            "mirror": masked_place(os.environ.get("UNIONSNN_MIRROR", "")) or None,
             "configuration": str(config_folder()),
             "output": str(Path("runs").absolute()),
         },

@@ -23,7 +23,7 @@ from unionsnn.data.new_graphs import EdgeColumns, check_format, read_new_graphs
 from unionsnn.data.sources.download import data_root
 from unionsnn.data.sources.source import InMemory, Task
 from unionsnn.nn.batch import GraphBatch
-from unionsnn.runs.run_folder import altered_checkpoints
+from unionsnn.runs.run_folder import recorded_checkpoints
 from unionsnn.training.build import coefficient_spec, layer_spec
 from unionsnn.training.checkpoints import Checkpoint, network_of, read_checkpoint
 from unionsnn.training.memory import require_batches
@@ -117,7 +117,7 @@ def predict(
         check_format(file, form)
     except DataError as error:
         raise RequestError(str(error), code=error.codes[0]) from error
-    paths = checkpoint_paths(run)
+    paths, altered = recorded_checkpoints(checkpoint_paths(run))
     checkpoints = [read_checkpoint(path, trust) for path in paths]
     refuse_mixed(run, checkpoints)
     first, config = checkpoints[0], checkpoints[0].config
@@ -155,7 +155,7 @@ def predict(
         notes=[
             *_notes(config, paths),
             *without_digest(paths, checkpoints),
-            *altered_checkpoints(run),
+            *altered,
             *graphs.notes,
         ],
     )

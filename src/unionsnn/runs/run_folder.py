@@ -418,27 +418,34 @@ def altered(folder: Path, record: Result) -> list[str]:
     return lines
 
 
-def altered_checkpoints(folder: Path) -> list[str]:
-    """Say which checkpoints of a run folder are not those that were merged.
+def recorded_checkpoints(paths: Sequence[Path]) -> tuple[list[Path], list[str]]:
+    """Compare the checkpoints of a run folder with those that were merged.
 
     Args:
-        folder: A run folder; without a merged record, nothing is said.
+        paths: Checkpoints of one folder; nothing is said without a merged record next to it.
+
+    Returns:
+        Those of the record's repetitions, or all if there are none of these; and what is wrong.
     """
-    path = folder / "results.json"
-    if not path.is_file():
-        return []
+    results = paths[0].absolute().parent.parent / "results.json"
+    if paths[0].absolute().parent.name != "checkpoints" or not results.exists():
+        return list(paths), []
     try:
-        record = Result.from_json(read_mapping(path) or {})
-    except DamagedFileError as error:
-        return [f"{path}: is damaged ({error}), so no checkpoint was compared with it"]
-    return [
-        f"{folder / name}: is not what was written when it was trained"
-        for row in record.repetitions
-        for name, digest in (row.digests or {}).items()
-        if name.startswith("checkpoints/")
-        and (folder / name).is_file()
-        and _sha256(folder / name) != digest
-    ]
+        record = read_record(Result, results)
+    except (OSError, DamagedFileError) as error:
+        fault = f"{results}: is damaged ({error}), so no checkpoint was compared with it"
+        return list(paths), [fault]
+    digests = {f"{row.index:02d}.ckpt": row.digests for row in record.repetitions}
+    kept = [path for path in paths if path.name in digests] or list(paths)
+    notes = []
+    for path in paths:
+        written = (digests.get(path.name) or {}).get(f"checkpoints/{path.name}")
+        if path.name not in digests:
+            out = "" if path in kept else "; it was left out"
+            notes.append(f"{path}: is of no repetition of {results}{out}")
+        elif written is not None and _sha256(path) != written:
+            notes.append(f"{path}: is not what was written when it was trained")
+    return kept, notes
 
 
 def _sha256(path: Path) -> str:

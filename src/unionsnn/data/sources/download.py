@@ -272,7 +272,10 @@ def _join(base: str, relative_path: str) -> str:
 
 
 def _copy(place: str, part: Path, offline: bool, limit: int, progress: Progress | None) -> None:
-    scheme, _, path, *_ = urlsplit(place)
+    try:
+        scheme, _, path, *_ = urlsplit(place)
+    except ValueError as error:
+        raise _UnavailableError(f"it is not a URL ({error})") from None
     remote = scheme in ("http", "https")
     if remote and offline:
         raise _UnavailableError("not tried, because offline is set")

@@ -17,6 +17,7 @@ from pydantic import Field
 
 from unionsnn.base.errors import DataError
 from unionsnn.base.memory import free_bytes
+from unionsnn.base.secrets import MASK, masked_content, secret_values
 from unionsnn.base.words import format_bytes
 from unionsnn.data.arrays import PARTS, GraphArrays, IntArray
 from unionsnn.data.edges import graphs_of_edges, slices
@@ -596,15 +597,20 @@ def make_dataset(path: str, arguments: Mapping[str, Any], folder: Path) -> Any:
         signature.bind(**given)
     except TypeError as error:
         raise DataError(
-            f"data.arguments are {dict(arguments)}, but {path} does not take them ({error}); it "
+            f"data.arguments are {masked_content(arguments)}, but {path} does not take them "
+            f"({error}); it "
             f"takes {', '.join(signature.parameters)}",
             code="data.pyg",
         ) from error
     try:
         return kind(**given)
     except Exception as error:  # Third-party code may raise anything.
+        reason = f"{type(error).__name__}: {error}"
+        # It may repeat its arguments.
+        for secret in secret_values(given):
+            reason = reason.replace(secret, MASK)
         raise DataError(
-            f"{path} with {given} failed ({type(error).__name__}: {error}); it must work by itself "
+            f"{path} with {masked_content(given)} failed ({reason}); it must work by itself "
             "before it can be used here",
             code="data.pyg",
         ) from error
