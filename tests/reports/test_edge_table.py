@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 import pytest
 from pyarrow import parquet
 from rich.console import Console
@@ -65,13 +67,37 @@ def test_a_table_is_written_whole_or_not_at_all(
         ("t.xlsx", "output.extension"),
         ("none/t.csv", "output.no_folder"),
         ("folder.csv", "output.is_a_folder"),
+        ("pipe.csv", "output.not_regular"),
+        ("link.csv", "output.not_regular"),
+        ("read.csv", "output.is_an_input"),
+        ("graphs/labels.csv", "output.is_an_input"),
+        ("run/logs/00/metrics.csv", "output.is_an_input"),
     ],
 )
 def test_names_that_will_not_do_are_refused(tmp_path: Path, name: str, code: str) -> None:
     (tmp_path / "folder.csv").mkdir()
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "run/logs/00").mkdir(parents=True)
+    (tmp_path / "graphs").mkdir()
+    for each in ("read.csv", "run/config.json", "run/logs/00/metrics.csv", "graphs/labels.csv"):
+        (tmp_path / each).touch()
+    (tmp_path / "link.csv").symlink_to(tmp_path / "read.csv")
+    inputs = [tmp_path / "read.csv", tmp_path / "graphs"]
     with pytest.raises(RequestError) as caught:
-        check_output("--out", tmp_path / name, tuple(tables.WRITERS))
+        check_output("--out", tmp_path / name, tuple(tables.WRITERS), inputs=inputs)
     assert caught.value.codes == [code]
+    # What is there already and is nobody's input is replaced, also in a run folder.
+    for other in ("run/mine.csv", "other.csv"):
+        (tmp_path / other).touch()
+        check_output("--out", tmp_path / other, tuple(tables.WRITERS), inputs=inputs)
+
+
+def test_names_that_a_spreadsheet_would_run_begin_with_an_apostrophe() -> None:
+    names = ["=1+1", "@x", "+a", "-b", "plain, quoted"]
+    table = pyarrow.table({"node": names, "probability_=x": [-1.0] * 5})
+    rows = list(csv.reader(io.StringIO(tables.as_csv(table))))
+    assert [row[0] for row in rows[1:]] == ["'=1+1", "'@x", "'+a", "'-b", "plain, quoted"]
+    assert {row[1] for row in rows[1:]} == {"-1"}
 
 
 def test_a_summary_without_edges_has_no_numbers() -> None:

@@ -227,7 +227,7 @@ def _checked(
 
     checks: list[Callable[[], object]] = [lambda: CoefficientSpec(**choices), check_format]
     if out is not None:
-        checks.append(functools.partial(check_output, "--out", out, tuple(WRITERS)))
+        checks.append(functools.partial(check_output, "--out", out, tuple(WRITERS), inputs=[file]))
     if plot is not None:
         checks.append(functools.partial(check_plot, plot))
     faults: list[str] = []

@@ -61,7 +61,7 @@ def predict(
     from unionsnn.runs.prediction import predict as apply
 
     if out is not None:
-        check_output("--out", out, predictions.EXTENSIONS)
+        check_output("--out", out, predictions.EXTENSIONS, inputs=[file])
     with data_progress(options.progress(as_json=as_json)) as progress:
         found = apply(
             run,
@@ -95,7 +95,7 @@ def export(run: Path, out: Path, trust: bool, config_dir: str | None, as_json: b
     """
     from unionsnn.reports.table import check_output
 
-    check_output("--out", out, (".pt2",))
+    check_output("--out", out, (".pt2",), inputs=[run])
     from unionsnn.runs.export import export_checkpoint
 
     found = export_checkpoint(run, out, trust=trust or named_networks(config_dir))

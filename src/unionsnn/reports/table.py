@@ -264,11 +264,12 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
     if rows:
         writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows({key: _csv_value(value) for key, value in row.items()} for row in rows)
+        writer.writerows({key: csv_value(value) for key, value in row.items()} for row in rows)
     return buffer.getvalue()
 
 
-def _csv_value(value: Any) -> Any:
+def csv_value(value: Any) -> Any:
+    """Return a cell of a CSV file: text that a spreadsheet would run begins with an apostrophe."""
     if not isinstance(value, str):
         return value
     text = printable(value)
@@ -290,16 +291,31 @@ def html_page(template: str, **values: Any) -> str:
     return environment.get_template(template).render(**values)
 
 
+_RUN_FILES = {
+    *("config.json", "results.json", "splits.json", "study.json", "checkpoints", "predictions"),
+    *("repetitions", "logs", "unfinished", "failed", "cells"),
+}
+
+
 def check_output(
     option: str,
     path: Path,
     extensions: Sequence[str],
     error: type[UnionsnnError] = RequestError,
+    inputs: Sequence[Path] = (),
 ) -> None:
     """Check before any work that a file can be written to a path and has a known extension.
 
+    Args:
+        option: The option that names the path.
+        path: The path.
+        extensions: The known extensions.
+        error: Class of the error.
+        inputs: Files and folders that are read, in which nothing is overwritten.
+
     Raises:
-        UnionsnnError: The extension is unknown, the folder is missing, or the path is a folder.
+        UnionsnnError: The extension is unknown, the folder is missing, or the path is a folder, a
+            link, a pipe, an input, or a file of a run folder.
     """
     given = f"{option} is {str(path)!r}"
     if path.suffix.lower() not in extensions:
@@ -312,6 +328,25 @@ def check_output(
         raise error(
             f"{given}, but there is no folder {path.parent}; create it.", code="output.no_folder"
         )
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise error(
+            f"{given}, which is a link or no regular file, and would be replaced; name another "
+            "file.",
+            code="output.not_regular",
+        )
+    whole = path.resolve()
+    read = [each for each in inputs if each.resolve() in (whole, *whole.parents)]
+    if path.exists() and (read or _is_of_a_run(whole)):
+        what = f"is read from {read[0]}" if read else "belongs to a run"
+        raise error(
+            f"{given}, which {what} and would be overwritten; name another file.",
+            code="output.is_an_input",
+        )
+
+
+def _is_of_a_run(path: Path) -> bool:
+    folders = [folder for folder in path.parents[:3] if (folder / "config.json").is_file()]
+    return any(path.relative_to(folder).parts[0] in _RUN_FILES for folder in folders)
 
 
 def write_text(path: Path, text: str) -> None:

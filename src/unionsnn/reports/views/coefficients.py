@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from unionsnn.base.files import atomic_write
 from unionsnn.data.sources.graph_files.formats import GraphFile
 from unionsnn.reports.formatting import counted, duration_text
-from unionsnn.reports.table import Table, numbers, words
+from unionsnn.reports.table import Table, csv_value, numbers, words
 
 if TYPE_CHECKING:
     import pyarrow
@@ -65,11 +66,18 @@ def as_csv(table: pyarrow.Table) -> str:
 
 
 def _write_csv(table: pyarrow.Table, file: BinaryIO) -> None:
-    from pyarrow import csv
+    import pyarrow
+    from pyarrow.csv import WriteOptions, write_csv
 
-    # Arrow quotes every column name; ours need no quotes.
-    file.write((",".join(table.column_names) + "\n").encode())
-    csv.write_csv(table, file, csv.WriteOptions(include_header=False, quoting_style="needed"))
+    head = io.StringIO()
+    # Arrow quotes every column name.
+    csv.writer(head, lineterminator="\n").writerow(map(csv_value, table.column_names))
+    file.write(head.getvalue().encode())
+    for place, column in enumerate(table.columns):
+        if pyarrow.types.is_string(column.type):
+            cells = pyarrow.array([csv_value(cell) for cell in column.to_pylist()], column.type)
+            table = table.set_column(place, table.column_names[place], cells)
+    write_csv(table, file, WriteOptions(include_header=False, quoting_style="needed"))
 
 
 def _write_parquet(table: pyarrow.Table, file: BinaryIO) -> None:
