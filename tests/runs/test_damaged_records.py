@@ -176,7 +176,7 @@ def test_what_is_no_file_of_a_usual_size_is_neither_waited_for_nor_read(
     assert count == (name != "results.json")
     assert any(str(path) in fault for fault in faults) == (name != "splits.json")
     # The others are shown.
-    assert collect([finished.path, sound])[0][-1].folder == sound
+    assert len(collect([finished.path, sound])[0]) == 1
     if name == "splits.json":
         assert finished.finished().keys() == {0, 1, 2}
     else:
@@ -195,6 +195,43 @@ def test_a_checkpoint_that_is_no_file_is_named(
     assert str(path) in line
     with pytest.raises(DataError, match="not a regular file"):
         read_content(path)
+
+
+def test_a_copied_run_is_counted_once(finished: RunFolder[Config], tmp_path: Path) -> None:
+    copy = tmp_path / "all" / "copy"
+    shutil.copytree(finished.path, copy)
+    shutil.copytree(finished.path, tmp_path / "all" / "other")
+    records, (fault,) = collect([tmp_path / "all", copy])
+    assert [each.folder for each in records] == [copy]
+    assert fault.startswith(f"{tmp_path / 'all/other/results.json'}: is a copy of {copy}")
+
+
+def test_a_record_in_another_encoding_is_damaged(finished: RunFolder[Config]) -> None:
+    path = finished.results_path
+    path.write_text(path.read_text(), encoding="utf-16")
+    assert shown(finished.path)[0] == 0
+    with pytest.raises(RequestError) as refusal:
+        read_candidates([str(finished.path)] * 2)
+    assert set(refusal.value.codes) == {"compare.unreadable"}
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("put", [Path.touch, _pipe])
+def test_a_run_folder_that_is_a_file_is_refused(
+    tiny: Maker, tmp_path: Path, put: Callable[[Path], None], inside: bool
+) -> None:
+    path = tmp_path / "taken"
+    put(path)
+    folder = RunFolder.of(tiny(f"run_dir={path / 'run' if inside else path}"))
+    assert folder.finished() == {}
+    with pytest.raises(RequestError, match="is not a folder"), folder.locked():
+        pass
+
+
+def test_a_request_for_no_repetition_is_refused(tiny: Maker) -> None:
+    with pytest.raises(RequestError) as refusal:
+        run_experiment(tiny("protocol.only=[]"))
+    assert refusal.value.codes == ["config.only"]
 
 
 def test_copies_of_a_cloud_drive_are_named_and_ignored(finished: RunFolder[Config]) -> None:

@@ -122,7 +122,7 @@ def read_json(path: str | Path, limit: int = RECORD_BYTES) -> Any:
     """
     with open_regular(path, limit) as file:
         try:
-            return json.loads(file.read())
+            return json.loads(file.read().decode("utf-8-sig"))
         except (ValueError, RecursionError) as error:
             raise DamagedFileError(f"it is not JSON ({error})") from None
 

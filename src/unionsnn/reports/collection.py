@@ -14,7 +14,7 @@ from unionsnn.base.errors import DamagedFileError
 from unionsnn.base.files import open_regular
 from unionsnn.data.arrays import NPZ_ERRORS
 from unionsnn.runs.run_folder import altered
-from unionsnn.training.records import Bins, Repetition, Result, Row, read_record
+from unionsnn.training.records import Bins, Repetition, Result, Row, read_record, sealed
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,12 @@ def collect(folders: Sequence[Path]) -> tuple[list[StoredRecord], list[str]]:
     Runs that ``force=true`` set aside (``NAME.old-N``) are left out.
 
     Returns:
-        The records in the order of their paths, each once, and a line for each file that is not
-        a record and for each folder without one.
+        The records in the order of their paths, each once, also if its folder was copied, and a
+        line for each file that is not a record or a copy, and for each folder without one.
     """
     records: dict[Path, StoredRecord] = {}
     faults = []
+    whole: dict[str, Path] = {}
     for folder in folders:
         paths = sorted(folder.rglob("results.json"))
         kept = [path for path in paths if not any(".old-" in part for part in path.parts)]
@@ -84,5 +85,11 @@ def collect(folders: Sequence[Path]) -> tuple[list[StoredRecord], list[str]]:
                 faults.append(f"{path}: has no finished repetition")
                 continue
             faults += altered(path.parent, record)
+            content = sealed(record.to_json())["digest"]
+            if first := whole.get(content):
+                if first.resolve() != path.resolve():
+                    faults.append(f"{path}: is a copy of {first}, which is counted once")
+                continue
+            whole[content] = path
             records.setdefault(path.resolve(), StoredRecord(path.parent, record))
     return list(records.values()), faults

@@ -61,6 +61,11 @@ def run_experiment(config: Config, progress: Progress | None = None) -> Result |
             the record, under ``failed``.
     """
     refuse_second_run()
+    if not config.protocol.wanted:
+        raise RequestError(
+            "protocol.only is [], which names no repetition; leave it out for all of them.",
+            code="config.only",
+        )
     check_accelerator(config)
     config.logger.check()
     check_model(config)

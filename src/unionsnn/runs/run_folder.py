@@ -110,7 +110,13 @@ class RunFolder(Generic[_Config]):
         return FileLock(self.path / ".lock", timeout=0)
 
     def _refuse_a_parent(self) -> None:
-        """Raise RequestError for a folder that contains run folders."""
+        """Raise RequestError for a folder that contains run folders, or for what is none."""
+        files = [p for p in (self.path, *self.path.parents) if p.exists() and not p.is_dir()]
+        if files:
+            raise RequestError(
+                f"{files[0]} is not a folder, so no run can be written there; type run_dir=FOLDER "
+                "or paths.output=FOLDER with another name."
+            )
         if (self.path / "config.json").exists():
             return
         depths = ("*", "*/*", "*/*/*")
