@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from unionsnn.base.errors import RequestError
-from unionsnn.config.compose import compose_config
+from unionsnn.config.compose import compose_config, refuse_repeats
 from unionsnn.config.yaml_files import read_yaml
 from unionsnn.training.build import check_model
 
@@ -32,6 +32,11 @@ FILES = {
     "itself": (GOOD.encode() + b"x: &x [*x]\n", "yaml.size"),
     "deep": (GOOD.encode() + b"x: " + b"[" * 3000 + b"]" * 3000, "yaml.size"),
     "large": (GOOD.encode() + b"x: " + b"a" * 5_000_000, "yaml.size"),
+    "octal": (GOOD.encode() + b"batch_size: 010\n", "yaml.number"),
+    "binary": (GOOD.encode() + b"batch_size: -0b11\n", "yaml.number"),
+    "sixties": (GOOD.encode() + b"batch_size: 1:30\n", "yaml.number"),
+    "sixties_list": (GOOD.encode() + b"x: [1, 1:30.5]\n", "yaml.number"),
+    "open": (b"defaults:\n  - tu\n  - _self_\nname: MUTAG\nbatch_size: ???\n", "config.missing"),
     "sequence": (b"- 1\n- 2\n", "yaml.kind"),
     "scalar": (b"hello\n", "yaml.kind"),
     "set": (GOOD.encode() + b"x: !!set {a, b}\n", "config.compose"),
@@ -55,9 +60,34 @@ def test_a_file_that_is_no_configuration_is_refused(name: str, tmp_path: Path) -
     with pytest.raises(RequestError) as caught:
         compose_config([f"data={name}"], tmp_path)
     assert caught.value.codes == [code]
-    assert name in str(caught.value) or code == "config.compose"
+    assert name in str(caught.value) or code.startswith("config.")
     assert "\n" not in str(caught.value)
     assert time.monotonic() - started < 10
+
+
+def test_numbers_that_are_what_they_seem_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "fine.yaml"
+    path.write_text("a: [0, 10, -3, 1e-3, 0.5, 0x10, '010', '1:30', 1_000, 08, 00, 007x]\n")
+    assert read_yaml(path)["a"][:4] == [0, 10, -3, "1e-3"]
+
+
+def test_what_a_file_leaves_open_is_asked_for_and_can_be_given(tmp_path: Path) -> None:
+    (tmp_path / "experiment").mkdir()
+    text = "# @package _global_\nseed: ???\noptimizer:\n  lr: ???\n"
+    (tmp_path / "experiment" / "mine.yaml").write_text(text)
+    with pytest.raises(RequestError, match=r"optimizer.lr must be given.*\n?.*seed must") as caught:
+        compose_config(["experiment=mine"], tmp_path)
+    assert set(caught.value.codes) == {"config.missing"}
+    config = compose_config(["experiment=mine", "seed=3", "optimizer.lr=0.5"], tmp_path)
+    assert (config.seed, config.optimizer.lr) == (3, 0.5)
+
+
+def test_an_override_that_is_given_twice_is_refused() -> None:
+    refuse_repeats(["seed=1", "seed=1", "model=gin", "model.dropout=0.1"])
+    for words in (["seed=1", "seed=2"], ["optimizer.lr=1", "++optimizer.lr=2"], ["~a", "+a=3"]):
+        with pytest.raises(RequestError, match="both set") as caught:
+            refuse_repeats(words)
+        assert caught.value.codes == ["config.twice"]
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:

@@ -195,8 +195,9 @@ def train(
     OVERRIDES have the form key=value, such as data=mutag model=gin seed=1. The default is UnionSNN
     on generated graphs, which needs no download.
     """
-    from unionsnn.config.compose import compose_config
+    from unionsnn.config.compose import compose_config, refuse_repeats
 
+    refuse_repeats(overrides)
     config = compose_config(overrides, config_dir)
     if options.quiet or as_json:
         config = config.replace({"trainer.progress": "none"})

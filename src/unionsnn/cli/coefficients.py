@@ -44,8 +44,9 @@ def precompute(
     coefficient, gate and model then reads them from the cache; for gate=none all columns are
     computed.
     """
-    from unionsnn.config.compose import compose_config
+    from unionsnn.config.compose import compose_config, refuse_repeats
 
+    refuse_repeats(overrides)
     config = compose_config(overrides, config_dir)
     if options.quiet or as_json:
         config = config.replace({"trainer.progress": "none"})

@@ -65,8 +65,10 @@ def sweep(
     metric and never tested. Rerun the command to resume a study, here or on another machine with
     the same storage.
     """
+    from unionsnn.config.compose import refuse_repeats
     from unionsnn.search.study import make_study
 
+    refuse_repeats(overrides)
     request = make_study(
         study, overrides, name=name, trials=trials, storage=storage, config_dir=config_dir
     )

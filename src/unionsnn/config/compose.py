@@ -19,7 +19,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, Quote, QuotedString
 from hydra.errors import HydraException
 from hydra.plugins.config_source import ConfigResult
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, flag_override
 from omegaconf.errors import OmegaConfBaseException
 
 from unionsnn.base.errors import Fault, RequestError
@@ -46,7 +46,10 @@ class UserFolder(FileConfigSource):
         return "checked"
 
     def load_config(self, config_path: str) -> ConfigResult:
-        """Read a file; RequestError if it is not a mapping in plain YAML."""
+        """Read a file; RequestError if it is not a mapping in plain YAML.
+
+        A value that it leaves open stays open: Hydra would keep the value of an earlier file.
+        """
         path = Path(self.path) / self._normalize_file_name(config_path)
         content = read_yaml(path)
         if not isinstance(content, dict | None):
@@ -54,7 +57,27 @@ class UserFolder(FileConfigSource):
                 f"{path} holds {type(content).__name__}; a configuration maps keys to values.",
                 code="yaml.kind",
             )
-        return super().load_config(config_path)
+        result = super().load_config(config_path)
+        if isinstance(result.config, DictConfig):
+            _leave_open(result.config)
+        return result
+
+
+_OPEN = "<to be given>"
+"""Stands for ??? in the user's files."""
+
+
+def _leave_open(config: DictConfig) -> None:
+    for key in config:
+        if key == "defaults":
+            continue
+        if OmegaConf.is_missing(config, key):
+            with flag_override(config, ["readonly", "struct"], False):
+                config[key] = _OPEN
+        elif not OmegaConf.is_interpolation(config, str(key)) and isinstance(
+            config[key], DictConfig
+        ):
+            _leave_open(config[key])
 
 
 SourcesRegistry.instance().register(UserFolder)
@@ -84,7 +107,7 @@ def compose_config(overrides: Sequence[str], config_dir: str | Path | None = Non
             raise RequestError(*faults)
         config = _compose([*search, *overrides])
     unresolved = dict(flatten(OmegaConf.to_container(config)))
-    if missing := sorted(key for key, value in unresolved.items() if value == "???"):
+    if missing := sorted(key for key, value in unresolved.items() if value in ("???", _OPEN)):
         raise RequestError(
             *(f"{key} must be given: type {key}=..." for key in missing), code="config.missing"
         )
@@ -111,6 +134,23 @@ def compose_config(overrides: Sequence[str], config_dir: str | Path | None = Non
     if wrong := grid_faults(plain, checked, _type_fault, check):
         raise RequestError(*wrong, code="config.grid")
     return checked.replace({"protocol.grid": grid})
+
+
+def refuse_repeats(words: Sequence[str]) -> None:
+    """Refuse overrides of which two give one key different values.
+
+    Raises:
+        RequestError: There are some.
+    """
+    first: dict[str, str] = {}
+    faults = []
+    for word in words:
+        key = word.partition("=")[0].strip().lstrip("+~")
+        before = first.setdefault(key, word)
+        if before != word:
+            faults.append(Fault(f"{before} and {word} both set {key}; keep one.", "config.twice"))
+    if faults:
+        raise RequestError(*faults)
 
 
 def _search_path(config_dir: str | Path | None) -> list[str]:

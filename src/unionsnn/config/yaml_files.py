@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,10 @@ from unionsnn.base.errors import RequestError
 
 _MOST_BYTES = 4_000_000
 _MOST_VALUES = 100_000
+_OTHER_NUMBER = re.compile(
+    r"[-+]?(0[0-7_]*[1-7][0-7_]*|0b[01_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)"
+)
+"""What YAML 1.1 reads as a number that does not look like it."""
 
 
 def read_yaml(path: Path) -> Any:
@@ -81,6 +86,17 @@ def _expanded(node: yaml.Node, known: dict[yaml.Node, int], path: Path) -> int:
         )
     if node in known:
         return known[node]
+    if (
+        isinstance(node, yaml.ScalarNode)
+        and node.style is None
+        and node.tag.rpartition(":")[2] in ("int", "float")
+        and _OTHER_NUMBER.fullmatch(node.value)
+    ):
+        raise RequestError(
+            f"{path}, line {node.start_mark.line + 1}: YAML reads {node.value} as another number "
+            f"(octal, binary, or in sixties); write it in decimal, or as text: '{node.value}'.",
+            code="yaml.number",
+        )
     known[node], children = 0, list[yaml.Node]()
     if isinstance(node, yaml.SequenceNode):
         children = node.value

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from unionsnn.base.errors import ComparisonFailedError, DamagedFileError, Fault, RequestError
 from unionsnn.base.files import write_json
-from unionsnn.config.compose import compose_config
+from unionsnn.config.compose import compose_config, refuse_repeats
 from unionsnn.config.grid import flatten
 from unionsnn.config.identity import config_hash, differing_keys
 from unionsnn.config.schema import Config, metric_mode
@@ -142,6 +142,8 @@ def _candidate(
             overrides = shlex.split(word)
         except ValueError as error:
             raise RequestError(f"{error}.", code="compare.quotes") from None
+        refuse_repeats(overrides)
+        refuse_repeats(common)
         config = compose_config([*common, *overrides], config_dir)
         return Candidate(label, RunFolder.of(config).path, config)
     folder = path if path.is_dir() else path.parent
