@@ -9,7 +9,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +22,15 @@ from unionsnn.base.errors import DataError, RequestError
 from unionsnn.base.files import write_json
 from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
-from unionsnn.data.splits import Split, save_splits
+from unionsnn.data.splits import Split, load_splits, save_splits
 from unionsnn.reports.collection import collect
 from unionsnn.reports.views.records import records_report
 from unionsnn.reports.views.results import print_results
-from unionsnn.runs import experiment
+from unionsnn.runs import experiment, selection
 from unionsnn.runs.comparison import read_candidates
 from unionsnn.runs.experiment import merge, run_experiment
 from unionsnn.runs.run_folder import RunFolder
+from unionsnn.runs.selection import train_cell
 from unionsnn.training.build import build_data
 from unionsnn.training.checkpoints import read_content
 from unionsnn.training.records import Result, sealed
@@ -232,6 +233,22 @@ def test_a_request_for_no_repetition_is_refused(tiny: Maker) -> None:
     with pytest.raises(RequestError) as refusal:
         run_experiment(tiny("protocol.only=[]"))
     assert refusal.value.codes == ["config.only"]
+
+
+def test_the_record_of_another_cell_is_set_aside(
+    finished: RunFolder[Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = Training(
+        finished.config, load_splits(finished.path / "splits.json")[0], 0, tmp_path / "grid", cell=1
+    )
+    own = finished.finished()[0]
+    path = training.checkpoint.with_suffix(".json")
+    write_json(path, replace(own, config_hash="01234567").to_json())
+    monkeypatch.setattr(selection, "train_repetition", lambda *_, **__: own)
+    data = build_data(finished.config)
+    with pytest.warns(UserWarning, match="of the configuration 01234567, not of"):
+        assert train_cell(training, data) == own
+    assert train_cell(training, data) == own
 
 
 def test_copies_of_a_cloud_drive_are_named_and_ignored(finished: RunFolder[Config]) -> None:

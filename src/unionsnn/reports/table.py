@@ -337,9 +337,9 @@ def check_output(
     whole = path.resolve()
     read = [each for each in inputs if each.resolve() in (whole, *whole.parents)]
     if path.exists() and (read or _is_of_a_run(whole)):
-        what = f"is read from {read[0]}" if read else "belongs to a run"
+        what = "a run" if not read else "what is read"
         raise error(
-            f"{given}, which {what} and would be overwritten; name another file.",
+            f"{given}, which belongs to {what} and would be overwritten; name another file.",
             code="output.is_an_input",
         )
 
