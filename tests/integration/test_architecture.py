@@ -40,3 +40,20 @@ def test_every_file_is_there() -> None:
     for name in FILE.findall(PAGE.read_text()):
         if "NAME" not in name:
             assert (ROOT / name).exists() or (ROOT / "src" / "unionsnn" / name).exists(), name
+
+
+def test_every_row_of_a_table_has_the_cells_of_its_header() -> None:
+    for table in re.findall(r"(?:^\|.*\n)+", PAGE.read_text(), re.MULTILINE):
+        cells = [len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()]
+        for row, count in zip(table.splitlines(), cells, strict=True):
+            assert count == cells[0], row
+
+
+def test_every_name_in_a_module_is_there() -> None:
+    """Of rows such as `METRICS` in `config/schema.py`."""
+    found = re.findall(r"((?:`\w+`,? ?)+) in `([\w/]+\.py)`", PAGE.read_text())
+    assert len(found) > 5
+    for names, path in found:
+        source = (ROOT / "src" / "unionsnn" / path).read_text()
+        for name in re.findall(r"\w+", names):
+            assert re.search(rf"^\s*(class|def) {name}\b|^{name}\b", source, re.MULTILINE), name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -422,3 +423,18 @@ def test_edges_that_do_not_match_the_training_data_are_refused(
     with pytest.raises(DataError, match=message) as refused:
         predict(checkpoint, tmp_path / "g.npz")
     assert refused.value.codes == [code]
+
+
+def test_labels_of_no_class_are_named_and_a_table_that_is_a_pipe_is_refused(
+    edge_runs: Callable[[str], tuple[Path, Path]], tmp_path: Path
+) -> None:
+    checkpoint, folder = edge_runs("labels")
+    new = shutil.copytree(folder, tmp_path / "new")
+    table = new / "labels.csv"
+    table.write_text(table.read_text().replace("00.npz,0", "00.npz,banana"))
+    (note,) = {*predict(checkpoint, new).notes} - {*predict(checkpoint, folder).notes}
+    assert note == "labels that are no class of the run: banana"
+    table.unlink()
+    os.mkfifo(table)
+    with pytest.raises(DataError, match="is no regular file"):
+        predict(checkpoint, new)

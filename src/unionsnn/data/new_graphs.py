@@ -180,6 +180,8 @@ def _files(path: Path, form: str | None) -> tuple[list[Path], list[str] | None, 
         return files, labels, _left_out(path, {*files, path / TABLE})
     formats = FORMATS.values() if form is None else [FORMATS[form]]
     extensions = tuple(extension for each in formats for extension in each.extensions)
+    if (path / TABLE).exists():
+        raise DataError(f"{path / TABLE} is no regular file.", code="data.table")
     files = sorted(
         p
         for p in path.iterdir()

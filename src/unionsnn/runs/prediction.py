@@ -144,11 +144,15 @@ def predict(
                 "the nodes, are beyond what it can compute with."
             )
     sizes = np.diff(graphs.arrays.node_slices)
+    names = output_names(first, outputs.shape[2])
+    unknown = []
+    if graphs.labels is not None and config.data.task == "graph_classification":
+        unknown = [each for each in dict.fromkeys(graphs.labels) if each and each not in names]
     return Prediction(
         task=config.data.task,
         names=np.repeat(graphs.names, sizes).tolist() if per_node else graphs.names,
         nodes=graphs.node_names.tolist() if per_node else None,
-        outputs=output_names(first, outputs.shape[2]),
+        outputs=names,
         repetitions=[_number(path, i) for i, path in enumerate(paths)],
         each=outputs,
         labels=graphs.labels,
@@ -157,6 +161,7 @@ def predict(
             *without_digest(paths, checkpoints),
             *altered,
             *graphs.notes,
+            *[f"labels that are no class of the run: {', '.join(unknown[:5])}"] * bool(unknown),
         ],
     )
 
