@@ -236,6 +236,7 @@ def _measured(request: Request, progress_kind: str) -> dict[str, Any]:
 
 def _trained(request: Request, progress_kind: str) -> dict[str, Any]:
     """Train and test a network on each pair of a set, and return the record."""
+    from unionsnn.config.compose import refuse_repeats
     from unionsnn.data.sources.download import data_root
     from unionsnn.expressivity.graph_sets import SETS, load_set
     from unionsnn.expressivity.trained_pairs import (
@@ -246,6 +247,7 @@ def _trained(request: Request, progress_kind: str) -> dict[str, Any]:
     )
     from unionsnn.reports.progress import data_progress
 
+    refuse_repeats(request.overrides)
     name = request.sets[0] if request.sets else "brec"
     with data_progress(progress_kind) as progress:
         families = load_set(name, root=data_root(), mirror=request.mirror, offline=request.offline)

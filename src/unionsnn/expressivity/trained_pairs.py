@@ -18,7 +18,7 @@ from unionsnn.base.environment import environment
 from unionsnn.base.errors import DamagedFileError, RequestError
 from unionsnn.base.files import read_json, set_aside, write_json
 from unionsnn.base.processes import Died, ProcessPool
-from unionsnn.config.compose import compose_config, refuse_repeats
+from unionsnn.config.compose import compose_config
 from unionsnn.config.identity import config_hash
 from unionsnn.config.pairs import (
     AdamConfig,
@@ -128,7 +128,6 @@ def trained_config(
             ),
             code="expressivity.override",
         )
-    refuse_repeats(overrides)
     composed = compose_config([*DEFAULTS, *overrides], config_dir)
     trainer, data = composed.trainer, composed.data
     if data.batch_size < 2:
