@@ -127,6 +127,7 @@ def test_every_shipped_option_composes(group: str, option: str) -> None:
     # What these sets leave to the user.
     given = {
         "tu": ["data.name=BZR"],
+        "ogb": ["data.name=ogbg-moltox21"],
         "folder": ["data.path=my_graphs"],
         "pyg": ["data.dataset=my_package.MySet"],
         "pyg_nodes": ["data.dataset=my_package.MySet"],
