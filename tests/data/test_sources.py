@@ -695,7 +695,7 @@ def test_a_pipe_is_no_file(root: Path, mirror: Path) -> None:
         fetch(NAME, upstream=None, root=root, mirror=mirror)
     assert caught.value.codes == ["data.path"]
     os.mkfifo(root / "graphs.npz")
-    with pytest.raises(DamagedFileError, match="it is not a file"):
+    with pytest.raises(DamagedFileError, match="it is not a regular file"):
         GraphArrays.load(root / "graphs.npz")
 
 

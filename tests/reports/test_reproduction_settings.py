@@ -80,7 +80,7 @@ def test_the_grid_of_a_table_is_nested_in_folds_or_seeds() -> None:
 
 def test_the_estimate_is_printed_before_the_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        f"{estimates.__module__}.estimates", lambda cells, *_: {c.key: 7200.0 for c in cells}
+        f"{estimates.__module__}.estimates", lambda cells, *_, **__: {c.key: 7200.0 for c in cells}
     )
     done = call("reproduce", "table3", "--datasets", "mutag", "--models", "gin", "--grid")
     assert done.exit_code == 0, done.stderr

@@ -130,7 +130,8 @@ def test_the_table_names_it_and_the_status_is_1(
     tiny: Maker, failing: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing({1: ValueError("broken by hand")})
-    monkeypatch.setattr("unionsnn.config.compose.compose_config", lambda *_, **__: tiny(*FOLDS))
+    config = tiny(*FOLDS)
+    monkeypatch.setattr("unionsnn.config.compose.compose_config", lambda *_, **__: config)
     done = CliRunner().invoke(command_line, ["train"], catch_exceptions=False)
     assert done.exit_code == 1
     assert "│ 1 │        failed │" in done.stdout
