@@ -168,8 +168,10 @@ def command(tiny: Maker, tmp_path: Path, *overrides: str, dry_run: bool = False)
     given = ["data.num_train=16", "data.num_validation=8", "data.num_test=8"]
     given += ["trainer.accelerator=cpu", "trainer.max_epochs=1", "logger=none"]
     flags = ["--dry-run", "--trust"] if dry_run else []
+    keys = {each.partition("=")[0] for each in overrides}
+    model = [each for each in MODEL if each.partition("=")[0] not in keys]
     return CliRunner().invoke(
-        command_line, ["-q", "train", *flags, *MODEL, *overrides, *given, *paths]
+        command_line, ["-q", "train", *flags, *model, *overrides, *given, *paths]
     )
 
 
