@@ -22,7 +22,7 @@ from unionsnn.base.memory import Extent
 from unionsnn.config.compose import compose_config
 from unionsnn.data.batching import size_buckets
 from unionsnn.nn.batch import GraphBatch
-from unionsnn.nn.gates import gates
+from unionsnn.nn.features import structural_modules
 from unionsnn.training.build import build_model
 
 EXPERIMENTS = ("gps", "union_gps", "graphormer", "unionormer")
@@ -47,7 +47,7 @@ def measured(name: str, graphs: int, nodes: int) -> tuple[int, int]:
     config = compose_config([f"experiment=zinc/{name}"])
     torch.manual_seed(0)
     network = build_model(config, FEATURES, 1)
-    union = gates(network)
+    union = structural_modules(network)
     columns = len(union[0].required_columns) if union else 1
     for gate in union:
         gate.fit_statistics(torch.rand(1000, columns))

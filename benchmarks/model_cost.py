@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from unionsnn.config.compose import compose_config
-from unionsnn.nn.gates import gates
+from unionsnn.nn.features import structural_modules
 from unionsnn.training.build import build_data, build_task, count_parameters, fit_gates
 from unionsnn.training.protocols import draw_splits
 from unionsnn.training.tasks import Task
@@ -44,7 +44,7 @@ def tasks(name: str, *overrides: str) -> tuple[list[Task], list]:
         torch.manual_seed(0)
         config = compose_config([f"data={name}", *network, *overrides])
         task = build_task(config, data)
-        for gate in gates(task):
+        for gate in structural_modules(task):
             gate.set_columns(data.spec.columns)
         fit_gates(task.model, data)
         made.append(task.train())

@@ -39,7 +39,7 @@ from unionsnn.models.network import two_layer_mlp
 from unionsnn.models.transformer import GraphTransformer
 from unionsnn.models.unionsnn import UnionSNN
 from unionsnn.nn.batch import ATTRIBUTES, GraphBatch
-from unionsnn.nn.gates import gates
+from unionsnn.nn.features import structural_modules
 from unionsnn.training.build import build_model, count_parameters
 
 levels = pytest.mark.parametrize("level", ["graph", "node"])
@@ -189,7 +189,7 @@ def test_the_coefficient_matters_to_gated_networks_only(name: str, gate: str) ->
     same = torch.equal(apply(network, data), apply(network, other))
     assert same == (gate == "none")
     shared = isinstance(network, GraphTransformer)
-    assert len(gates(network)) == (0 if gate == "none" else 1 if shared else 3)
+    assert len(structural_modules(network)) == (0 if gate == "none" else 1 if shared else 3)
 
 
 @every_network
@@ -372,7 +372,7 @@ def test_a_network_of_any_pyg_layer() -> None:
             lambda c: GINConv(two_layer_mlp(c)), in_channels=3, out_channels=2, gate=gate
         ).eval()
         data: Data = graph(cycle(4), 4, channels=3)
-        for one in gates(model):
+        for one in structural_modules(model):
             one.set_columns(data.coefficient_columns.split(","))
         out = model(GraphBatch.of(data))
         assert torch.isfinite(out).all()

@@ -196,8 +196,3 @@ class StructuralGate(StructuralFeatures):
             f"features={self.features}, radius={self.radius}, "
             f"normalization={self.normalization!r}, residual={self.residual}"
         )
-
-
-def gates(module: nn.Module) -> list[StructuralGate]:
-    """Return all gates of a network."""
-    return [part for part in module.modules() if isinstance(part, StructuralGate)]

@@ -31,12 +31,12 @@ from unionsnn.coefficients.kernels.substructures import (
     SORTED_KINDS,
     SORTED_ROWS,
     SORTED_SIZES,
-    TRUE_TWINS,
     WORD,
     classes_of_lists,
     first_twins,
     reduced_rows,
     sort_classes,
+    twin_classes_of_rows,
 )
 
 FloatArray = npt.NDArray[np.float64]
@@ -178,8 +178,10 @@ def _write_row(
     slot = np.int64(-1)
     if size <= WORD:
         write_rows(starts, neighbors, scratch[ROWS])
-        classes = _classes_of_rows(
-            scratch[ROWS], size, v, u, scratch[MEMBERS], scratch[SIZES], scratch[KINDS]
+        for k, node in enumerate((v, u)):
+            scratch[MEMBERS, k], scratch[SIZES, k], scratch[KINDS, k] = node, 1, END
+        classes = twin_classes_of_rows(
+            scratch[ROWS], size, scratch[MEMBERS], scratch[SIZES], scratch[KINDS], 2
         )
         reduced_rows(scratch[ROWS], scratch[MEMBERS], classes, scratch[REDUCED])
         colors = scratch[COLORS : COLORS + 2]
@@ -213,53 +215,6 @@ def _write_row(
         workspace.known[slot] = row
         for k in range(KEY_WORDS):
             work.keys[slot, k] = scratch[KEY, k]
-
-
-@kernel
-def _classes_of_rows(
-    rows: IntArray,
-    count: int,
-    v: int,
-    u: int,
-    members: IntArray,
-    sizes: IntArray,
-    kinds: IntArray,
-) -> int:
-    """Group the nodes of a subgraph into twins as `twin_classes_of_rows` does, but v and u.
-
-    Shapes:
-        rows [>= n], members, sizes, kinds [>= n] (out).
-
-    Returns:
-        Number of classes m.
-    """
-    for k in range(2):
-        members[k] = u if k else v
-        sizes[k] = 1
-        kinds[k] = END
-    classes = 2
-    for i in range(count):
-        if i in (v, u):
-            continue
-        row = rows[i]
-        closed = row | (np.int64(1) << i)
-        k = 2
-        while k < classes:
-            j = members[k]
-            if rows[j] == row:
-                break
-            if rows[j] | (np.int64(1) << j) == closed:
-                kinds[k] = TRUE_TWINS
-                break
-            k += 1
-        if k < classes:
-            sizes[k] += 1
-        else:
-            members[k] = i
-            sizes[k] = 1
-            kinds[k] = FALSE_TWINS
-            classes += 1
-    return classes
 
 
 @kernel

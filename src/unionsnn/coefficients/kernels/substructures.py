@@ -164,12 +164,19 @@ def induced_lists(
 
 @kernel
 def twin_classes_of_rows(
-    rows: IntArray, count: int, members: IntArray, sizes: IntArray, kinds: IntArray
+    rows: IntArray,
+    count: int,
+    members: IntArray,
+    sizes: IntArray,
+    kinds: IntArray,
+    apart: int = 0,
 ) -> int:
     """Group the nodes of a subgraph of at most 64 nodes into twins.
 
     Two nodes are false twins if they have the same neighbours, true twins if they are adjacent
     and have the same other neighbours. A node has at most one of the two kinds of twins.
+
+    The first `apart` classes are there before, of one node each, and no other node joins them.
 
     Shapes:
         rows [>= n], members [>= n] (out: first node of each class), sizes [>= n], kinds [>= n].
@@ -177,11 +184,16 @@ def twin_classes_of_rows(
     Returns:
         Number of classes m.
     """
-    classes = 0
+    left_out = np.int64(0)
+    for k in range(apart):
+        left_out |= np.int64(1) << members[k]
+    classes = apart
     for i in range(count):
+        if (left_out >> i) & 1:
+            continue
         row = rows[i]
         closed = row | (np.int64(1) << i)
-        k = 0
+        k = apart
         while k < classes:
             j = members[k]
             if rows[j] == row:
