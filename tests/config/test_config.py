@@ -19,6 +19,11 @@ REFUSALS: list[tuple[list[str], list[str], str]] = [
     (["modle=gin"], ["config.unknown_key"], "Did you mean 'model'?"),
     (["model=gni"], ["config.unknown_option"], "Did you mean 'gin'?"),
     (["data=mutga"], ["config.unknown_option"], "Did you mean 'mutag'?"),
+    (
+        ["data=ogbg-moltox21"],
+        ["config.unknown_option"],
+        "type data=ogb data.name=ogbg-moltox21.",
+    ),
     (["model.hiden_channels=3"], ["config.unknown_key"], "Did you mean 'model.hidden_channels'?"),
     (["optimizer.lr=fast"], ["config.type"], ""),
     (["optimizer.lr=0"], ["config.value"], ""),

@@ -27,7 +27,7 @@ from unionsnn.base.secrets import referenced_secrets
 from unionsnn.base.words import nearest
 from unionsnn.config.grid import flatten, grid_faults
 from unionsnn.config.schema import Config
-from unionsnn.config.targets import argument_faults, published_task
+from unionsnn.config.targets import argument_faults, published_request, published_task
 from unionsnn.config.yaml_files import read_yaml, user_folder
 
 
@@ -301,6 +301,11 @@ def _group_fault(
             f"{override.input_line} names several; {group} takes one of "
             f"{', '.join(sorted(options))}.{csv}",
             "config.several",
+        )
+    if group == "data" and (request := published_request(str(value))):
+        return Fault(
+            f"{override.input_line} is asked for by its format: type {request}.",
+            "config.unknown_option",
         )
     return Fault(
         f"{group}={override.get_value_element_as_str()} is unknown; allowed are "

@@ -82,6 +82,17 @@ def published_task(target: str, name: str) -> dict[str, str]:
     return {"task": task, "metric": metric}
 
 
+def published_request(name: str) -> str | None:
+    """Return how a published set without a configuration of its name is asked for, if there is one.
+
+    Such as ``data=ogb data.name=ogbg-moltox21`` for ogbg-moltox21 and ogbg_moltox21.
+    """
+    catalog = import_module("unionsnn.data.catalog").CATALOG
+    same = {each.replace("_", "-"): entry.request for each, entry in catalog.items()}
+    request: str | None = same.get(name.lower().replace("_", "-"))
+    return request
+
+
 def is_network(target: str) -> bool:
     """Return whether a dotted path is that of a network of this package."""
     return target.startswith("unionsnn.models.")

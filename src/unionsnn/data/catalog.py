@@ -79,7 +79,9 @@ class CatalogEntry:
             be packed otherwise, but is of this order.
         content: `GraphArrays.content_hash` of the set as read, whatever its files are packed with;
             None if unknown.
-        split: Sizes of the parts of its own split; None if the protocol draws it.
+        split: Sizes of the parts of its own split; None if unknown, or if the protocol draws it.
+        prescribed: Whether its files hold its own split, or several, of sizes that are not known
+            beforehand.
         paper: Counts in the UnionSNN paper, by name.
         reasons: Why our counts differ from the paper's, by name.
     """
@@ -106,6 +108,7 @@ class CatalogEntry:
     size: int | None = None
     content: str | None = None
     split: tuple[int, int, int] | None = None
+    prescribed: bool = False
     paper: Mapping[str, int | float] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
 

@@ -60,7 +60,8 @@ def print_datasets(entries: Sequence[CatalogEntry], disk: Sequence[OnDisk]) -> N
     _print(Table("Data sets", columns, rows), _deviations(entries))
     print(
         "Nodes and edges of all graphs together; edges are undirected, without loops or repeats. "
-        "unionsnn datasets NAME shows citations and more."
+        "Names with ogbg- are asked for by data=ogb data.name=NAME. unionsnn datasets NAME shows "
+        "citations and more."
     )
 
 
@@ -80,11 +81,11 @@ def print_dataset(entry: CatalogEntry, disk: OnDisk) -> None:
     rows = [("source", entry.source_name), ("task", entry.task), ("metric", entry.metric)]
     for key, value in entry.figures().items():
         each = "per graph" in key
-        if value is not None and key != "training nodes" and not (each and entry.graphs == 1):
+        if value and key != "training nodes" and not (each and entry.graphs == 1):
             rows.append((key, f"{value:.2f}" if each else f"{value:,.0f}"))
     if entry.targets not in (None, 1):
         rows.append(("targets", str(entry.targets)))
-    split = "drawn by the protocol"
+    split = "in its files" if entry.prescribed else "drawn by the protocol"
     if entry.split is not None:
         parts = zip(entry.split, ("training", "validation", "test"), strict=True)
         split = ", ".join(f"{size:,} {name}" for size, name in parts)
