@@ -173,7 +173,7 @@ def ready() -> None:
     import unionsnn.expressivity.bench
     import unionsnn.models.gin
     import unionsnn.models.unionsnn
-    import unionsnn.runs.experiment
+    import unionsnn.runs.pending
     import unionsnn.runs.prediction
     import unionsnn.search.driver
     from unionsnn.coefficients import structural_coefficients

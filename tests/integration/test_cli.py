@@ -78,7 +78,11 @@ def test_dry_run_trains_nothing(tmp_path: Path, command: Command) -> None:
     assert "train 32, validation 8, test 8" in done.stdout
     assert "parameters" in done.stdout
     assert not (tmp_path / "runs").exists()
+    # No coefficients either.
+    assert "not computed yet" in done.stdout
+    assert not (tmp_path / "data" / "coefficients").exists()
     plan = json.loads(command("train", "--dry-run", "--json", *ONE_EPOCH).stdout)
+    assert [each["seconds"] > 0 for each in plan["to_compute"]] == [True]
     assert plan["pending"] == [0]
     assert plan["seconds_at_most"] > 0
 
@@ -179,29 +183,38 @@ WITHOUT_NETWORKS = [
 ]
 
 
-def test_commands_that_train_nothing_import_neither_torch_nor_lightning(tmp_path: Path) -> None:
+def test_commands_that_train_nothing_import_neither_torch_nor_lightning(
+    tmp_path: Path, command: Command
+) -> None:
     (tmp_path / "g.txt").write_text("a b\nb c\n")
+    before = command("train", *ONE_EPOCH)
+    # All of it was trained before.
+    finished = ["train", *ONE_EPOCH]
     code = (
         "import contextlib, io, json, sys\n"
         "from unionsnn.cli import main\n"
         "for words in json.loads(sys.argv[1]):\n"
         "    sys.argv = ['unionsnn', *words]\n"
-        "    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):\n"
+        "    text = io.StringIO()\n"
+        "    with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):\n"
         "        main()\n"
-        "    print(json.dumps(list(sys.modules)))\n"
+        "    print(json.dumps([list(sys.modules), text.getvalue()]))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, json.dumps([*TABLES, *WITHOUT_NETWORKS])],
+        [sys.executable, "-c", code, json.dumps([*TABLES, *WITHOUT_NETWORKS, finished])],
         cwd=tmp_path,
         env={**os.environ, "UNIONSNN_DATA": "data"},
         capture_output=True,
         text=True,
     )
-    imported = [set(json.loads(line)) for line in done.stdout.splitlines()]
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
     torch = {"torch", "pytorch_lightning", "torch_geometric", "wandb", "dask"}
-    for words, modules in zip([*TABLES, *WITHOUT_NETWORKS], imported, strict=True):
+    for words, (modules, _) in zip([*TABLES, *WITHOUT_NETWORKS, finished], lines, strict=True):
         heavy = torch | NOT_FOR_TABLES if words in TABLES else torch
-        assert heavy & modules == set(), words
+        assert heavy & set(modules) == set(), words
+    (again,) = lines[-1][1:]
+    assert before.stdout in again
+    assert again.splitlines()[-1].startswith("All repetitions were finished before")
 
 
 def test_a_terminal_of_ascii_only_gets_the_table_all_the_same(

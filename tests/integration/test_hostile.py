@@ -24,7 +24,7 @@ from unionsnn.cli import app as cli
 from unionsnn.config.compose import compose_config
 from unionsnn.data.catalog import CatalogEntry
 from unionsnn.data.splits import Split
-from unionsnn.runs import experiment
+from unionsnn.runs import pending
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training import callbacks
@@ -133,7 +133,7 @@ def test_a_fold_without_a_class_fails_with_the_reason_and_the_others_count(
     config = small("data=molbbbp", "protocol=repeated_seeds", "protocol.seeds=3")
     write_ogb(tmp_path, config.data.folder)
     config = config.replace({"data.mirror": str(tmp_path), "data.offline": True})
-    original = experiment.recorded_splits
+    original = pending.recorded_splits
 
     def one_class(folder: Any, protocol: Any, data: Any, seed: int) -> Any:
         splits = original(folder, protocol, data, seed)
@@ -142,7 +142,7 @@ def test_a_fold_without_a_class_fails_with_the_reason_and_the_others_count(
         splits[1] = replace(splits[1], test=same)
         return splits
 
-    monkeypatch.setattr(experiment, "recorded_splits", one_class)
+    monkeypatch.setattr(pending, "recorded_splits", one_class)
     record = run_experiment(config)
     (failed,) = record.failed
     assert (failed.index, failed.kind) == (1, "UndefinedMetricError")
@@ -186,11 +186,11 @@ def test_workers_make_a_cache_anew_that_went_before_they_read_it(
 ) -> None:
     expected = run_experiment(small(*FOLDS)).result
     shutil.rmtree(tmp_path / "runs")
-    original = experiment.train_in_workers
+    original = pending.train_in_workers
 
     def delete(*arguments: Any) -> Any:
         shutil.rmtree(tmp_path / "data")
         return original(*arguments)
 
-    monkeypatch.setattr(experiment, "train_in_workers", delete)
+    monkeypatch.setattr(pending, "train_in_workers", delete)
     assert run_experiment(small(*FOLDS, "protocol.workers=2")).result == expected

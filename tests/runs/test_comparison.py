@@ -15,7 +15,7 @@ from scipy import stats
 
 from made_records import result
 from unionsnn.base.errors import RequestError
-from unionsnn.runs import experiment
+from unionsnn.runs import pending
 from unionsnn.runs.comparison import (
     Candidate,
     compare_records,
@@ -110,7 +110,7 @@ def test_the_result_is_written_and_a_second_call_trains_nothing(
     def fail(*args: object) -> None:
         raise AssertionError("a finished repetition was trained again")
 
-    monkeypatch.setattr(experiment, "train_repetition", fail)
+    monkeypatch.setattr(pending, "train_repetition", fail)
     assert compared(read(*words, common=SEEDS), tmp_path) == first
     # The same runs, named by their folders, or the first one alone.
     folders = [run["run_dir"] for run in first["runs"]]
@@ -250,7 +250,7 @@ def test_records_of_other_graphs_or_splits_are_refused_before_training(
     def fail(*args: object) -> None:
         raise AssertionError("trained before the check")
 
-    monkeypatch.setattr(experiment, "train_repetition", fail)
+    monkeypatch.setattr(pending, "train_repetition", fail)
     for folder, what in ((data, "dataset"), (split, "split hash")):
         candidates = [read_candidates([folder, folder])[0], other]
         refuse_incomparable(candidates)

@@ -19,7 +19,7 @@ from unionsnn.base.errors import NonFiniteLossError, RequestError, RunFolderErro
 from unionsnn.base.files import write_json
 from unionsnn.config.schema import Config
 from unionsnn.reports.views.results import provenance
-from unionsnn.runs import experiment
+from unionsnn.runs import pending
 from unionsnn.runs.dry_run import describe
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.run_folder import RunFolder
@@ -81,7 +81,7 @@ def test_a_finished_folder_is_read_not_trained(
     def fail(*args: object) -> None:
         raise AssertionError("a finished repetition was trained again")
 
-    monkeypatch.setattr(experiment, "train_repetition", fail)
+    monkeypatch.setattr(pending, "train_repetition", fail)
     assert run_experiment(config) == record
 
 

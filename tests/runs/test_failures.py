@@ -21,7 +21,7 @@ from unionsnn.base.errors import (
 )
 from unionsnn.cli.app import command_line
 from unionsnn.config.schema import Config
-from unionsnn.runs import experiment
+from unionsnn.runs import comparison, pending
 from unionsnn.runs.comparison import Candidate, run_comparison
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.failures import Failure, SameAgain, attempt, failed_now
@@ -32,7 +32,7 @@ from unionsnn.training.repetition import Training
 Maker = Callable[..., dict[str, Any]]
 FOLDS = ["protocol=cross_validation", "protocol.folds=4"]
 
-original = experiment.train_repetition
+original = pending.train_repetition
 
 
 class Failing:
@@ -53,7 +53,7 @@ class Failing:
 def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[int, BaseException]], Failing]:
     def patch(errors: dict[int, BaseException]) -> Failing:
         made = Failing(errors)
-        monkeypatch.setattr(experiment, "train_repetition", made)
+        monkeypatch.setattr(pending, "train_repetition", made)
         return made
 
     return patch
@@ -154,7 +154,7 @@ def test_compare_trains_the_others_and_then_says_what_failed(
         failed = [RecordedFailure(i, "E", "killed") for i in (1, 2)]
         return replace(result("gcn", "toy", None), failed=failed)
 
-    monkeypatch.setattr(experiment, "run_experiment", run)
+    monkeypatch.setattr(comparison, "run_experiment", run)
     names = ("gin", "gcn")
     candidates = [Candidate(n, tmp_path / n, tiny(f"model={n}")) for n in names]
     with pytest.raises(ComparisonFailedError) as error:

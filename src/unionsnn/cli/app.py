@@ -203,7 +203,6 @@ def train(
         config = config.replace({"trainer.progress": "none"})
     from unionsnn.reports.progress import data_progress
     from unionsnn.reports.views import results
-    from unionsnn.runs.dry_run import describe
     from unionsnn.runs.experiment import run_experiment
     from unionsnn.runs.failures import failed_now
     from unionsnn.runs.run_folder import RunFolder
@@ -214,6 +213,8 @@ def train(
     folder = RunFolder.of(config)
     before = {} if config.force or dry_run or as_json else folder.finished()
     if dry_run:
+        from unionsnn.runs.dry_run import describe
+
         with data_progress(config.trainer.progress) as progress:
             plan = describe(config, progress, trust=trust)
         if as_json:

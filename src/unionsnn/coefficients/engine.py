@@ -197,6 +197,21 @@ def compute_values(
     return values
 
 
+def estimated_seconds(edge_pass: Pass, threads: int | None = None) -> float:
+    """Estimate the seconds of `compute_values` without computing anything.
+
+    Args:
+        edge_pass: The pass.
+        threads: As in `compute_values`.
+    """
+    graph = edge_pass.graph
+    routes = np.full(graph.num_undirected_edges, DIRECT, np.int32)
+    routes[twin_edges(graph) < np.arange(len(routes))] = KNOWN
+    work = float(sum(costs.sum() for costs in edge_pass.costs(routes)))
+    cores = threads or (1 if work < _TINY_WORK else available_threads())
+    return 1e-9 * work / cores
+
+
 def twin_edges(graph: SimpleGraph) -> IntArray:
     """Return, for each edge at a hub, the first edge between twins of its ends, else the edge.
 

@@ -14,7 +14,13 @@ import numpy.typing as npt
 
 from unionsnn.base.errors import Fault, RequestError
 from unionsnn.coefficients import space
-from unionsnn.coefficients.engine import Pass, Progress, check_count, compute_values
+from unionsnn.coefficients.engine import (
+    Pass,
+    Progress,
+    check_count,
+    compute_values,
+    estimated_seconds,
+)
 from unionsnn.coefficients.graph import SimpleGraph
 from unionsnn.coefficients.passes import AnyRadius, PathColumns, RadiusOne, WholeGraphColumns
 from unionsnn.coefficients.space import (
@@ -174,6 +180,20 @@ class CoefficientSpec:
         return graph.to_directed(
             self.undirected_values(graph, threads, block_size, progress, blocks)
         )
+
+    def estimated_seconds(
+        self, edge_index: Any, num_nodes: int, *, threads: int | None = None
+    ) -> float:
+        """Estimate the seconds of `compute`, without the compilation of kernels.
+
+        Args:
+            edge_index: As in `compute`.
+            num_nodes: As in `compute`.
+            threads: As in `compute`.
+        """
+        graph = SimpleGraph.from_edge_index(edge_index, num_nodes)
+        passes = self.passes(graph).values()
+        return sum(estimated_seconds(part.edge_pass, threads) for part in passes)
 
     def undirected_values(
         self,

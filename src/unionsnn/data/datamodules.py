@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from filelock import FileLock
 from numpy.typing import NDArray
 from pytorch_lightning import LightningDataModule
 from torch import Tensor
 
-from unionsnn.base.errors import DamagedFileError, DataError
-from unionsnn.base.files import UNUSABLE_FOLDER_ERRNOS
+from unionsnn.base.errors import DataError
 from unionsnn.coefficients import CoefficientSpec
 from unionsnn.coefficients.cache import CoefficientCache
-from unionsnn.data.arrays import MAPPED_BYTES, PARTS, GraphArrays
+from unionsnn.data.arrays import PARTS, GraphArrays
 from unionsnn.data.batching import Batches, BatchLoader, GraphStore
 from unionsnn.data.catalog import edges_in_words
 from unionsnn.data.controls import controlled_rows
@@ -33,13 +29,17 @@ from unionsnn.data.datasets import (
 from unionsnn.data.encodings import cache as encoding_cache
 from unionsnn.data.encodings.cache import EncodingCache
 from unionsnn.data.encodings.definitions import Encodings
-from unionsnn.data.inventory import PROCESSED_VERSION, Note
-from unionsnn.data.sources.download import remove_parts, set_aside_if_wrong
-from unionsnn.data.sources.source import NodeSource, RawFiles, Source, Task, has_numbers
+from unionsnn.data.inventory import Note
+from unionsnn.data.processed import dataset_id, processed_graphs
+from unionsnn.data.sources.source import (
+    NodeSource,
+    Progress,
+    RawFiles,
+    Source,
+    Task,
+    has_numbers,
+)
 from unionsnn.data.splits import Split
-
-Progress = Callable[[str, int, int], None]
-"""Called with a description of the work, steps done and total steps."""
 
 
 class GraphDataModule(LightningDataModule):
@@ -75,6 +75,8 @@ class GraphDataModule(LightningDataModule):
         normalize_features: Whether to divide each node's features by their sum.
         widths: Cardinality of each categorical node feature; None for the values that occur.
         edge_widths: Cardinality of each categorical edge feature; None for the values that occur.
+        computes: Whether coefficients that are not in the cache are computed; in a dry run, random
+            numbers stand in for them.
     """
 
     name: str
@@ -119,6 +121,7 @@ class GraphDataModule(LightningDataModule):
         self.normalize_features = isinstance(source, NodeSource) and source.normalize_features
         self.widths: tuple[int, ...] | None = None
         self.edge_widths: tuple[int, ...] | None = None
+        self.computes = True
         self.split: Split | None = None
         self.generator: torch.Generator | None = None
         self._arrays: GraphArrays | None = None
@@ -150,7 +153,7 @@ class GraphDataModule(LightningDataModule):
     def arrays(self) -> GraphArrays:
         """The graphs as arrays, read once and cached on disk."""
         if self._arrays is None:
-            arrays = self._processed()
+            arrays, self._note = processed_graphs(self.source, self.raw, self.name)
             self._check_task(arrays)
             self._arrays = arrays
         return self._arrays
@@ -175,7 +178,7 @@ class GraphDataModule(LightningDataModule):
     @property
     def dataset_id(self) -> str:
         """Name and content hash: sets with the same id have the same graphs."""
-        return f"{self.name}-{self.arrays.content_hash()[:12]}"
+        return dataset_id(self.name, self.arrays)
 
     @property
     def split_name(self) -> str:
@@ -279,6 +282,8 @@ class GraphDataModule(LightningDataModule):
     def coefficients(self, spec: CoefficientSpec) -> NDArray[np.float64]:
         """Read coefficients of all edges from the cache, or compute them, [num_edges, C]."""
         edges, cache = disjoint_union(self.arrays), self.coefficient_cache
+        if not self.computes and not self.has_coefficients(spec):
+            return np.random.default_rng(0).random((edges.shape[1], len(spec.columns)))
         try:
             values = cache.get(
                 edges,
@@ -293,6 +298,11 @@ class GraphDataModule(LightningDataModule):
         if self._note is not None and spec.key not in self._note.read()["entries"]:
             self._note.add_coefficient(spec, cache.path(edges, self.arrays.num_nodes, spec))
         return values
+
+    def has_coefficients(self, spec: CoefficientSpec) -> bool:
+        """Return whether coefficients of all edges are in the cache."""
+        arrays = self.arrays
+        return self.coefficient_cache.path(disjoint_union(arrays), arrays.num_nodes, spec).exists()
 
     @property
     def encoding_cache(self) -> EncodingCache:
@@ -412,58 +422,6 @@ class GraphDataModule(LightningDataModule):
             self.store, self._part(part), batch_size=self.batch_size, max_pairs=self.max_pairs
         )
 
-    def _processed(self) -> GraphArrays:
-        content = self.source.processed_key(self.raw)
-        if content is None:
-            return self._read()
-        key = hashlib.sha256(f"{PROCESSED_VERSION} {content}".encode()).hexdigest()
-        path = self.root / "processed" / f"{self.name}-{key[:16]}.npz"
-        self._note = Note(path)
-        arrays = self._load_known(path)
-        if arrays is None:
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                # Processes that ask at once make them once.
-                with FileLock(path.with_suffix(".lock")):
-                    arrays = self._load_known(path, warn=False)
-                    if arrays is None:
-                        remove_parts(path)
-                        arrays = self._read()
-                        arrays.save(path)
-                        if path.stat().st_size > MAPPED_BYTES:
-                            arrays = GraphArrays.load(path)
-            except OSError as error:
-                if error.errno not in UNUSABLE_FOLDER_ERRNOS:
-                    raise
-                raise DataError(
-                    f"{error.filename or path} cannot be used ({error.strerror}): "
-                    "free disk space or choose another data root with paths.data=FOLDER or "
-                    "UNIONSNN_DATA",
-                    code="data.root",
-                ) from error
-        self._note.make()
-        return arrays
-
-    def _load_known(self, path: Path, *, warn: bool = True) -> GraphArrays | None:
-        """Load processed graphs; None if they are missing, damaged, or not those of a known set."""
-        arrays = _load_intact(path, warn=warn)
-        if arrays is not None and self.source.known is not None:
-            try:
-                self.source.known.check(arrays)
-            except DataError:
-                # Their raw files are read again, and named if they are wrong.
-                return None
-        return arrays
-
-    def _read(self) -> GraphArrays:
-        raw = self.raw
-        with set_aside_if_wrong(raw.fetched):
-            arrays = self.source.read(raw)
-            if self.source.known is not None:
-                self.source.known.check(arrays)
-        arrays.validate()
-        return arrays
-
     def _check_task(self, arrays: GraphArrays) -> None:
         """Refuse a task that does not fit the targets."""
         level, _, kind = self.task.partition("_")
@@ -481,14 +439,3 @@ class GraphDataModule(LightningDataModule):
         else:
             return
         raise DataError(f"data.task is {self.task}, but {wrong} in {self.name}.", code="data.task")
-
-
-def _load_intact(path: Path, *, warn: bool = True) -> GraphArrays | None:
-    try:
-        return GraphArrays.load(path)
-    except FileNotFoundError:
-        return None
-    except DamagedFileError as error:
-        if warn:
-            warnings.warn(f"{error}; rebuilding it.", stacklevel=4)
-        return None

@@ -22,7 +22,7 @@ from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training.records import Result
 
 if TYPE_CHECKING:
-    from unionsnn.data.datamodules import Progress
+    from unionsnn.data.sources.source import Progress
     from unionsnn.runs.costs import Cost
 
 logger = logging.getLogger(__name__)

@@ -21,6 +21,7 @@ from unionsnn.config.grid import flatten
 from unionsnn.config.identity import config_hash, differing_keys
 from unionsnn.config.schema import Config, metric_mode
 from unionsnn.data.splits import split_hash
+from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.failures import failed_now, failure_lines
 from unionsnn.runs.run_folder import RunFolder, altered
 from unionsnn.training.records import Result, read_record
@@ -32,7 +33,7 @@ from unionsnn.training.statistics import (
 )
 
 if TYPE_CHECKING:
-    from unionsnn.data.datamodules import Progress
+    from unionsnn.data.sources.source import Progress
 
 logger = logging.getLogger(__name__)
 
@@ -343,9 +344,6 @@ def run_comparison(
         RequestError: if runs have different graphs or splits.
         ComparisonFailedError: if repetitions failed, after all others were trained.
     """
-    # Imports torch.
-    from unionsnn.runs.experiment import run_experiment
-
     _refuse_other_splits(candidates, progress)
     done, failures = [], []
     for number, each in enumerate(candidates, 1):

@@ -11,8 +11,8 @@ import torch
 from pytorch_lightning.callbacks import Callback
 
 from unionsnn.config.schema import Config
-from unionsnn.data.datamodules import Progress
 from unionsnn.data.datasets import disjoint_union
+from unionsnn.data.sources.source import Progress
 from unionsnn.training.build import build_data, build_task, check_model, fit_gates
 from unionsnn.training.callbacks import StopOnNonFinite
 from unionsnn.training.devices import check_accelerator

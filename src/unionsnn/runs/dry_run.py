@@ -15,7 +15,9 @@ from unionsnn.config.grid import cell_text, cells_of
 from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
 from unionsnn.config.targets import own_code
-from unionsnn.data.datamodules import GraphDataModule, Progress
+from unionsnn.data.datamodules import GraphDataModule
+from unionsnn.data.datasets import disjoint_union
+from unionsnn.data.sources.source import Progress
 from unionsnn.data.splits import Split
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.runs.selection import CellData
@@ -41,9 +43,11 @@ _TIMED_STEPS = 5
 def describe(
     config: Config, progress: Progress | None = None, *, trust: bool = False
 ) -> dict[str, Any]:
-    """Load, build and time a few steps; write only the data caches.
+    """Load, build and time a few steps; write only the processed graphs and encodings.
 
-    The estimate is for max_epochs in every repetition; early stopping makes it shorter.
+    Coefficients are not computed: of those that are not in the cache, it says how long they would
+    take, and random numbers stand in for them. The estimate of the seconds is for max_epochs in
+    every repetition; early stopping makes it shorter.
 
     Args:
         config: The request.
@@ -66,6 +70,7 @@ def describe(
     torch.set_num_threads(config.trainer.threads)
     protocol = config.protocol
     data = build_data(config, progress)
+    data.computes = False
     splits = draw_splits(protocol, data, config.seed)
     task, memory, epoch = timed(config, data, splits[0])
     repetition = epoch * config.trainer.max_epochs
@@ -91,11 +96,26 @@ def describe(
         "num_outputs": data.num_outputs,
         "parameters": count_parameters(task.model),
         "hidden_channels": task.model.hidden_channels,
+        "to_compute": to_compute(data),
         "largest_batch": asdict(memory),
         "batch": str(memory),
         "seconds_per_epoch": epoch,
         "seconds_at_most": repetition * len(pending),
     }
+
+
+def to_compute(data: GraphDataModule) -> list[dict[str, Any]]:
+    """Return the coefficients that a run would compute first, with an estimate of the seconds."""
+    edges, nodes = disjoint_union(data.arrays), data.arrays.num_nodes
+    return [
+        {
+            "columns": list(spec.columns),
+            "edges": int(edges.shape[1]),
+            "seconds": spec.estimated_seconds(edges, nodes, threads=data.threads),
+        }
+        for spec in (data.spec, data.layer_spec)
+        if spec is not None and not data.has_coefficients(spec)
+    ]
 
 
 def timed(config: Config, data: GraphDataModule, split: Split) -> tuple[Task, BatchMemory, float]:

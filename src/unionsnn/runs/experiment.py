@@ -1,46 +1,30 @@
-"""One experiment: repetitions are trained, recorded and merged."""
+"""One experiment: its finished repetitions are merged, others trained first.
+
+Answering a request that lacks nothing does not import torch; training does.
+"""
 
 from __future__ import annotations
 
-import functools
-import logging
 import warnings
-from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from unionsnn.base.environment import environment
-from unionsnn.base.errors import RepetitionFailedError, RequestError
+from unionsnn.base.errors import RequestError
 from unionsnn.base.files import write_json
-from unionsnn.base.processes import refuse_second_run
+from unionsnn.base.processes import refuse_second_run, torchrun_process
 from unionsnn.config.identity import config_hash
-from unionsnn.config.schema import Config, ProtocolConfig
-from unionsnn.config.targets import changed_code
-from unionsnn.data.datamodules import GraphDataModule, Progress
-from unionsnn.data.process_group import agreed, rank
-from unionsnn.data.splits import Split, load_splits, save_splits, split_hash
-from unionsnn.runs.distributed import (
-    follow,
-    joined_by_torchrun,
-    num_processes,
-    together,
-)
-from unionsnn.runs.failures import Failure, Outcome, SameAgain, attempt
+from unionsnn.config.schema import Config
+from unionsnn.config.targets import changed_code, own_code
+from unionsnn.data.processed import dataset_id, processed_graphs
+from unionsnn.data.sources.download import data_root
+from unionsnn.data.sources.source import Progress, RawFiles, Source
+from unionsnn.data.splits import load_splits, split_hash
 from unionsnn.runs.run_folder import RunFolder
-from unionsnn.runs.selection import select_in_fold
-from unionsnn.runs.workers import train_in_workers
-from unionsnn.training.build import build_data, check_model
-from unionsnn.training.devices import check_accelerator
-from unionsnn.training.protocols import draw_splits, summarize
+from unionsnn.training.protocols import summarize
 from unionsnn.training.records import RecordedFailure, RecordedProtocol, Repetition, Result
-from unionsnn.training.repetition import Training, train_repetition
-from unionsnn.training.tracking import prepare_tracking, track_results
-
-logger = logging.getLogger(__name__)
 
 
 def run_experiment(config: Config, progress: Progress | None = None) -> Result | None:
@@ -66,160 +50,106 @@ def run_experiment(config: Config, progress: Progress | None = None) -> Result |
             "protocol.only is [], which names no repetition; leave it out for all of them.",
             code="config.only",
         )
-    check_accelerator(config)
     config.logger.check()
-    check_model(config)
-    torch.set_num_threads(config.trainer.threads)
-    with joined_by_torchrun(config):
-        if rank() > 0:
-            follow(config)
-            return None
-        if (whole := _whole_but_read_only(config, progress)) is not None:
-            return whole
-        with RunFolder.of(config).locked() as folder:
-            finished = folder.finished()
-            warn_of_other_versions(folder.path, finished)
-            warn_of_other_code(folder, finished)
-            pending = [i for i in config.protocol.wanted if i not in finished]
-            data = build_data(config, progress)
-            if pending or data.source.belongs_to_user:
-                refuse_other_data(folder, finished, data)
-            if pending and (unread := data.unread_edge_features):
-                logger.info(
-                    "%s: features of edges are not read: %s. data.edge_features=labels, attributes "
-                    "or both reads them.",
-                    config.data.name,
-                    unread,
-                )
-            failure = _train_pending(config, folder, data, pending, started=bool(finished))
-            result = merge(folder)
-            write_json(folder.results_path, result.to_json())
-            if pending and failure is None:
-                track_results(config, folder.path, result)
-            if failure is not None and not result.repetitions:
-                raise failure.error or RepetitionFailedError(f"{failure.reason}.")
-            return result
+    if (whole := _whole(config, progress)) is not None:
+        return whole
+    # Imports torch.
+    from unionsnn.runs.pending import complete
+
+    return complete(config, progress)
 
 
-def _whole_but_read_only(config: Config, progress: Progress | None) -> Result | None:
-    """Return the record of a folder that cannot be written and lacks nothing of the request."""
-    folder = RunFolder.of(config)
-    if config.force or not folder.is_read_only():
-        return None
-    folder.adopt()
-    finished = folder.finished()
-    if not finished.keys() >= set(config.protocol.wanted):
-        return None
-    data = build_data(config, progress)
-    if data.source.belongs_to_user:
-        refuse_other_data(folder, finished, data)
-    folder.warn_of_the_merged_record()
-    return merge(folder)
+def _whole(config: Config, progress: Progress | None) -> Result | None:
+    """Return the record of a request of which nothing is left to train.
 
-
-def _train_pending(
-    config: Config,
-    folder: RunFolder[Config],
-    data: GraphDataModule,
-    pending: Sequence[int],
-    *,
-    started: bool,
-) -> Failure | None:
-    """Train what is missing, save each outcome when it is there; return the first failure."""
-    first: Failure | None = None
-    if not pending:
-        return first
-    prepare_tracking(folder.path)
-    splits = recorded_splits(folder, config.protocol, data, config.seed)
-    waiting, alike = deque(pending), SameAgain(started)
-    # Closed at once if saving fails or a signal comes: workers end with it.
-    with closing(train_all(config, data, splits, waiting, folder.path)) as outcomes:
-        for index, outcome in outcomes:
-            if isinstance(outcome, Failure):
-                first = first or outcome
-                folder.save_failure(index, outcome.kind, outcome.reason)
-                # Of a single repetition, the error itself is shown.
-                if config.protocol.num_repetitions > 1:
-                    logger.error("repetition %d FAILED: %s", index, outcome.reason)
-            else:
-                folder.save_repetition(index, outcome)
-            if alike.add(outcome) and waiting:
-                logger.error("Two failed with the same error, none is finished: the rest waits.")
-                waiting.clear()
-            write_json(folder.results_path, merge(folder).to_json())
-    return first
-
-
-def train_all(
-    config: Config,
-    data: GraphDataModule,
-    splits: Sequence[Split],
-    waiting: deque[int],
-    folder: Path,
-) -> Generator[tuple[int, Outcome]]:
-    """Train repetitions one after another or in workers; yield each outcome when it is done.
-
-    Repetitions removed from `waiting` meanwhile are not started.
+    None if something is, or if a check of the request needs torch; `complete` then makes it:
+    whether the machine has another device than a CPU, or several; whether a network of other
+    versions, or of code that has changed, takes its arguments; whether the data of a class of the
+    user's own, or of PyG, are those that were trained on.
     """
-    if min(config.protocol.workers, len(waiting)) > 1:
-        # Once, here, so that workers find the caches filled.
-        data.prepare_data()
-        yield from train_in_workers(config, splits, waiting, folder)
-        return
-    if num_processes(config) > 1:
-        # Once, here, so that the other processes find the caches filled.
-        data.prepare_data()
-        with together(config):
-            while waiting:
-                index = waiting.popleft()
-                announce(config, index)
-                training = agreed(Training(config, splits[index], index, folder))
-                # A failure here ends the other processes, and with them the command.
-                yield index, train_repetition(training, data)
-        return
-    repeat: Callable[..., Repetition] = select_in_fold if config.protocol.grid else train_repetition
-    while waiting:
-        index = waiting.popleft()
-        announce(config, index)
-        training = Training(config, splits[index], index, folder)
-        yield index, attempt(functools.partial(repeat, training, data))
+    folder, trainer = RunFolder.of(config), config.trainer
+    simple = (trainer.accelerator, trainer.precision) in _WITHOUT_TORCH and trainer.devices == 1
+    if config.force or not simple or trainer.num_nodes > 1 or torchrun_process() is not None:
+        return None
+    source = _source(config)
+    finished = folder.finished() if source is not None else {}
+    if source is None or not _all_there(config, finished) or _changed(config, finished):
+        return None
+
+    def refuse() -> None:
+        if source.belongs_to_user:
+            section = config.data
+            raw = RawFiles(data_root(config.paths.data), section.mirror, section.offline, progress)
+            arrays, _ = processed_graphs(source, raw, section.name)
+            refuse_other_data(folder, finished, dataset_id(section.name, arrays))
+
+    if folder.is_read_only():
+        folder.adopt()
+        refuse()
+        folder.warn_of_the_merged_record()
+        return merge(folder)
+    with folder.locked():
+        # Read again: damaged records are out of the way now.
+        finished = folder.finished()
+        if not _all_there(config, finished):
+            return None
+        warn_of_other_versions(folder.path, finished)
+        warn_of_other_code(folder, finished)
+        refuse()
+        result = merge(folder)
+        write_json(folder.results_path, result.to_json())
+        return result
 
 
-def announce(config: Config, index: int) -> None:
-    """Log which of several repetitions starts."""
-    count = config.protocol.num_repetitions
-    if count > 1 and config.trainer.progress != "none":
-        logger.info("repetition %d of %d", index + 1, count)
+_WITHOUT_TORCH = {
+    (accelerator, precision)
+    for accelerator in ("auto", "cpu")
+    for precision in ("32-true", "bf16-mixed")
+}
+"""Accelerators and precisions that every machine has."""
+
+
+def _source(config: Config) -> Source | None:
+    """Return where the data come from; None if that is code of the user's own, or needs torch."""
+    target = config.data.target
+    if not target.startswith("unionsnn.data.sources.") or target.startswith(_PYG):
+        return None
+    module, _, name = target.rpartition(".")
+    kind: type[Source] = getattr(import_module(module), name)
+    source = kind(task=config.data.task, **(config.data.model_extra or {}))
+    return source.model_copy(update={"edge_features": config.data.edge_features})
+
+
+_PYG = "unionsnn.data.sources.pyg."
+
+
+def _all_there(config: Config, finished: Mapping[int, Repetition]) -> bool:
+    return finished.keys() >= set(config.protocol.wanted)
+
+
+def _changed(config: Config, finished: Mapping[int, Repetition]) -> bool:
+    """Return whether a repetition was trained by other versions, or other code of the user's."""
+    now, own = environment()["versions"], own_code(config)
+    return any(
+        record.versions != now or (own and not record.code) or changed_code(config, record.code)
+        for record in finished.values()
+    )
 
 
 def refuse_other_data(
-    folder: RunFolder[Config], finished: Mapping[int, Repetition], data: GraphDataModule
+    folder: RunFolder[Config], finished: Mapping[int, Repetition], dataset: str
 ) -> None:
     """Refuse to mix repetitions of two versions of a data set.
 
     Raises:
         RequestError: if a finished repetition was trained on other graphs.
     """
-    others = {repetition.dataset for repetition in finished.values()} - {data.dataset_id}
+    others = {repetition.dataset for repetition in finished.values()} - {dataset}
     if others:
         raise RequestError(
             f"{folder.path} has repetitions of the data {', '.join(sorted(others))}, but the data "
-            f"is now {data.dataset_id}; type force=true for a new folder."
+            f"is now {dataset}; type force=true for a new folder."
         )
-
-
-def recorded_splits(
-    folder: RunFolder[Config], protocol: ProtocolConfig, data: GraphDataModule, seed: int
-) -> list[Split]:
-    """Return the folder's splits, drawn and saved the first time and checked every time."""
-    path = folder.path / "splits.json"
-    if path.exists():
-        return load_splits(path, data.num_items)
-    splits = draw_splits(protocol, data, seed)
-    # A split prescribed by the data set, or a sampled training part, may leave items out.
-    cover = data.split_covers and protocol.train_size is None
-    save_splits(path, splits, data.num_items, cover=cover)
-    return splits
 
 
 def merge(folder: RunFolder[Config]) -> Result:

@@ -12,8 +12,9 @@ from unionsnn.coefficients import BASIC_QUANTITIES, CoefficientSpec, SimpleGraph
 from unionsnn.coefficients.entries import read_intact
 from unionsnn.coefficients.summary import column_summary
 from unionsnn.config.schema import Config
-from unionsnn.data.datamodules import GraphDataModule, Progress
+from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.datasets import disjoint_union
+from unionsnn.data.sources.source import Progress
 from unionsnn.training.build import build_data
 
 

@@ -17,11 +17,11 @@ from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
 from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.batching import BatchLoader
-from unionsnn.data.datamodules import GraphDataModule, Progress
+from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.encodings.definitions import Encodings
 from unionsnn.data.new_graphs import EdgeColumns, check_format, read_new_graphs
 from unionsnn.data.sources.download import data_root
-from unionsnn.data.sources.source import InMemory, Task
+from unionsnn.data.sources.source import InMemory, Progress, Task
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.runs.run_folder import recorded_checkpoints
 from unionsnn.training.build import coefficient_spec, layer_spec

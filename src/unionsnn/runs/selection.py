@@ -211,8 +211,10 @@ class CellData:
         for read, data in self._made:
             if read == wanted:
                 return data
-        self._made.append((wanted, build_data(config)))
-        return self._made[-1][1]
+        made = build_data(config)
+        made.computes = self._made[0][1].computes
+        self._made.append((wanted, made))
+        return made
 
 
 def _read(config: Config) -> tuple[Any, ...]:

@@ -18,7 +18,7 @@ from unionsnn.base.files import atomic_write, write_json
 from unionsnn.config.compose import compose_config, first_groups, group_choices, is_shipped
 from unionsnn.config.grid import flatten
 from unionsnn.config.identity import config_hash, determining, differing_keys
-from unionsnn.data.datamodules import Progress
+from unionsnn.data.sources.source import Progress
 from unionsnn.runs.dry_run import describe
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.run_folder import RunFolder

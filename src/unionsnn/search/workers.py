@@ -39,7 +39,8 @@ from unionsnn.base.processes import ProcessPool, end_on
 from unionsnn.base.secrets import masked
 from unionsnn.config.schema import Config
 from unionsnn.data.datamodules import GraphDataModule
-from unionsnn.runs.experiment import recorded_splits, refuse_other_data, warn_of_other_code
+from unionsnn.runs.experiment import refuse_other_data, warn_of_other_code
+from unionsnn.runs.pending import recorded_splits
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.search.queue import LOST, Trial, attach, read_trials
 from unionsnn.search.samplers import quiet_optuna
@@ -253,7 +254,7 @@ class TrialRunner:
             self._data = read, build_data(config)
         data = self._data[1]
         finished = folder.finished()
-        refuse_other_data(folder, finished, data)
+        refuse_other_data(folder, finished, data.dataset_id)
         warn_of_other_code(folder, finished)
         splits = recorded_splits(folder, config.protocol, data, config.seed)
         untracked = config

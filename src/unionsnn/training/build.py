@@ -23,11 +23,11 @@ from unionsnn.coefficients import CoefficientSpec
 from unionsnn.config.pairs import PairConfig
 from unionsnn.config.schema import CoefficientChoices, Config
 from unionsnn.config.sections import sentences
-from unionsnn.data.datamodules import GraphDataModule, Progress
+from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.encodings.definitions import Encodings
 from unionsnn.data.nodes import NodeDataModule
 from unionsnn.data.sources.download import data_root
-from unionsnn.data.sources.source import NodeSource, Source
+from unionsnn.data.sources.source import NodeSource, Progress, Source
 from unionsnn.models.network import EdgeEncoderFactory, GateFactory, fit_to_training
 from unionsnn.nn.encoders import StructuralEdgeEncoder
 from unionsnn.nn.features import structural_modules

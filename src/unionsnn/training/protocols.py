@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from unionsnn.base.errors import DataError, RequestError
 from unionsnn.config.schema import ProtocolConfig, metric_mode
-from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.splits import Split, read_index_files, stratified_k_fold
 from unionsnn.training.records import Repetition
 from unionsnn.training.statistics import (
@@ -18,6 +18,9 @@ from unionsnn.training.statistics import (
     summarize_folds,
     summarize_seeds,
 )
+
+if TYPE_CHECKING:
+    from unionsnn.data.datamodules import GraphDataModule
 
 
 def draw_splits(protocol: ProtocolConfig, data: GraphDataModule, seed: int) -> list[Split]:

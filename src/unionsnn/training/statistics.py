@@ -8,7 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
+
+# Not scipy.stats, which calls the same and takes a second to import.
+from scipy.special import stdtr, stdtrit
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def _summary(
     if count < 2:
         return Summary(mean, None, None, "single run", tuple(values), epoch)
     std = float(np.std(values, ddof=1))
-    half = float(stats.t.ppf(0.975, count - 1)) * std * math.sqrt(share)
+    half = float(stdtrit(count - 1, 0.975)) * std * math.sqrt(share)
     return Summary(mean, std, (mean - half, mean + half), method, tuple(values), epoch)
 
 
@@ -143,7 +145,7 @@ def _paired(
         reason = "single pair" if count < 2 else f"{method}, undefined: no spread"
         return PairedDifference(summary.mean, summary.std, None, None, reason, summary.values)
     error = summary.std * math.sqrt(1 / count + correction)
-    p_value = float(2 * stats.t.sf(abs(summary.mean) / error, count - 1))
+    p_value = float(2 * stdtr(count - 1, -abs(summary.mean) / error))
     return PairedDifference(
         summary.mean, summary.std, summary.interval, p_value, method, summary.values
     )

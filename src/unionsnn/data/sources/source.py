@@ -38,6 +38,10 @@ Task = Literal[
 ]
 
 
+Progress = Callable[[str, int, int], None]
+"""Called with a description of the work, steps done and total steps."""
+
+
 def has_numbers(task: str) -> bool:
     """Return whether the targets of a task are numbers, NaN where missing, and not classes."""
     return task in ("graph_regression", "graph_multilabel_classification")
@@ -60,7 +64,7 @@ class RawFiles:
     root: Path
     mirror: str | None = None
     offline: bool = False
-    progress: Callable[[str, int, int], None] | None = None
+    progress: Progress | None = None
     fetched: list[Path] = field(default_factory=list)
 
     def fetch(self, relative_path: str, upstream: str | None, label: str | None = None) -> Path:

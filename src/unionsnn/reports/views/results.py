@@ -209,6 +209,14 @@ def print_dry_run(plan: Mapping[str, Any]) -> None:
         *([("grid", grid)] if plan["cells"] > 1 else []),
         ("data", plan["dataset"]),
         ("split", ", ".join(f"{name} {size:,}" for name, size in sizes.items())),
+        *(
+            (
+                "not computed yet",
+                f"coefficients {', '.join(each['columns'])} of {each['edges']:,} edges: about "
+                f"{duration_text(each['seconds'])}, once",
+            )
+            for each in plan["to_compute"]
+        ),
         ("node features", str(plan["num_features"])),
         ("outputs", str(plan["num_outputs"])),
         ("parameters", f"{plan['parameters']:,}{budget} (hidden {plan['hidden_channels']})"),

@@ -1,0 +1,185 @@
+"""What is left of an experiment: repetitions are trained and recorded, each when it is done."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import torch
+
+from unionsnn.base.errors import RepetitionFailedError
+from unionsnn.base.files import write_json
+from unionsnn.config.schema import Config, ProtocolConfig
+from unionsnn.data.datamodules import GraphDataModule
+from unionsnn.data.process_group import agreed, rank
+from unionsnn.data.sources.source import Progress
+from unionsnn.data.splits import Split, load_splits, save_splits
+from unionsnn.runs.distributed import (
+    follow,
+    joined_by_torchrun,
+    num_processes,
+    together,
+)
+from unionsnn.runs.experiment import (
+    merge,
+    refuse_other_data,
+    warn_of_other_code,
+    warn_of_other_versions,
+)
+from unionsnn.runs.failures import Failure, Outcome, SameAgain, attempt
+from unionsnn.runs.run_folder import RunFolder
+from unionsnn.runs.selection import select_in_fold
+from unionsnn.runs.workers import train_in_workers
+from unionsnn.training.build import build_data, check_model
+from unionsnn.training.devices import check_accelerator
+from unionsnn.training.protocols import draw_splits
+from unionsnn.training.records import Repetition, Result
+from unionsnn.training.repetition import Training, train_repetition
+from unionsnn.training.tracking import prepare_tracking, track_results
+
+logger = logging.getLogger(__name__)
+
+
+def complete(config: Config, progress: Progress | None = None) -> Result | None:
+    """Check a request, train what it lacks, and return the merged record; see `run_experiment`."""
+    check_accelerator(config)
+    check_model(config)
+    torch.set_num_threads(config.trainer.threads)
+    with joined_by_torchrun(config):
+        if rank() > 0:
+            follow(config)
+            return None
+        if (whole := _whole_but_read_only(config, progress)) is not None:
+            return whole
+        with RunFolder.of(config).locked() as folder:
+            finished = folder.finished()
+            warn_of_other_versions(folder.path, finished)
+            warn_of_other_code(folder, finished)
+            pending = [i for i in config.protocol.wanted if i not in finished]
+            data = build_data(config, progress)
+            if pending or data.source.belongs_to_user:
+                refuse_other_data(folder, finished, data.dataset_id)
+            if pending and (unread := data.unread_edge_features):
+                logger.info(
+                    "%s: features of edges are not read: %s. data.edge_features=labels, attributes "
+                    "or both reads them.",
+                    config.data.name,
+                    unread,
+                )
+            failure = _train_pending(config, folder, data, pending, started=bool(finished))
+            result = merge(folder)
+            write_json(folder.results_path, result.to_json())
+            if pending and failure is None:
+                track_results(config, folder.path, result)
+            if failure is not None and not result.repetitions:
+                raise failure.error or RepetitionFailedError(f"{failure.reason}.")
+            return result
+
+
+def _whole_but_read_only(config: Config, progress: Progress | None) -> Result | None:
+    """Return the record of a folder that cannot be written and lacks nothing of the request."""
+    folder = RunFolder.of(config)
+    if config.force or not folder.is_read_only():
+        return None
+    folder.adopt()
+    finished = folder.finished()
+    if not finished.keys() >= set(config.protocol.wanted):
+        return None
+    data = build_data(config, progress)
+    if data.source.belongs_to_user:
+        refuse_other_data(folder, finished, data.dataset_id)
+    folder.warn_of_the_merged_record()
+    return merge(folder)
+
+
+def _train_pending(
+    config: Config,
+    folder: RunFolder[Config],
+    data: GraphDataModule,
+    pending: Sequence[int],
+    *,
+    started: bool,
+) -> Failure | None:
+    """Train what is missing, save each outcome when it is there; return the first failure."""
+    first: Failure | None = None
+    if not pending:
+        return first
+    prepare_tracking(folder.path)
+    splits = recorded_splits(folder, config.protocol, data, config.seed)
+    waiting, alike = deque(pending), SameAgain(started)
+    # Closed at once if saving fails or a signal comes: workers end with it.
+    with closing(train_all(config, data, splits, waiting, folder.path)) as outcomes:
+        for index, outcome in outcomes:
+            if isinstance(outcome, Failure):
+                first = first or outcome
+                folder.save_failure(index, outcome.kind, outcome.reason)
+                # Of a single repetition, the error itself is shown.
+                if config.protocol.num_repetitions > 1:
+                    logger.error("repetition %d FAILED: %s", index, outcome.reason)
+            else:
+                folder.save_repetition(index, outcome)
+            if alike.add(outcome) and waiting:
+                logger.error("Two failed with the same error, none is finished: the rest waits.")
+                waiting.clear()
+            write_json(folder.results_path, merge(folder).to_json())
+    return first
+
+
+def train_all(
+    config: Config,
+    data: GraphDataModule,
+    splits: Sequence[Split],
+    waiting: deque[int],
+    folder: Path,
+) -> Generator[tuple[int, Outcome]]:
+    """Train repetitions one after another or in workers; yield each outcome when it is done.
+
+    Repetitions removed from `waiting` meanwhile are not started.
+    """
+    if min(config.protocol.workers, len(waiting)) > 1:
+        # Once, here, so that workers find the caches filled.
+        data.prepare_data()
+        yield from train_in_workers(config, splits, waiting, folder)
+        return
+    if num_processes(config) > 1:
+        # Once, here, so that the other processes find the caches filled.
+        data.prepare_data()
+        with together(config):
+            while waiting:
+                index = waiting.popleft()
+                announce(config, index)
+                training = agreed(Training(config, splits[index], index, folder))
+                # A failure here ends the other processes, and with them the command.
+                yield index, train_repetition(training, data)
+        return
+    repeat: Callable[..., Repetition] = select_in_fold if config.protocol.grid else train_repetition
+    while waiting:
+        index = waiting.popleft()
+        announce(config, index)
+        training = Training(config, splits[index], index, folder)
+        yield index, attempt(functools.partial(repeat, training, data))
+
+
+def announce(config: Config, index: int) -> None:
+    """Log which of several repetitions starts."""
+    count = config.protocol.num_repetitions
+    if count > 1 and config.trainer.progress != "none":
+        logger.info("repetition %d of %d", index + 1, count)
+
+
+def recorded_splits(
+    folder: RunFolder[Config], protocol: ProtocolConfig, data: GraphDataModule, seed: int
+) -> list[Split]:
+    """Return the folder's splits, drawn and saved the first time and checked every time."""
+    path = folder.path / "splits.json"
+    if path.exists():
+        return load_splits(path, data.num_items)
+    splits = draw_splits(protocol, data, seed)
+    # A split prescribed by the data set, or a sampled training part, may leave items out.
+    cover = data.split_covers and protocol.train_size is None
+    save_splits(path, splits, data.num_items, cover=cover)
+    return splits
