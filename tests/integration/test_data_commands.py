@@ -13,6 +13,11 @@ from tu_files import write_tu
 from unionsnn.data.catalog import CATALOG
 
 
+@pytest.fixture(autouse=True)
+def _all_columns(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+
+
 def lines(text: str) -> list[list[str]]:
     """Cells of the rows of a table."""
     return [

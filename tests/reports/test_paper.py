@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from made_records import record, result
 from unionsnn.config.compose import compose_config, config_folder
+from unionsnn.reports.formatting import CUT, is_cut, possible
 from unionsnn.reports.paper import (
     PaperValue,
     paper_names,
@@ -18,6 +21,7 @@ from unionsnn.reports.paper import (
 )
 from unionsnn.reports.views.results import print_results, summary_line
 from unionsnn.training.records import Result
+from unionsnn.training.statistics import summarize_seeds
 
 
 def test_values_are_those_that_the_paper_prints() -> None:
@@ -137,17 +141,54 @@ def test_the_table_says_number_protocol_paper_and_what_is_missing() -> None:
     assert max(len(row) for row in narrow.export_text().splitlines()) <= 60
 
 
-def test_an_interval_beyond_100_percent_says_why() -> None:
+def test_an_interval_beyond_100_percent_is_cut_and_says_why() -> None:
     made = result("unionsnn", "mutag", "default")
     high = replace(made, result=replace(made.result, interval=(0.97, 1.02)))
     line = summary_line(high).splitlines()[0]
-    assert "[97.00 %, 102.00 %]" in line
-    assert line.endswith("over folds, which ignores the bounds 0 and 100 %)")
-    assert "bounds" not in summary_line(result("unionsnn", "mutag", "default"))
+    assert "[97.00 %, 100.00 %]" in line
+    assert line.endswith(f"over folds, {CUT})")
+    assert CUT not in summary_line(result("unionsnn", "mutag", "default"))
+
+
+@pytest.mark.parametrize(
+    ("key", "bounds", "difference", "cut"),
+    [
+        ("test_accuracy", (0.97, 1.02), False, (0.97, 1)),
+        ("val_rocauc", (-0.1, 1.1), False, (0, 1)),
+        ("test_accuracy", (0.2, 0.4), False, (0.2, 0.4)),
+        ("test_accuracy", (-1.5, -0.2), True, (-1, -0.2)),
+        ("test_mae", (-0.1, 0.3), False, (0, 0.3)),
+        ("test_mae", (-0.1, 0.3), True, (-0.1, 0.3)),
+        ("test_r2", (-3, 1.1), False, (-3, 1)),
+        ("test_accuracy", None, False, None),
+    ],
+)
+def test_intervals_keep_inside_the_range_of_their_metric(
+    key: str, bounds: Any, difference: bool, cut: Any
+) -> None:
+    assert possible(key, bounds, difference=difference) == cut
+    if bounds and not difference:
+        assert is_cut(key, bounds) == (bounds != cut)
+
+
+def test_a_cut_interval_covers_as_often_as_the_uncut_one() -> None:
+    """Of folds that nearly all reach 100 %, where most symmetric intervals go beyond it."""
+    rng = np.random.default_rng(0)
+    mean, covered, cut_covered, beyond = 0.95, 0, 0, 0
+    for _ in range(2000):
+        whole = summarize_seeds((rng.binomial(20, mean, 5) / 20).tolist()).interval
+        cut = possible("test_accuracy", whole)
+        assert whole is not None
+        assert cut is not None
+        covered += whole[0] <= mean <= whole[1]
+        cut_covered += cut[0] <= mean <= cut[1]
+        beyond += whole[1] > 1
+    assert covered == cut_covered
+    assert beyond > 500
 
 
 @pytest.mark.parametrize("width", [40, 30])
-def test_a_narrow_terminal_gets_the_reported_metric_only(width: int) -> None:
+def test_a_narrow_terminal_gets_the_reported_metric_first(width: int) -> None:
     narrow = Console(width=width, record=True, force_terminal=True)
     content = record("unionsnn", "mutag", "default")
     for row in content["repetitions"]:
@@ -156,8 +197,9 @@ def test_a_narrow_terminal_gets_the_reported_metric_only(width: int) -> None:
     text = narrow.export_text()
     assert "70.00 %" in text
     assert "80.00 %" in text
-    assert "val_accuracy" not in text
+    assert "not shown in" in text
     assert max(len(line) for line in text.splitlines()) <= width
+    assert "val_accuracy" in text
     wide = Console(width=100, record=True, force_terminal=True)
     print_results(Result.from_json(content), wide)
     assert "val_accuracy" in wide.export_text()

@@ -135,7 +135,7 @@ def show_report(report: Report, out: Path | None, *, as_json: bool, content: obj
     if as_json:
         echo_json(report.rows if content is None else content)
     else:
-        show(report.tables)
+        show(report.tables, more="--json or --out FILE")
 
 
 def echo_json(content: object) -> None:

@@ -80,4 +80,4 @@ def compare(
         for plan in plans:
             print_dry_run(plan)
     else:
-        show(comparison_tables(result))
+        show(comparison_tables(result), more="--json or --out FILE")

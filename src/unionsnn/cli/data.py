@@ -43,6 +43,7 @@ def datasets(options: Options, words: tuple[str, ...], plot: Path | None, as_jso
     """
     from unionsnn.data.catalog import CATALOG, find
     from unionsnn.data.inventory import on_disk
+    from unionsnn.reports.table import show
     from unionsnn.reports.views import datasets as report
 
     root, names = _root(words)
@@ -58,9 +59,9 @@ def datasets(options: Options, words: tuple[str, ...], plot: Path | None, as_jso
         plain = [report.as_plain(*pair) for pair in zip(entries, disk, strict=True)]
         echo_json(plain[0] if names else plain)
     elif names:
-        report.print_dataset(entries[0], disk[0])
+        show(report.dataset_tables(entries[0], disk[0]))
     else:
-        report.print_datasets(entries, disk)
+        show(report.datasets_tables(entries, disk))
 
 
 def _plot(name: str, root: Path, plot: Path, progress: Any) -> None:
@@ -102,7 +103,8 @@ def clean(words: tuple[str, ...], yes: bool) -> None:
     """
     from unionsnn.base.words import format_bytes
     from unionsnn.data.inventory import KINDS, removals, remove
-    from unionsnn.reports.views.datasets import print_removals
+    from unionsnn.reports.table import show
+    from unionsnn.reports.views.datasets import removals_table
 
     root, kinds = _root(words)
     wrong = [kind for kind in kinds if kind not in KINDS]
@@ -112,7 +114,7 @@ def clean(words: tuple[str, ...], yes: bool) -> None:
     if not found:
         click.echo(f"Nothing to delete in {root}.")
         return
-    print_removals(found)
+    show([removals_table(found)])
     total = format_bytes(sum(each.size for each in found))
     if not yes and not click.confirm(f"Delete these {total}?"):
         click.echo("Nothing was deleted.")

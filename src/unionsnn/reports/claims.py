@@ -232,5 +232,6 @@ def claims_report(ours: Values | None = None) -> Report:
             "claims about graphs are measured on the spot, on few graphs; the command listed "
             "measures more",
         ],
+        spare=["command"],
     )
     return Report([table], rows)

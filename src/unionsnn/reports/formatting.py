@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -44,15 +44,48 @@ def difference_text(key: str, value: float) -> str:
     return f"{100 * value:+.2f} points" if is_percent(key) else f"{value:+.4f}"
 
 
-def interval_text(
-    key: str,
-    bounds: Sequence[float] | None,
-    form: Callable[[str, float], str] = metric_text,
-) -> str:
-    """Format both bounds of an interval with one unit."""
+CUT = "cut to the range of the metric, which holds the true mean: the coverage stays the same"
+"""How an interval keeps inside the range of its metric, in words."""
+
+
+def possible(
+    key: str, bounds: Sequence[float] | None, *, difference: bool = False
+) -> tuple[float, float] | None:
+    """Cut an interval of a metric's mean to the values that the metric can have.
+
+    A t interval is symmetric and does not know that a share lies between 0 and 100 %. The true mean
+    does, so the part outside never covers it: the cut interval covers as often and is shorter. The
+    interval of a difference is cut to those of two such values. Records keep the uncut one.
+
+    Args:
+        key: The metric.
+        bounds: The interval; None for none.
+        difference: Whether it is of a difference of two means.
+    """
+    from unionsnn.config.schema import METRICS
+
     if bounds is None:
+        return None
+    kind = METRICS[key.rpartition("_")[2]]
+    least, most = kind.low, kind.high
+    if difference:
+        least, most = least - most, most - least
+    low, high = bounds
+    return min(max(low, least), most), max(min(high, most), least)
+
+
+def is_cut(key: str, bounds: Sequence[float] | None) -> bool:
+    """Return whether an interval reaches beyond the values that the metric can have."""
+    return bounds is not None and possible(key, bounds) != tuple(bounds)
+
+
+def interval_text(key: str, bounds: Sequence[float] | None, *, difference: bool = False) -> str:
+    """Format both bounds of an interval, cut to the metric's range, with one unit."""
+    cut = possible(key, bounds, difference=difference)
+    if cut is None:
         return "–"
-    low, high = (form(key, bound) for bound in bounds)
+    form = difference_text if difference else metric_text
+    low, high = (form(key, bound) for bound in cut)
     return f"{low.partition(' ')[0]} to {high}"
 
 
@@ -96,19 +129,13 @@ def age_text(duration: float) -> str:
     return f"{duration:.0f} s"
 
 
-def result_columns(result: Summary | None) -> dict[str, Any]:
+def result_columns(metric: str, result: Summary | None) -> dict[str, Any]:
     """Make columns of a result with full precision, for CSV; empty ones without a result."""
-    keys = ("mean", "std", "interval", "method")
-    return with_bounds({key: getattr(result, key, None) for key in keys})
-
-
-def with_bounds(numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """Split each interval into two columns, for CSV."""
-    columns: dict[str, Any] = {}
-    for key, value in numbers.items():
-        if key.endswith("interval"):
-            low, high = value or (None, None)
-            columns |= {f"{key}_low": low, f"{key}_high": high}
-        else:
-            columns[key] = value
-    return columns
+    low, high = possible(metric, result.interval if result else None) or (None, None)
+    return {
+        "mean": getattr(result, "mean", None),
+        "std": getattr(result, "std", None),
+        "interval_low": low,
+        "interval_high": high,
+        "method": getattr(result, "method", None),
+    }

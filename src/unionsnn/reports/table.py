@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+import math
+import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from rich.cells import cell_len
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -22,8 +24,11 @@ from unionsnn.reports.formatting import count_text, printable
 Mark = Literal["best", "second"]
 Cell = TypeVar("Cell")
 
-# A narrower column of wrapped words is hard to read.
-_FOLDED = 10
+_PIPED = 160
+"""Width of a table where there is no terminal."""
+
+_LINES = 4
+"""Most lines of a cell; more only where no further column can be left out."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +68,13 @@ class Table:
 
     Args:
         title: Its title; empty for none.
-        columns: Its columns; columns of words come first if the table may have to be printed row
-            by row.
+        columns: Its columns; the first says what a row is of.
         rows: Values, one for each column.
         notes: Lines below the table.
         marks: Best and second best cells, by (row, column).
         header: Whether to show the column names.
+        spare: Names of the columns that a narrow terminal can do without, the least important
+            first.
     """
 
     title: str
@@ -77,6 +83,7 @@ class Table:
     notes: Sequence[str] = ()
     marks: Mapping[tuple[int, int], Mark] = field(default_factory=dict)
     header: bool = True
+    spare: Sequence[str] = ()
 
     @property
     def names(self) -> list[str]:
@@ -90,14 +97,14 @@ class Table:
             for row in self.rows
         ]
 
-    def width(self) -> int:
-        """Return the minimum width on a terminal, with whole numbers and wrapped words."""
-        columns = zip(self.names, *self.cells(), strict=True)
-        total = 1
-        for column, texts in zip(self.columns, columns, strict=True):
-            widest = max(map(len, texts))
-            total += 3 + (widest if column.number else min(widest, _FOLDED))
-        return total
+    def only(self, places: Sequence[int]) -> Table:
+        """Return the table with some of its columns."""
+        return replace(
+            self,
+            columns=[self.columns[i] for i in places],
+            rows=[[row[i] for i in places] for row in self.rows],
+            marks={(i, places.index(j)): m for (i, j), m in self.marks.items() if j in places},
+        )
 
     def marked(
         self, form: Callable[[str], Cell], wrap: Mapping[Mark, Callable[[Cell], Cell]]
@@ -140,36 +147,140 @@ EXTENSIONS = (".md", ".csv", ".tex")
 """File extensions supported by `Report.write`."""
 
 
-def show(items: Sequence[Table | str | Text], console: Console | None = None) -> None:
+def output_console() -> Console:
+    """Return a console for results: as wide as the terminal or COLUMNS, else 160 columns."""
+    console = Console()
+    wide = console.is_terminal or os.environ.get("COLUMNS", "").isdigit()
+    return console if wide else Console(width=_PIPED)
+
+
+def show(
+    items: Sequence[Table | str | Text], console: Console | None = None, more: str = "--json"
+) -> None:
     """Print tables and lines.
 
-    A table has its notes below, and is printed row by row if a number would be truncated. Piped
-    lines are not wrapped, so that they can be searched.
+    A table has its notes below. In a narrow one, words are wrapped, never broken; then columns are
+    left out by their importance, which a line says; what still does not fit is printed row by row.
+    Piped lines are not wrapped, so that they can be searched.
+
+    Args:
+        items: The tables and lines.
+        console: Where to print.
+        more: Option of the command that prints all columns.
     """
-    console = console or Console()
+    console = console or output_console()
     for item in items:
         if not isinstance(item, Table):
             text = Text(printable(item)) if isinstance(item, str) else item
             console.print(text, soft_wrap=not console.is_terminal)
-        elif item.width() <= console.width:
-            console.print(_terminal_table(item))
-            show(item.notes, console)
-        else:
+            continue
+        fit = _fit(item, console.width)
+        if fit is None:
             show([item.title, *_as_lines(item), *item.notes], console)
+            continue
+        shown, widths, left_out = fit
+        console.print(_terminal_table(shown, widths))
+        if left_out:
+            all_of_it = f"COLUMNS={_total(low for low, _ in _limits(item))} in front of the command"
+            show(
+                [
+                    f"not shown in {console.width} columns: {', '.join(left_out)}; {more} or "
+                    f"{all_of_it} shows all"
+                ],
+                console,
+            )
+        show(item.notes, console)
 
 
-def _terminal_table(table: Table) -> RichTable:
+def _fit(table: Table, width: int) -> tuple[Table, list[int], list[str]] | None:
+    """Return the columns that fit, their widths, and what is left out; None if too few fit."""
+    columns = list(zip(*table.cells(), strict=True)) or [()] * len(table.columns)
+    # What all rows share is told in the line below, and nothing is lost.
+    shared = [i for i, texts in enumerate(columns) if len(texts) > 1 and len({*texts}) == 1]
+    order = sorted(
+        (i for i, name in enumerate(table.names) if name in table.spare),
+        key=lambda i: (i not in shared, table.spare.index(table.names[i])),
+    )
+    for few, lines in [*((n, _LINES) for n in range(len(order) + 1)), (len(order), math.inf)]:
+        left_out = sorted(order[:few])
+        shown = table.only([i for i in range(len(columns)) if i not in left_out])
+        limits = _limits(shown, lines)
+        if _total(low for low, _ in limits) <= width:
+            told = [
+                f"{table.names[i]} ({columns[i][0]} in all rows)" if i in shared else table.names[i]
+                for i in left_out
+            ]
+            return shown, _widths(limits, width), told
+    return None
+
+
+def _column_texts(table: Table) -> list[list[str]]:
+    """Return the lines of text of each column, its heading first."""
+    head = [[printable(name)] if table.header else [] for name in table.names]
+    cells = zip(*table.cells(), strict=True) if table.rows else [()] * len(head)
+    return [
+        [*name, *(line for text in texts for line in text.split("\n"))]
+        for name, texts in zip(head, cells, strict=True)
+    ]
+
+
+def _total(widths: Iterable[int]) -> int:
+    return 1 + sum(3 + width for width in widths)
+
+
+def _limits(table: Table, lines: float = _LINES) -> list[tuple[int, int]]:
+    """Return the smallest readable and the largest useful width of each column."""
+    limits = []
+    for column, texts in zip(table.columns, _column_texts(table), strict=True):
+        name = [max(map(cell_len, _HEADING.split(column.name)))] if table.header else [0]
+        high = max(map(cell_len, texts), default=0)
+        if column.number:
+            low = max([*name, *map(cell_len, texts[table.header :])])
+        else:
+            words = [cell_len(word) for text in texts[table.header :] for word in text.split()]
+            low = max([*name, *words, math.ceil(high / lines)])
+        limits.append((low, max(low, high)))
+    return limits
+
+
+def _widths(limits: Sequence[tuple[int, int]], width: int) -> list[int]:
+    """Share a width among the columns: the widest is made narrower, one step at a time."""
+    widths = [high for _, high in limits]
+    while _total(widths) > width:
+        widest = max(
+            (i for i, (low, _) in enumerate(limits) if widths[i] > low), key=lambda i: widths[i]
+        )
+        widths[widest] -= 1
+    return widths
+
+
+# A heading may be broken after a space, a dot and a slash: optimizer.lr, won/lost/tied.
+_HEADING = re.compile(r"(?<=[./])| ")
+
+
+def _heading(name: str, width: int) -> str:
+    """Break a heading into lines."""
+    lines = [""]
+    for part in re.split(r"(?<=[./ ])", name):
+        if cell_len((lines[-1] + part).rstrip()) > width and lines[-1]:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _terminal_table(table: Table, widths: Sequence[int]) -> RichTable:
     """Return a table for the terminal: best bold, second best underlined."""
     shown = RichTable(
         title=Text(printable(table.title)) if table.title else None,
         title_justify="left",
         show_header=table.header,
     )
-    for column in table.columns:
+    for column, width in zip(table.columns, widths, strict=True):
         shown.add_column(
-            escape(printable(column.name)),
+            Text(_heading(printable(column.name), width)),
             justify="right" if column.number else "left",
-            overflow="ellipsis" if column.number else "fold",
+            width=width,
+            overflow="fold",
         )
     wrap: Mapping[Mark, Callable[[Text], Text]] = {
         "best": lambda cell: Text(cell.plain, "bold"),

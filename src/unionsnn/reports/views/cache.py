@@ -35,7 +35,8 @@ def cache_table(items: Sequence[CacheItem], root: Path) -> Table | str:
     ]
     total = format_bytes(sum(item.num_bytes for item in items))
     note = f"{len(items)} files, {total} in {root}"
-    return Table("Coefficients and encodings on disk", columns, rows, [note])
+    title = "Coefficients and encodings on disk"
+    return Table(title, columns, rows, [note], spare=["rows", "age"])
 
 
 def describe(item: CacheItem) -> str:

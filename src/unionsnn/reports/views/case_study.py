@@ -69,7 +69,7 @@ def case_study_table(study: CaseStudy, source: str, *, at_ends: bool) -> Table:
         )
     if study.too_large:
         notes.append(f"{study.too_large:,} union subgraphs were too large and are left out.")
-    return Table(title, columns, rows, notes)
+    return Table(title, columns, rows, notes, spare=["keeps a"])
 
 
 def verdicts(study: CaseStudy) -> list[str]:

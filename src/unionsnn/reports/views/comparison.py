@@ -6,11 +6,13 @@ import string
 from typing import Any
 
 from unionsnn.reports.formatting import (
+    CUT,
     difference_text,
     interval_text,
+    is_cut,
+    possible,
     result_columns,
     spread_text,
-    with_bounds,
 )
 from unionsnn.reports.table import Report, Table, numbers, words
 from unionsnn.runs.comparison import ComparedRun, Comparison, Difference
@@ -43,7 +45,7 @@ def against(difference: Difference, report: str) -> list[Any]:
     return [
         difference_text(report, paired.mean),
         None if relative is None else f"{100 * relative:+.1f} %",
-        interval_text(report, paired.interval, difference_text),
+        interval_text(report, paired.interval, difference=True),
         None if p_value is None else "< 0.001" if p_value < 0.001 else f"{p_value:.3f}",
         f"{difference.won}/{difference.lost}/{difference.tied}",
     ]
@@ -54,10 +56,11 @@ def notes(comparison: Comparison) -> list[str]:
     first, differences = comparison.first, comparison.differences
     protocol, count = first.protocol, len(first.repetitions)
     better = "larger" if comparison.larger_is_better else "smaller"
+    beyond = any(is_cut(protocol.report, run.record.summary.interval) for run in comparison.runs)
     lines = [
         f"{protocol.report}, {better} is better; a difference is a configuration minus A, "
         "repetition by repetition",
-        f"intervals of means: {first.summary.method}",
+        "; ".join([f"intervals of means: {first.summary.method}", *[CUT] * beyond]),
     ]
     methods = list(dict.fromkeys(d.paired.method for d in differences))
     for method in methods:
@@ -90,30 +93,46 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
     below = [*notes(comparison), f"written: {comparison.path}"]
     columns = [*words("", "configuration"), *REACHED]
     return [
-        Table(f"{report} on {comparison.first.data}", columns, runs),
-        Table("against A", [*words(""), *AGAINST], differences, below),
+        Table(f"{report} on {comparison.first.data}", columns, runs, spare=["parameters"]),
+        Table(
+            "against A",
+            [*words(""), *AGAINST],
+            differences,
+            below,
+            spare=["relative", "won/lost/tied"],
+        ),
     ]
 
 
 def comparison_report(comparison: Comparison) -> Report:
     """Return one table for a file: each run with its difference from the first."""
     report = comparison.first.protocol.report
-    fields = ("mean", "std", "interval", "p_value", "method", "relative", "won", "lost", "tied")
     rows, full = [], []
     for index, (run, difference) in enumerate(
         zip(comparison.runs, [None, *comparison.differences], strict=True)
     ):
         shown = against(difference, report) if difference else [None] * len(AGAINST)
         rows.append([*reached(index, run), *shown])
-        plain = difference.to_json() if difference else {}
+        paired = difference.paired if difference else None
+        interval = paired.interval if paired else None
+        low, high = possible(report, interval, difference=True) or (None, None)
         full.append(
             {
                 "configuration": run.label,
                 "metric": report,
                 "repetitions": len(run.record.repetitions),
-                **result_columns(run.record.summary),
+                **result_columns(report, run.record.summary),
                 "parameters": run.record.parameters,
-                **with_bounds({f"difference_{key}": plain.get(key) for key in fields}),
+                "difference_mean": paired and paired.mean,
+                "difference_std": paired and paired.std,
+                "difference_interval_low": low,
+                "difference_interval_high": high,
+                "difference_p_value": paired and paired.p_value,
+                "difference_method": paired and paired.method,
+                "difference_relative": difference and difference.relative,
+                "difference_won": difference and difference.won,
+                "difference_lost": difference and difference.lost,
+                "difference_tied": difference and difference.tied,
             }
         )
     mean, *rest = REACHED

@@ -7,29 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
 
 from unionsnn.base.words import format_bytes
 from unionsnn.data.catalog import CatalogEntry, edges_in_words
 from unionsnn.data.inventory import OnDisk, Removal
 from unionsnn.reports.figures.plots import subplots
-from unionsnn.reports.table import Table, key_value_table, numbers, show, words
+from unionsnn.reports.table import Table, key_value_table, numbers, words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# When piped, wide enough that no line is wrapped.
-_WIDE = 160
 _BINS = 40
 
 
-def _print(*tables: Table) -> None:
-    console = Console()
-    show(tables, console if console.is_terminal else Console(width=_WIDE))
-
-
-def print_datasets(entries: Sequence[CatalogEntry], disk: Sequence[OnDisk]) -> None:
-    """Print all sets with their counts and state on disk, and where they differ from the paper."""
+def datasets_tables(entries: Sequence[CatalogEntry], disk: Sequence[OnDisk]) -> list[Table | str]:
+    """Return all sets with counts and state on disk, and where they differ from the paper."""
     rows = []
     for entry, on_disk in zip(entries, disk, strict=True):
         per_graph = None
@@ -57,12 +49,13 @@ def print_datasets(entries: Sequence[CatalogEntry], disk: Sequence[OnDisk]) -> N
         *numbers("classes, targets"),
         *words("metric", "licence", "on disk"),
     ]
-    _print(Table("Data sets", columns, rows), _deviations(entries))
-    print(
+    spare = ["licence", "features", "metric", "per graph", "edges", "nodes"]
+    below = (
         "Nodes and edges of all graphs together; edges are undirected, without loops or repeats. "
         "Names with ogbg- are asked for by data=ogb data.name=NAME. unionsnn datasets NAME shows "
         "citations and more."
     )
+    return [Table("Data sets", columns, rows, spare=spare), _deviations(entries), below]
 
 
 def _deviations(entries: Sequence[CatalogEntry]) -> Table:
@@ -76,8 +69,8 @@ def _deviations(entries: Sequence[CatalogEntry]) -> Table:
     return Table("Counts that differ from the paper's", columns, rows)
 
 
-def print_dataset(entry: CatalogEntry, disk: OnDisk) -> None:
-    """Print all details of one set."""
+def dataset_tables(entry: CatalogEntry, disk: OnDisk) -> list[Table]:
+    """Return all details of one set."""
     rows = [("source", entry.source_name), ("task", entry.task), ("metric", entry.metric)]
     for key, value in entry.figures().items():
         each = "per graph" in key
@@ -104,7 +97,7 @@ def print_dataset(entry: CatalogEntry, disk: OnDisk) -> None:
         for spec in disk.coefficients
     ]
     deviations = [_deviations([entry])] if entry.deviations() else []
-    _print(key_value_table(entry.request or f"data={entry.name}", rows), *deviations)
+    return [key_value_table(entry.request or f"data={entry.name}", rows), *deviations]
 
 
 def _edge_features(entry: CatalogEntry) -> str:
@@ -158,8 +151,8 @@ def draw_histograms(
     return figure
 
 
-def print_removals(removals: Sequence[Removal]) -> None:
-    """Print what would be deleted."""
+def removals_table(removals: Sequence[Removal]) -> Table:
+    """Return what would be deleted."""
     rows = [[each.kind, len(each.files), each.size, str(each.folder)] for each in removals]
     columns = [
         *words("what"),
@@ -167,4 +160,4 @@ def print_removals(removals: Sequence[Removal]) -> None:
         *numbers("size", form=format_bytes),
         *words("folder"),
     ]
-    _print(Table("", columns, rows))
+    return Table("", columns, rows)

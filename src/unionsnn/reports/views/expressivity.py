@@ -26,6 +26,10 @@ PUBLISHED: Mapping[str, int] = {
 """Pairs of BREC's 400 that others tell apart, by `BREC_PAPER`."""
 
 
+SPARE = ("time", "smallest different", "largest equal")
+"""What a narrow terminal can do without."""
+
+
 def published_lines(name: str) -> list[str]:
     """The line below a table of BREC with what others tell apart; none for other sets."""
     figures = ", ".join(f"{other} {count}" for other, count in PUBLISHED.items())
@@ -71,7 +75,8 @@ def bench_table(part: Mapping[str, Any]) -> Table:
                 each["seconds"],
             ]
         )
-    return Table(f"Told apart in {part['set']}", columns, rows, notes(part))
+    spare = [*SPARE, *(reversed(names) if total else [])]
+    return Table(f"Told apart in {part['set']}", columns, rows, notes(part), spare=spare)
 
 
 def notes(part: Mapping[str, Any]) -> list[str]:

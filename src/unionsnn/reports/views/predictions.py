@@ -94,4 +94,5 @@ def prediction_table(prediction: Prediction, title: str, out: Path | None = None
         notes.append(f"the first {SHOWN} of {len(prediction.names):,} rows{rest}")
     notes += [f"written: {out}"] if out else []
     headings = [*words(*texts), *numbers(*outputs)]
-    return Table(title, headings, list(zip(*shown, strict=True)), [*notes, *prediction.notes])
+    rows, below = list(zip(*shown, strict=True)), [*notes, *prediction.notes]
+    return Table(title, headings, rows, below, spare=list(reversed(outputs)))

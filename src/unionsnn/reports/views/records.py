@@ -10,7 +10,14 @@ from unionsnn.config.grid import flatten
 from unionsnn.config.identity import differing_keys
 from unionsnn.config.schema import metric_mode
 from unionsnn.reports.collection import StoredRecord
-from unionsnn.reports.formatting import duration_text, interval_text, result_columns, spread_text
+from unionsnn.reports.formatting import (
+    CUT,
+    duration_text,
+    interval_text,
+    is_cut,
+    result_columns,
+    spread_text,
+)
 from unionsnn.reports.paper import paper_value
 from unionsnn.reports.table import Mark, Report, Table, numbers, words
 from unionsnn.runs.failures import failure_lines
@@ -23,6 +30,7 @@ COLUMNS = (
     *numbers("paper"),
 )
 _MEAN = 4
+_SPARE = ("time", "parameters", "paper", "n", "protocol", "coefficient", "gate")
 
 # Keys shown in other columns, and keys that do not distinguish models.
 _SHOWN = ("model.name", "model._target_", "gate.", "coefficient.", "protocol.", "data.")
@@ -137,7 +145,7 @@ def _full_row(stored: StoredRecord, label: str) -> dict[str, Any]:
         "protocol": record.protocol.name,
         "split": record.protocol.split_hash,
         "metric": record.protocol.report,
-        **result_columns(stored.record.summary),
+        **result_columns(record.protocol.report, stored.record.summary),
         "state": record.state,
         "repetitions": len(record.repetitions),
         "parameters": record.parameters,
@@ -156,7 +164,8 @@ def _table(group: Sequence[StoredRecord], full: Sequence[Mapping[str, Any]]) -> 
         for report, name, selection, split in kinds
     ]
     methods = dict.fromkeys(row["method"] for row in full)
-    notes.append(f"intervals: {'; '.join(map(str, methods))}")
+    beyond = any(is_cut(r.record.protocol.report, r.record.summary.interval) for r in group)
+    notes.append("; ".join(["intervals: " + ", ".join(map(str, methods)), *[CUT] * beyond]))
     if len(kinds) < len(group):
         notes.append(
             "best and second best are marked within a protocol and split, by the mean alone; "
@@ -183,7 +192,8 @@ def _table(group: Sequence[StoredRecord], full: Sequence[Mapping[str, Any]]) -> 
             ]
         )
     title = f"{full[0]['data']} ({full[0]['dataset']})"
-    return Table(title, COLUMNS, rows, [*notes, *incomplete, *failed], _marks(group))
+    below = [*notes, *incomplete, *failed]
+    return Table(title, COLUMNS, rows, below, _marks(group), spare=_SPARE)
 
 
 def _marks(group: Sequence[StoredRecord]) -> dict[tuple[int, int], Mark]:

@@ -84,7 +84,8 @@ def _result_table(group: Sequence[tuple[Outcome, Row]]) -> Table:
         *failed,
         *incomplete,
     ]
-    return Table(f"{paper.table} of the paper: {paper.dataset}, {metric}", columns, rows, notes)
+    title = f"{paper.table} of the paper: {paper.dataset}, {metric}"
+    return Table(title, columns, rows, notes, spare=["parameters", "n", "difference"])
 
 
 def warnings_of(cells: Sequence[Cell]) -> list[str]:
@@ -120,7 +121,7 @@ def _result_row(outcome: Outcome) -> Row:
         "differs": "; ".join(outcome.cell.differs) or None,
         "paper_mean": paper.mean,
         "paper_std": paper.std,
-        **result_columns(result),
+        **result_columns(f"test_{paper.metric}", result),
         "difference": result.mean - paper.mean if result else None,
         "paper_outside_interval": outside,
         "state": state,

@@ -16,30 +16,26 @@ from rich.text import Text
 from unionsnn.base.words import format_bytes
 from unionsnn.config.grid import cell_text
 from unionsnn.reports.formatting import (
+    CUT,
     count_text,
     duration_text,
-    is_percent,
+    is_cut,
     metric_text,
+    possible,
     spread_text,
 )
 from unionsnn.reports.paper import paper_value
-from unionsnn.reports.table import Table, key_value_table, numbers, show
+from unionsnn.reports.table import Table, key_value_table, numbers, output_console, show
 from unionsnn.runs.failures import failure_lines
 from unionsnn.training.records import Result
 
 
-def results_table(record: Result, *, narrow: bool = False) -> Table:
-    """Return the metrics of each repetition of one experiment.
-
-    Args:
-        record: The merged record of a run folder.
-        narrow: Whether to show only the reported metric.
-    """
+def results_table(record: Result) -> Table:
+    """Return the metrics of each repetition of one experiment."""
     report = record.protocol.report
-    validated = {key for row in record.repetitions for key in row.metrics}
-    keys = [report]
-    if not narrow:
-        keys += sorted(key for key in validated - {report} if key.startswith("val_"))
+    found = {key for row in record.repetitions for key in row.metrics}
+    validated = sorted(key for key in found - {report} if key.startswith("val_"))
+    keys = [report, *validated]
     rows: list[list[Any]] = [
         [
             row.index,
@@ -55,7 +51,8 @@ def results_table(record: Result, *, narrow: bool = False) -> Table:
     if record.control != "none":
         title += f", control: {record.control}"
     columns = [*numbers("#", *keys, "best", "epochs"), *numbers("time", form=duration_text)]
-    return Table(title, columns, rows)
+    spare = ["time", "epochs", "best", *reversed(validated)]
+    return Table(title, columns, rows, spare=spare)
 
 
 def summary_line(record: Result) -> str:
@@ -66,12 +63,11 @@ def summary_line(record: Result) -> str:
     report = protocol.report
     first = f"{report}: {metric_text(report, result.mean)}"
     if result.std is not None and result.interval is not None:
-        low, high = result.interval
-        beyond = is_percent(report) and not 0 <= low <= high <= 1
+        low, high = possible(report, result.interval) or result.interval
         first += (
             f" ± {metric_text(report, result.std)}, 95 % interval [{metric_text(report, low)}, "
             f"{metric_text(report, high)}] ({result.method}"
-            f"{', which ignores the bounds 0 and 100 %' if beyond else ''})"
+            f"{f', {CUT}' if is_cut(report, result.interval) else ''})"
         )
     if result.epoch is not None:
         first += f", epoch {result.epoch + 1}"
@@ -171,11 +167,10 @@ def _budget(config: Mapping[str, Any]) -> str:
 
 def print_results(record: Result, console: Console | None = None) -> None:
     """Print the final table, the summary and its provenance."""
-    console = console or Console()
-    table = results_table(record)
-    if table.width() > console.width:
-        table = results_table(record, narrow=True)
-    show([table, Text(summary_line(record), style="bold"), provenance(record)], console)
+    show(
+        [results_table(record), Text(summary_line(record), style="bold"), provenance(record)],
+        console,
+    )
 
 
 def folder_lines(folder: Path, record: Result, before: Collection[int]) -> list[str]:
@@ -199,7 +194,7 @@ def folder_lines(folder: Path, record: Result, before: Collection[int]) -> list[
 
 def print_dry_run(plan: Mapping[str, Any]) -> None:
     """Print the plan of an experiment."""
-    Console().print(Syntax(yaml.safe_dump(plan["config"], sort_keys=False), "yaml"))
+    output_console().print(Syntax(yaml.safe_dump(plan["config"], sort_keys=False), "yaml"))
     sizes, budget = plan["sizes"][0], _budget(plan["config"])
     grid = f"{plan['cells']} cells in each repetition: {plan['trainings']:,} trainings"
     rows = [

@@ -55,7 +55,9 @@ def trials_table(record: StudyRecord) -> Table:
         *numbers(*objectives, "repetitions"),
         *numbers("time", form=duration_text),
     ]
-    return Table(f"{study.name}: {len(rows)} trials", columns, rows, notes(record), marks)
+    title = f"{study.name}: {len(rows)} trials"
+    spare = ["time", "repetitions", *reversed(keys), "reason"]
+    return Table(title, columns, rows, notes(record), marks, spare=spare)
 
 
 def notes(record: StudyRecord) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from unionsnn.expressivity.trained_pairs import NOISE
 from unionsnn.reports.formatting import duration_text
 from unionsnn.reports.table import Report, Table, numbers, words
-from unionsnn.reports.views.expressivity import published_lines
+from unionsnn.reports.views.expressivity import SPARE, published_lines
 
 
 def trained_table(records: Sequence[Mapping[str, Any]]) -> Table:
@@ -61,7 +61,8 @@ def trained_table(records: Sequence[Mapping[str, Any]]) -> Table:
         if record["state"] != "finished" and summary["tested"]:
             duration = duration_text(estimate(record))
             notes.append(f"{label(record)}: all pairs would take {duration}.")
-    return Table(f"Told apart in {first['set']} by trained networks", columns, rows, notes)
+    title = f"Told apart in {first['set']} by trained networks"
+    return Table(title, columns, rows, notes, spare=[*SPARE, *reversed(names[:-1])])
 
 
 def label(record: Mapping[str, Any]) -> str:
