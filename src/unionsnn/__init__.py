@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from unionsnn.nn.encoders import StructuralEdgeEncoder
     from unionsnn.nn.gates import StructuralGate
     from unionsnn.nn.plugin import UnionPlugin, fit_statistics
+    from unionsnn.nn.whole_network import plug_in
 
 # Loaded on first use: `import unionsnn` and the command line's answers must not wait for torch.
 _LAZY = {
@@ -20,6 +21,7 @@ _LAZY = {
     "StructuralGate": "unionsnn.nn.gates",
     "UnionPlugin": "unionsnn.nn.plugin",
     "fit_statistics": "unionsnn.nn.plugin",
+    "plug_in": "unionsnn.nn.whole_network",
     "structural_coefficients": "unionsnn.coefficients",
 }
 
@@ -31,6 +33,7 @@ __all__ = [
     "UnionPlugin",
     "__version__",
     "fit_statistics",
+    "plug_in",
     "structural_coefficients",
 ]
 

@@ -162,11 +162,14 @@ def test_finding_the_width_on_the_meta_device(
 @pytest.mark.parametrize(
     "make", [lambda: GINEConv(gin().nn, edge_dim=2), lambda: LGConv(), lambda: GatedGraphConv(4, 2)]
 )
-def test_a_width_that_cannot_be_found_is_asked_for(make: Callable[[], MessagePassing]) -> None:
+def test_a_width_that_cannot_be_found_is_that_of_the_first_message(
+    make: Callable[[], MessagePassing],
+) -> None:
     conv = make()
     message = rf"width of {type(conv).__name__}'s messages could not be found; pass channels="
     with pytest.raises(ValueError, match=message):
-        UnionPlugin(conv)
+        message_width(conv)
+    assert UnionPlugin(make()).gate.channels == -1
     assert UnionPlugin(make(), channels=3).gate.channels == 3
 
 

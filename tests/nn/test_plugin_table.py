@@ -63,9 +63,13 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "EdgeConv": lambda: pyg.EdgeConv(mlp(2 * IN)),
     "FeaStConv": lambda: pyg.FeaStConv(IN, OUT, heads=2),
     "PDNConv": lambda: pyg.PDNConv(IN, OUT, edge_dim=EDGE, hidden_channels=3),
+    "FastRGCNConv": lambda: pyg.FastRGCNConv(IN, OUT, num_relations=2),
+    "GCN2Conv": lambda: pyg.GCN2Conv(IN, alpha=0.1),
+    "RGCNConv": lambda: pyg.RGCNConv(IN, OUT, num_relations=2),
     "HypergraphConv": lambda: pyg.HypergraphConv(IN, OUT),
 }
 WITH_EDGES = ("GINEConv", "NNConv", "PDNConv")
+WITH_TYPES = ("FastRGCNConv",)
 
 
 def table() -> dict[str, list[str]]:
@@ -89,6 +93,8 @@ def data() -> Data:
 
 
 def arguments(name: str, data: Data) -> tuple[Tensor, ...]:
+    if name in WITH_TYPES:
+        return (data.edge_index.sum(dim=0) % 2,)
     if name not in WITH_EDGES:
         return ()
     index = data.edge_index.double()
@@ -98,6 +104,11 @@ def arguments(name: str, data: Data) -> tuple[Tensor, ...]:
 def conv_of(name: str) -> Any:
     torch.manual_seed(0)
     return MAKERS[name]().double()
+
+
+def features(name: str, data: Data) -> tuple[Tensor, ...]:
+    """What the layer takes before the edges."""
+    return (data.x, data.x.cos()) if name == "GCN2Conv" else (data.x,)
 
 
 def width(name: str) -> int:
@@ -131,33 +142,37 @@ def test_the_page_lists_every_layer_here() -> None:
 def test_the_layer_is_the_one_whose_messages_are_multiplied(
     name: str, preset: str, data: Data
 ) -> None:
-    conv, x, extra = conv_of(name), data.x, arguments(name, data)
+    conv, x, extra = conv_of(name), features(name, data), arguments(name, data)
     plugin = UnionPlugin(conv, gate=fitted(preset, data, width(name)))
-    out = plugin(x, data.edge_index, *extra, edge_coefficient=data.edge_coefficient)
+    out = plugin(*x, data.edge_index, *extra, edge_coefficient=data.edge_coefficient)
     weight = plugin.gate(data.edge_coefficient, data.edge_index, data.num_nodes)
     by_hand = multiplied(conv_of(name), weight, data.num_nodes)
-    expected = by_hand(x, data.edge_index, *extra)
+    expected = by_hand(*x, data.edge_index, *extra)
     torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-10)
-    assert not torch.allclose(out, conv(x, data.edge_index, *extra))
+    assert not torch.allclose(out, conv(*x, data.edge_index, *extra))
 
 
 @pytest.mark.parametrize("name", GATED)
 def test_with_a_gate_of_ones_the_layer_is_the_plain_one(name: str, data: Data) -> None:
-    conv, x, extra = conv_of(name), data.x, arguments(name, data)
-    plain = copy.deepcopy(conv)(x, data.edge_index, *extra)
+    conv, x, extra = conv_of(name), features(name, data), arguments(name, data)
+    plain = copy.deepcopy(conv)(*x, data.edge_index, *extra)
     plugin = UnionPlugin(conv, gate=fitted("default", data, width(name)))
     for parameter in plugin.gate.parameters():
         nn.init.zeros_(parameter)
-    out = plugin(x, data.edge_index, *extra, edge_coefficient=data.edge_coefficient)
+    out = plugin(*x, data.edge_index, *extra, edge_coefficient=data.edge_coefficient)
     assert torch.equal(out, plain)
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_refused_layer_says_why(name: str, data: Data) -> None:
     reason = re.escape(TABLE[name][0].removeprefix("refused: "))
-    plugin = UnionPlugin(conv_of(name), gate=fitted("default", data, OUT))
+
+    def call() -> Tensor:
+        plugin = UnionPlugin(conv_of(name), gate=fitted("default", data, OUT))
+        return plugin(data.x, data.edge_index, edge_coefficient=data.edge_coefficient)
+
     with pytest.raises(TypeError, match=f"{name}.*{reason}"):
-        plugin(data.x, data.edge_index, edge_coefficient=data.edge_coefficient)
+        call()
 
 
 def test_what_sends_no_messages_is_refused() -> None:

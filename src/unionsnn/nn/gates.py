@@ -7,6 +7,8 @@ from typing import Any, Literal, Unpack
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.lazy import LazyModuleMixin
+from torch.nn.parameter import UninitializedParameter, is_lazy
 from torch_geometric.utils import softmax
 
 from unionsnn.base.arguments import require_at_least, require_choice
@@ -77,6 +79,34 @@ def _any(mask: Tensor) -> bool:
     return mask.device.type != "cpu" or torch.compiler.is_compiling() or bool(mask.any())
 
 
+class _Unsized(LazyModuleMixin, nn.Linear):
+    """A linear map that is told its widths later."""
+
+    cls_to_become = nn.Linear
+
+    def __init__(self) -> None:
+        super().__init__(0, 0, bias=False)
+        self.weight = UninitializedParameter()
+        self.bias = UninitializedParameter()  # type: ignore[assignment]
+
+    def reset_parameters(self) -> None:
+        """Reinitialise the weights, as soon as there are any."""
+        if self.in_features and not self.has_uninitialized_params():
+            super().reset_parameters()
+
+    def initialize_parameters(self, in_features: int, like: Tensor, out_features: int) -> None:
+        """Make the weights, of the type of a tensor: uninitialised ones lose theirs in a pickle."""
+        # A parameter made under inference_mode could not be trained.
+        with torch.inference_mode(False), torch.no_grad():
+            self.in_features, self.out_features = in_features, out_features
+            for parameter, shape in (
+                (self.weight, (out_features, in_features)),
+                (self.bias, (out_features,)),
+            ):
+                parameter.materialize(shape, device=like.device, dtype=like.dtype)  # type: ignore[attr-defined]
+            self.reset_parameters()
+
+
 class StructuralGate(StructuralFeatures):
     r"""Trans: weights of messages from structural coefficients.
 
@@ -89,7 +119,8 @@ class StructuralGate(StructuralFeatures):
     from a node to itself always has weight 1.
 
     Args:
-        channels: Width of the message.
+        channels: Width of the message; -1 to take that of the first message that a `UnionPlugin`
+            gates, or of the state dict that is loaded.
         normalization: Softmax over the receiver's ``neighborhood``, over all edges of the
             ``batch`` (then a prediction depends on the other graphs of the batch), or ``none``.
         residual: Whether to add 1 to the normalised output.
@@ -117,7 +148,8 @@ class StructuralGate(StructuralFeatures):
         **features: Unpack[FeatureOptions],
     ) -> None:
         super().__init__(**features)
-        require_at_least("channels", channels, 1)
+        if channels != -1:
+            require_at_least("channels", channels, 1)
         if layers not in (1, 2):
             raise RequestError(
                 f"layers is {layers}; allowed are 1 (linear) and 2 (one hidden layer).",
@@ -129,8 +161,12 @@ class StructuralGate(StructuralFeatures):
         self.residual = residual
         self.negative_slope = negative_slope
         width = len(self.feature_mean)
-        self.hidden = nn.Linear(width, channels) if layers == 2 else None
-        self.last = nn.Linear(channels if layers == 2 else width, channels)
+        if channels == -1:
+            self.hidden: nn.Linear | None = _Unsized() if layers == 2 else None
+            self.last: nn.Linear = _Unsized()
+        else:
+            self.hidden = nn.Linear(width, channels) if layers == 2 else None
+            self.last = nn.Linear(channels if layers == 2 else width, channels)
 
     @classmethod
     def preset(cls, name: str, channels: int, **overrides: Any) -> StructuralGate:
@@ -140,6 +176,27 @@ class StructuralGate(StructuralFeatures):
         """
         return cls(channels, **preset_options(name, **overrides))
 
+    @property
+    def is_lazy(self) -> bool:
+        """Whether the width is not known yet."""
+        return self.channels == -1
+
+    def materialize(self, channels: int) -> None:
+        """Take a width and draw the weights, in place; for a gate that was made without one."""
+        require_at_least("channels", channels, 1)
+        self.channels = channels
+        width = len(self.feature_mean)
+        for linear in (self.hidden, self.last):
+            if linear is not None:
+                linear._infer_parameters(linear, (width, self.feature_mean, channels))  # type: ignore[operator]
+                width = channels
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
+        weight = state_dict.get(f"{prefix}last.weight")
+        if self.is_lazy and weight is not None and not is_lazy(weight):
+            self.materialize(weight.size(0))
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
     def reset_parameters(self) -> None:
         """Reinitialise the weights; the statistics are kept."""
         for linear in (self.hidden, self.last):
@@ -148,6 +205,12 @@ class StructuralGate(StructuralFeatures):
 
     def forward(self, coefficient: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
         """Return the weights of the messages; arguments as in `standardized`."""
+        if self.is_lazy:
+            raise RequestError(
+                "The gate has channels=-1: UnionPlugin gives it the width of the first message. "
+                "Elsewhere pass channels=<width of the message>.",
+                code="gate.width",
+            )
         features = self.standardized(coefficient, edge_index, num_nodes)
         dtype = features.dtype
         loops = (edge_index[0] == edge_index[1]).unsqueeze(-1)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric import EdgeIndex
 from torch_geometric.data.data import BaseData
-from torch_geometric.nn import MessagePassing
+from torch_geometric.nn import FastRGCNConv, MessagePassing, RGCNConv
 
 from unionsnn.base.errors import RequestError
 from unionsnn.nn.features import StructuralFeatures, structural_modules
@@ -23,11 +24,13 @@ from unionsnn.nn.gates import StructuralGate
 class _Pass:
     """State of the hooks during one forward pass."""
 
-    weight: Tensor
+    weight: Tensor | None
+    """None until the first message tells a gate without a width its own."""
     given: Tensor
     """The edges that `weight` belongs to."""
     sent: Tensor
     """The edges that the layer sends its messages along."""
+    gate_input: tuple[Tensor, Tensor, int]
     gated: bool = False
 
 
@@ -47,70 +50,75 @@ class UnionPlugin(nn.Module):
 
     Args:
         conv: A `MessagePassing` layer, with any flow direction. It is used, not copied.
-        channels: Width of the message (heads times channels for layers with heads); by default
-            found by a trial run on a graph of two nodes.
-        gate: Name of a preset, or a `StructuralGate` of that width. A preset reads the columns of
-            `StructuralCoefficients()`, until `fit_statistics` or `gate.set_columns` names others.
+        channels: Width of the message (heads times channels for layers with heads). By default it
+            is found by a trial run on a graph of two nodes or, where that fails and with -1, at the
+            first pass, as by PyG's lazy layers: a state dict may be loaded and an optimiser made
+            before.
+        gate: Name of a preset, a `StructuralGate` of that width, or a function that makes one from
+            the width. A preset reads the columns of `StructuralCoefficients()`, until
+            `fit_statistics` or `gate.set_columns` names others.
         radius: Radius of a preset, one or several; None for the preset's own. `default` has 1, 2
             and 3, which suit graphs like molecules; for a large graph with hubs use 1, here and in
             `StructuralCoefficients(radius=1)`.
 
     Shapes:
-        - x: [num_nodes, in_channels], or a pair of such tensors, where the longer one starts with
-          the nodes of the shorter one (as in neighbour sampling)
-        - edge_index: [2, num_edges]
+        - the layer's first argument, x: [num_nodes, in_channels], or a pair of such tensors, where
+          the longer one starts with the nodes of the shorter one (as in neighbour sampling)
+        - edge_index, wherever the layer has it: [2, num_edges]
         - edge_coefficient: [num_edges, len(gate.columns)]
         - output: what the layer returns
 
     Raises:
         TypeError: if `conv` is not a `MessagePassing` layer or does not send individual messages,
-            or the type of `edge_index` skips the layer's message step.
-        RequestError: if the width of the message is unknown or does not fit the gate, or the rows
-            do not fit the edges.
+            or the type of `edge_index` skips the layer's message step; says what works instead.
+        RequestError: if the width of the message does not fit the gate, or the rows do not fit the
+            edges.
     """
 
     def __init__(
         self,
         conv: MessagePassing,
         channels: int | None = None,
-        gate: str | StructuralGate = "default",
+        gate: str | StructuralGate | Callable[[int], StructuralGate] = "default",
         *,
         radius: int | Sequence[int] | None = None,
     ) -> None:
         super().__init__()
-        if not isinstance(conv, MessagePassing):
-            raise TypeError(
-                f"UnionPlugin wraps a PyG MessagePassing layer, but got {type(conv).__name__}."
-            )
-        if conv.decomposed_layers > 1:
-            raise TypeError(
-                f"{type(conv).__name__} has decomposed_layers={conv.decomposed_layers}: it sends "
-                "each message in pieces, which cannot be gated; set it to 1."
-            )
-        if getattr(conv, "cached", False) and {"_cached_x", "_cached_h"} & vars(conv).keys():
-            raise TypeError(
-                f"{type(conv).__name__} has cached=True: it sends messages once and caches the "
-                "result, so the gate would not learn; leave cached out."
+        reason = refusal(conv)
+        if reason is not None:
+            raise TypeError(reason)
+        if radius is not None and not isinstance(gate, str):
+            raise RequestError(
+                "radius was given together with a gate, which has its own; leave it out.",
+                code="gate.argument",
             )
         if isinstance(gate, StructuralGate):
-            if radius is not None:
-                raise RequestError(
-                    "radius was given together with a gate, which has its own; leave it out.",
-                    code="gate.argument",
-                )
             channels = gate.channels if channels is None else channels
+            if gate.is_lazy and channels != -1:
+                gate.materialize(channels)
             if channels != gate.channels:
                 raise RequestError(
                     f"channels is {channels} but the gate has {gate.channels} channels; "
                     "leave channels out, or make a gate of that width.",
                     code="gate.argument",
                 )
-        elif channels is None:
-            channels = message_width(conv)
+        else:
+            if channels is None:
+                try:
+                    channels = message_width(conv)
+                except RequestError:
+                    channels = -1
+            gate = preset_gate(gate, channels, radius) if isinstance(gate, str) else gate(channels)
         self.conv = conv
-        self.gate = preset_gate(gate, channels, radius) if isinstance(gate, str) else gate
+        self.gate = gate
         # Set only during a pass; otherwise the hooks do nothing.
         self._pass: _Pass | None = None
+        # Rows of the call of a whole network, and whether it has come here; see `plug_in`.
+        self.given: Tensor | None = None
+        self.reached = False
+        names = list(inspect.signature(conv.forward).parameters)
+        self._x, self._edges = names[0], "edge_index" if "edge_index" in names else names[1]
+        self._edges_at = names.index(self._edges)
         conv.register_propagate_forward_pre_hook(self._note_edges)
         conv.register_message_forward_hook(self._multiply)
 
@@ -135,29 +143,29 @@ class UnionPlugin(nn.Module):
         self.gate.fit_statistics(coefficient_rows(data, self.gate))
         return self
 
-    def forward(
-        self,
-        x: Any,
-        edge_index: Tensor,
-        *args: Any,
-        edge_coefficient: Tensor | None = None,
-        **kwargs: Any,
-    ) -> Any:
+    def forward(self, *args: Any, edge_coefficient: Tensor | None = None, **kwargs: Any) -> Any:
         """Call the layer with gated messages; other arguments go to the layer unchanged."""
-        if edge_coefficient is None:
+        rows = self.given if edge_coefficient is None else edge_coefficient
+        self.reached = True
+        if rows is None:
             raise RequestError(
                 "edge_coefficient is missing: pass edge_coefficient=data.edge_coefficient, which "
                 "pre_transform=StructuralCoefficients() adds to each graph.",
                 code="batch.attribute",
             )
+        x = args[0] if args else kwargs.get(self._x)
+        at = self._edges_at
+        edge_index: Any = args[at] if len(args) > at else kwargs.get(self._edges)
         _refuse_fused(edge_index)
         # The gate expects receivers in the second row.
         edges = edge_index.flip(0) if self.conv.flow == "target_to_source" else edge_index
-        weight = self.gate(edge_coefficient, edges, _num_nodes(x, self.conv.node_dim))
+        gate_input = rows, edges, _num_nodes(x, self.conv.node_dim)
+        weight = None if self.gate.is_lazy else self.gate(*gate_input)
+        current = _Pass(weight, edge_index, edge_index, gate_input)
         if torch.compiler.is_exporting():
             with self._traced():
-                return self._send(weight, x, edge_index, *args, **kwargs)
-        return self._send(weight, x, edge_index, *args, **kwargs)
+                return self._send(current, args, kwargs)
+        return self._send(current, args, kwargs)
 
     @contextmanager
     def _traced(self) -> Iterator[None]:
@@ -179,11 +187,11 @@ class UnionPlugin(nn.Module):
             del conv.message, conv.propagate
 
     @torch.compiler.disable
-    def _send(self, weight: Tensor, x: Any, edge_index: Tensor, *args: Any, **kwargs: Any) -> Any:
-        """Call the layer while the hooks multiply its messages by `weight`."""
-        current = self._pass = _Pass(weight, given=edge_index, sent=edge_index)
+    def _send(self, current: _Pass, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Call the layer while the hooks multiply its messages by weights."""
+        self._pass = current
         try:
-            out = self.conv(x, edge_index, *args, **kwargs)
+            out = self.conv(*args, **kwargs)
         finally:
             self._pass = None
         if not current.gated:
@@ -195,6 +203,12 @@ class UnionPlugin(nn.Module):
 
     def _note_edges(self, conv: MessagePassing, inputs: tuple[Any, ...]) -> None:
         """Record the edges along which the layer is about to propagate."""
+        if self._pass is None and self.given is not None:
+            raise TypeError(
+                f"The network calls a {type(conv).__name__} past its plug-in, so nothing would be "
+                "gated: it holds the layer in a place that plug_in does not see, such as a list "
+                "that is no ModuleList."
+            )
         if self._pass is not None:
             self._pass.sent = inputs[0]
 
@@ -205,9 +219,13 @@ class UnionPlugin(nn.Module):
         if self._pass is None:
             return None
         name = type(conv).__name__
-        weight = _aligned(self._pass, name)
         num_messages, *trailing = message.shape[_edge_dim(conv, message) :]
         width = torch.Size(trailing).numel()
+        if self._pass.weight is None:
+            if self.gate.is_lazy:
+                self.gate.materialize(width)
+            self._pass.weight = self.gate(*self._pass.gate_input)
+        weight = _aligned(self._pass, self._pass.weight, name)
         if torch.compiler.is_exporting():
             # The number of loops is known only when the exported program runs.
             torch._check(num_messages == weight.size(0))  # type: ignore[no-untyped-call]
@@ -224,6 +242,33 @@ class UnionPlugin(nn.Module):
             )
         self._pass.gated = True
         return message * weight.view(num_messages, *trailing).to(message.dtype)
+
+
+def refusal(conv: Any) -> str | None:
+    """Return why a layer cannot be wrapped and what works instead; None if it can, or may."""
+    name = type(conv).__name__
+    if not isinstance(conv, MessagePassing):
+        whole = isinstance(conv, nn.Module) and any(
+            isinstance(part, MessagePassing) for part in conv.modules()
+        )
+        instead = " For all layers of a network: unionsnn.plug_in(network)." if whole else ""
+        return f"UnionPlugin wraps a PyG MessagePassing layer, but got {name}.{instead}"
+    if conv.decomposed_layers > 1:
+        return (
+            f"{name} has decomposed_layers={conv.decomposed_layers}: it sends each message in "
+            "pieces, which cannot be gated; set it to 1."
+        )
+    if getattr(conv, "cached", False) and {"_cached_x", "_cached_h"} & vars(conv).keys():
+        return (
+            f"{name} has cached=True: it sends messages once and caches the result, so the gate "
+            "would not learn; leave cached out."
+        )
+    if isinstance(conv, RGCNConv) and not isinstance(conv, FastRGCNConv):
+        return (
+            f"{name} sends the messages of one relation after the other; use FastRGCNConv, which "
+            "sends all at once."
+        )
+    return None
 
 
 def _edge_dim(conv: MessagePassing, message: Tensor) -> int:
@@ -258,17 +303,17 @@ def _refuse_fused(edge_index: Any) -> None:
     )
 
 
-def _aligned(current: _Pass, name: str) -> Tensor:
+def _aligned(current: _Pass, weight: Tensor, name: str) -> Tensor:
     """Return the weights in the order of the messages, with 1 for added loops.
 
     Layers that add loops first remove existing ones, and append theirs.
     """
-    given, sent, weight = current.given, current.sent, current.weight
+    given, sent = current.given, current.sent
     if sent is given:
         return weight
     if torch.compiler.is_exporting():
         # A layer that passes on a copy looks like one that adds loops: it is not traced.
-        return _with_loops(current)
+        return _with_loops(current, weight)
     if torch.equal(sent, given):
         return weight
     kept = given[0] != given[1]
@@ -282,9 +327,9 @@ def _aligned(current: _Pass, name: str) -> Tensor:
     return torch.cat([weight[kept], weight.new_ones(tail.size(1), weight.size(1))])
 
 
-def _with_loops(current: _Pass) -> Tensor:
+def _with_loops(current: _Pass, weight: Tensor) -> Tensor:
     """Return the weights of non-loop edges, then 1 for each node, without reading values."""
-    given, sent, weight = current.given, current.sent, current.weight
+    given, sent = current.given, current.sent
     kept = weight[given[0] != given[1]]
     return torch.cat([kept, weight.new_ones(sent.size(1) - kept.size(0), weight.size(1))])
 
