@@ -98,6 +98,7 @@ RECIPES = {
     "add_a_tracker.md": Recipe(
         small=("data.num_train=16", "data.num_validation=8", "data.num_test=8")
     ),
+    "own_model_cli.md": Recipe(),
 }
 
 

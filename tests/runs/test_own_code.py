@@ -71,7 +71,7 @@ def test_what_is_no_data_set_is_not_called(own: str, path: str, tmp_path: Path) 
     known = "antigravity" in sys.modules
     with pytest.raises(DataError) as caught:
         make_dataset(path, {"path": str(kept)} if path.endswith("rmtree") else {}, tmp_path)
-    assert caught.value.codes[0] in ("data.dataset", "data.pyg")
+    assert caught.value.codes[0] in ("data.dataset", "target.import")
     assert kept.is_dir()
     assert ("antigravity" in sys.modules) is known
     assert not getattr(sys.modules.get(own), "called", [])

@@ -23,11 +23,17 @@ from omegaconf import DictConfig, OmegaConf, flag_override
 from omegaconf.errors import OmegaConfBaseException
 
 from unionsnn.base.errors import Fault, RequestError
+from unionsnn.base.imports import check_path
 from unionsnn.base.secrets import referenced_secrets
 from unionsnn.base.words import nearest
 from unionsnn.config.grid import flatten, grid_faults
 from unionsnn.config.schema import Config
-from unionsnn.config.targets import argument_faults, published_request, published_task
+from unionsnn.config.targets import (
+    argument_faults,
+    is_network,
+    published_request,
+    published_task,
+)
 from unionsnn.config.yaml_files import read_yaml, user_folder
 
 
@@ -97,15 +103,26 @@ def compose_config(overrides: Sequence[str], config_dir: str | Path | None = Non
     with initialize_config_dir(str(config_folder()), version_base="1.3"):
         loader = GlobalHydra.instance().config_loader()
         parsed = _parse(overrides)
+        own = _own_network(parsed)
+        if own:
+            check_path(own, "model._target_")
+            parsed = _with_own_section(parsed)
         groups = [o for o in parsed if _is_group(o, loader)]
-        faults = [f for o in groups if (f := _group_fault(o, loader, config_dir))]
+        chosen = [o for o in groups if o.input_line != _OWN_SECTION]
+        faults = [f for o in chosen if (f := _group_fault(o, loader, config_dir))]
         if faults:
             raise RequestError(*faults)
         base = _compose([*search, *(str(o.input_line) for o in groups)])
+        if own:
+            # Keys that no file has go to the constructor, which is asked when it is called.
+            present = {key for key, _ in flatten(OmegaConf.to_container(base))}
+            parsed = _parse([_added(o, present) for o in parsed])
         faults = [f for o in parsed if o not in groups and (f := _value_fault(o, base, loader))]
         if faults:
             raise RequestError(*faults)
-        config = _compose([*search, *overrides])
+        config = _compose([*search, *(str(o.input_line) for o in parsed)])
+        if own and not any(o.key_or_group == "model.name" for o in parsed):
+            config.model.name = own.rpartition(".")[2]
     unresolved = dict(flatten(OmegaConf.to_container(config)))
     if missing := sorted(key for key, value in unresolved.items() if value in ("???", _OPEN)):
         raise RequestError(
@@ -134,6 +151,35 @@ def compose_config(overrides: Sequence[str], config_dir: str | Path | None = Non
     if wrong := grid_faults(plain, checked, _type_fault, check):
         raise RequestError(*wrong, code="config.grid")
     return checked.replace({"protocol.grid": grid})
+
+
+def _own_network(parsed: Sequence[Override]) -> str | None:
+    """Return the class from outside of this package that ``model._target_`` is set to, if any."""
+    for override in parsed:
+        if override.key_or_group == "model._target_" and not override.is_delete():
+            target = str(override.value())
+            return None if is_network(target) else target
+    return None
+
+
+_OWN_SECTION = "model=base/own"
+
+
+def _with_own_section(parsed: Sequence[Override]) -> list[Override]:
+    """Put the section of a class of the user's in front, unless a model is chosen."""
+    chosen = any(override.key_or_group == "model" for override in parsed)
+    return [*([] if chosen else _parse([_OWN_SECTION])), *parsed]
+
+
+def _added(override: Override, known: set[str]) -> str:
+    """Return an override in Hydra's syntax, where a new key of the model has a plus in front."""
+    words, key = str(override.input_line), str(override.key_or_group)
+    of_model = key.startswith("model.")
+    if of_model and key not in known and not (override.is_add() or override.is_delete()):
+        return f"+{words.lstrip('+')}"
+    if key == "model._target_" and override.is_add():
+        return words.lstrip("+")
+    return words
 
 
 def refuse_repeats(words: Sequence[str]) -> None:
@@ -183,7 +229,11 @@ def group_choices(overrides: Sequence[str], config_dir: str | Path | None = None
     """Return the chosen option of each group, including those of the experiment."""
     search = _search_path(config_dir)
     with initialize_config_dir(str(config_folder()), version_base="1.3"):
-        config = compose("train", [*search, *overrides], return_hydra_config=True)
+        parsed = _parse(overrides)
+        parsed = _with_own_section(parsed) if _own_network(parsed) else parsed
+        loader = GlobalHydra.instance().config_loader()
+        words = [str(o.input_line) for o in parsed if _is_group(o, loader)]
+        config = compose("train", [*search, *words], return_hydra_config=True)
         chosen = OmegaConf.to_container(config.hydra.runtime.choices)
     assert isinstance(chosen, dict)
     return {
@@ -305,6 +355,14 @@ def _group_fault(
     if group == "data" and (request := published_request(str(value))):
         return Fault(
             f"{override.input_line} is asked for by its format: type {request}.",
+            "config.unknown_option",
+        )
+    if group == "model" and isinstance(value, str) and ("." in value or ":" in value):
+        path = value.removeprefix("./").replace(".py", "").replace(":", ".").replace("/", ".")
+        path = path if "." in path else f"{path}.NAME"
+        return Fault(
+            f"{override.input_line} is no model of a file; for a class of yours, type "
+            f"model._target_={path}.",
             "config.unknown_option",
         )
     return Fault(

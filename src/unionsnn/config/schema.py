@@ -29,7 +29,7 @@ from unionsnn.config.sections import (
     TrainerConfig,
     absent_if_none,
 )
-from unionsnn.config.targets import current_target, recorded_target
+from unionsnn.config.targets import current_target, is_network, recorded_target
 from unionsnn.tracking.tracker import Tracker, tracker_of
 
 if TYPE_CHECKING:
@@ -239,9 +239,10 @@ class ModelConfig(_OpenSection):
     """Keys of every model."""
 
     name: Name
-    hidden_channels: PositiveInt
-    num_layers: Annotated[int, Field(ge=1, le=10_000)]
-    dropout: Probability
+    # A class of the user's may have its own, or none.
+    hidden_channels: PositiveInt | None = absent_if_none()
+    num_layers: Annotated[int, Field(ge=1, le=10_000)] | None = absent_if_none()
+    dropout: Probability | None = absent_if_none()
     parameter_budget: PositiveInt | None = None
     # A model that leaves one of these out does not take it.
     norm: Literal["auto", "batch", "layer", "none"] | None = absent_if_none()
@@ -249,6 +250,17 @@ class ModelConfig(_OpenSection):
     coefficient: LayerCoefficientConfig | None = absent_if_none()
     max_path: PositiveInt | None = absent_if_none()
     encodings: EncodingsConfig | None = absent_if_none()
+
+    @model_validator(mode="after")
+    def _sizes(self) -> Self:
+        sizes = ("hidden_channels", "num_layers", "dropout")
+        missing = [f"model.{key}" for key in sizes if getattr(self, key) is None]
+        if missing and is_network(self.target):
+            raise RequestError(
+                *(f"{k} is missing; type {k}=..., or leave out what deletes it." for k in missing),
+                code="config.missing",
+            )
+        return self
 
 
 class GateConfig(Section):

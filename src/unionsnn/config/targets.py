@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from unionsnn.base.imports import working_folder
 from unionsnn.config.sections import sentences
 from unionsnn.config.yaml_files import read_yaml, user_folder
 
@@ -116,7 +117,14 @@ def _named(config: Config) -> dict[str, str]:
     """Return the classes and functions that a request names, by their keys."""
     named = {"model._target_": config.model.target, "data._target_": config.data.target}
     dataset = (config.data.model_extra or {}).get("dataset")
-    return named if dataset is None else {**named, "data.dataset": dataset}
+    if dataset is None or is_file(dataset):
+        return named
+    return {**named, "data.dataset": dataset}
+
+
+def is_file(dataset: str) -> bool:
+    """Return whether ``data.dataset`` is a file of graphs, not code."""
+    return dataset.endswith(".pt")
 
 
 def named_networks(config_dir: str | Path | None) -> set[str]:
@@ -145,10 +153,11 @@ def code_digests(config: Config) -> dict[str, str]:
         if not module or module.partition(".")[0] == _PACKAGE:
             continue
         try:
-            spec = find_spec(module)
+            with working_folder(module):
+                spec = find_spec(module)
             file = Path((spec and spec.origin) or "")
             digests[target] = _sha256(file)
-        except (ImportError, ValueError, OSError):
+        except (ImportError, ValueError, OSError):  # RequestError is a ValueError.
             # Named where it is imported.
             continue
         depth = module.count(".") + (file.name == "__init__.py")

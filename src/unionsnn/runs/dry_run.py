@@ -27,6 +27,7 @@ from unionsnn.training.build import (
     check_model,
     count_parameters,
     fit_gates,
+    width_of,
 )
 from unionsnn.training.devices import check_accelerator, training_device
 from unionsnn.training.memory import (
@@ -95,7 +96,7 @@ def describe(
         "num_features": data.num_features,
         "num_outputs": data.num_outputs,
         "parameters": count_parameters(task.model),
-        "hidden_channels": task.model.hidden_channels,
+        "hidden_channels": width_of(task.model, config),
         "to_compute": to_compute(data),
         "largest_batch": asdict(memory),
         "batch": str(memory),

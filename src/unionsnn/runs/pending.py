@@ -34,7 +34,7 @@ from unionsnn.runs.failures import Failure, Outcome, SameAgain, attempt
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.runs.selection import select_in_fold
 from unionsnn.runs.workers import train_in_workers
-from unionsnn.training.build import build_data, check_model
+from unionsnn.training.build import announce_own, build_data, check_model
 from unionsnn.training.devices import check_accelerator
 from unionsnn.training.protocols import draw_splits
 from unionsnn.training.records import Repetition, Result
@@ -63,6 +63,8 @@ def complete(config: Config, progress: Progress | None = None) -> Result | None:
             data = build_data(config, progress)
             if pending or data.source.belongs_to_user:
                 refuse_other_data(folder, finished, data.dataset_id)
+            if pending:
+                announce_own(config)
             if pending and (unread := data.unread_edge_features):
                 logger.info(
                     "%s: features of edges are not read: %s. data.edge_features=labels, attributes "

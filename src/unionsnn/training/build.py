@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib import import_module
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from pydantic import ValidationError
 from torch import nn
 
-from unionsnn.base.errors import RequestError, TooLargeError, UnionsnnError
+from unionsnn.base.errors import RequestError, TooLargeError
+from unionsnn.base.imports import import_named
 from unionsnn.base.memory import free_bytes
 from unionsnn.base.words import format_bytes
 from unionsnn.coefficients import CoefficientSpec
 from unionsnn.config.pairs import PairConfig
 from unionsnn.config.schema import CoefficientChoices, Config
 from unionsnn.config.sections import sentences
+from unionsnn.config.targets import is_network
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.encodings.definitions import Encodings
 from unionsnn.data.nodes import NodeDataModule
 from unionsnn.data.sources.download import data_root
 from unionsnn.data.sources.source import NodeSource, Progress, Source
-from unionsnn.models.network import EdgeEncoderFactory, GateFactory, fit_to_training
+from unionsnn.models.network import EdgeEncoderFactory, GateFactory, Network, fit_to_training
+from unionsnn.models.own import DEFAULTS, adapt, constructor_arguments
 from unionsnn.nn.encoders import StructuralEdgeEncoder
 from unionsnn.nn.features import structural_modules
 from unionsnn.nn.gates import StructuralGate
@@ -36,6 +40,8 @@ from unionsnn.nn.rescaled import Scale
 from unionsnn.training.tasks import TASKS, Task
 
 AnyConfig = Config | PairConfig
+
+logger = logging.getLogger(__name__)
 
 # Keys of every data set that go to its module; others go to its source.
 _MODULE_KEYS = {"name", "features", "edge_features", "batch_size", "max_pairs", "mirror", "offline"}
@@ -59,18 +65,13 @@ def locate(target: str, base: type | tuple[type, ...], key: str) -> Any:
     Raises:
         RequestError: if it cannot be imported, or is not such a class.
     """
-    module, _, name = target.rpartition(".")
-    try:
-        found = getattr(import_module(module), name)
-    except Exception as error:  # A user's module may fail in any way.
-        raise RequestError(
-            f"{key} is {target!r}, which cannot be imported ({type(error).__name__}: {error}). "
-            "For a module in this folder, type PYTHONPATH=. before the command."
-        ) from error
+    found = import_named(target, key)
     if not (isinstance(found, type) and issubclass(found, base)):
         allowed = base if isinstance(base, tuple) else (base,)
         names = " or ".join(f"{kind.__module__}.{kind.__name__}" for kind in allowed)
-        raise RequestError(f"{key} is {target!r}; it must be a subclass of {names}.")
+        raise RequestError(
+            f"{key} is {target!r}; it must be a subclass of {names}.", code="target.kind"
+        )
     return found
 
 
@@ -172,38 +173,97 @@ def build_model(
         RequestError: if the class refuses its arguments, or the budget is too small.
     """
     section = config.model
-    arguments = section.model_dump(exclude=_MODEL_NOTES)
-    node_level = config.data.task.startswith("node")
-    make = functools.partial(
-        locate(section.target, nn.Module, "model._target_"),
-        in_channels=num_features,
-        out_channels=num_outputs,
-        level="node" if node_level else "graph",
-        gate=gate_factory(config),
-    )
-    # Networks of a user need not know of them.
-    if num_edge_features is not None:
-        arguments["edge_channels"] = num_edge_features
-    if (encoder := structural_encoder_factory(config)) is not None:
-        arguments["structural_encoder"] = encoder
+    kind = locate(section.target, nn.Module, "model._target_")
+    level: Literal["graph", "node"] = "node" if config.data.task.startswith("node") else "graph"
+    # Networks of a user need not know of the last two.
+    optional = {
+        "edge_channels": num_edge_features,
+        "structural_encoder": structural_encoder_factory(config),
+    }
+    offered = {
+        "in_channels": num_features,
+        "out_channels": num_outputs,
+        "level": level,
+        "gate": gate_factory(config),
+        **{key: value for key, value in optional.items() if value is not None},
+    }
+    typed = section.model_dump(exclude=_MODEL_NOTES)
+
+    def make(**changes: Any) -> nn.Module:
+        arguments = {**offered, **typed, **changes}
+        if not is_network(section.target):
+            arguments = constructor_arguments(kind, offered, {**typed, **changes})
+        made: nn.Module = kind(**arguments)
+        if not isinstance(made, Network):
+            adapt(made, level=level, out_channels=num_outputs)
+        return made
+
     budget = section.parameter_budget
     if budget is not None:
         # Heads and towers divide the width.
-        arguments["hidden_channels"] = widest(
-            lambda width: make(**{**arguments, "hidden_channels": width}),
-            budget,
-            step=arguments.get("heads", arguments.get("towers", 1)),
-        )
+        step = typed.get("heads", typed.get("towers", 1))
+        width = widest(lambda width: make(hidden_channels=width), budget, step=step)
     try:
-        model: nn.Module = make(**arguments)
+        model = make() if budget is None else make(hidden_channels=width)
     except (TypeError, ValueError) as error:
         code = error.codes[0] if isinstance(error, RequestError) else "model.argument"
         raise RequestError(f"model {section.name}: {error}", code=code) from error
+    if not is_network(section.target):
+        _check_own(config, model, kind)
     if (spec := coefficient_spec(config)) is not None:
         for module in structural_modules(model):
             module.set_columns(spec.columns)
     remove_generated_files()
     return model
+
+
+def announce_own(config: Config) -> None:
+    """Log what a network of the user's is passed; nothing for those of this package."""
+    if is_network(config.model.target):
+        return
+    taken = signature(locate(config.model.target, nn.Module, "model._target_")).parameters
+    required = {k: v for k, v in DEFAULTS.items() if k in taken and taken[k].default is _NOTHING}
+    values = {**required, **config.model.model_dump(exclude=_MODEL_NOTES)}
+    logger.info(
+        "%s is not of this package: it is passed the widths of the data%s; gate=%s%s",
+        config.model.target,
+        "".join(f", {key}={value}" for key, value in values.items()),
+        config.gate.preset or "none",
+        "" if config.gate.preset else ", unless you type gate=default",
+    )
+
+
+_NOTHING = Parameter.empty
+
+
+def _check_own(config: AnyConfig, model: nn.Module, kind: type[nn.Module]) -> None:
+    """Refuse a network of the user's that does not read what is computed for it, or lacks it."""
+    lazy = [name for name, each in model.named_parameters() if isinstance(each, _LAZY)]
+    if lazy:
+        raise RequestError(
+            f"{config.model.target} has layers of unknown width ({lazy[0]}): give them the width "
+            "in_channels, which its constructor is passed by that name.",
+            code="model.lazy",
+        )
+    own, gated = structural_modules(model), config.gate.preset is not None
+    if own and not gated:
+        raise RequestError(
+            f"{config.model.target} has gates, which read coefficients: type gate=default.",
+            code="model.gate",
+        )
+    names = {*signature(kind).parameters, *signature(kind.forward).parameters}
+    reads = {"gate", "structural_encoder", "edge_coefficient"} & names
+    open_ended = any(p.kind is p.VAR_KEYWORD for p in signature(kind).parameters.values())
+    if gated and not (own or reads or open_ended):
+        raise RequestError(
+            f"{config.model.target} reads no coefficient, so gate={config.gate.preset} has no "
+            "effect: type gate=none, or read one (a constructor argument gate, a UnionPlugin, or "
+            "edge_coefficient in forward).",
+            code="model.gate",
+        )
+
+
+_LAZY = nn.parameter.UninitializedParameter
 
 
 def remove_generated_files() -> None:
@@ -244,36 +304,40 @@ def check_model(
         TooLargeError: if the weights do not fit into memory.
     """
     config, layers = config.replace({"model.parameter_budget": None}), config.model.num_layers
-    measured = [layers] if layers <= _FEW_LAYERS else [_FEW_LAYERS - 1, _FEW_LAYERS]
+    few = layers is None or layers <= _FEW_LAYERS
+    measured = [layers] if few else [_FEW_LAYERS - 1, _FEW_LAYERS]
     if num_edge_features is None and config.data.edge_features != "none":
         num_edge_features = 1
+    size = config.model.hidden_channels
+    extent = "" if size is None else f" of {size:,} channels"
     found = []
     for number in measured:
-        with torch.device("meta"):
-            try:
-                model = build_model(
-                    config.replace({"model.num_layers": number}),
-                    num_features,
-                    num_outputs,
-                    num_edge_features,
-                )
-            except RuntimeError as error:
-                if isinstance(error, UnionsnnError) or "overflow" not in str(error).lower():
-                    raise
+        each = config.replace({"model.num_layers": number})
+        try:
+            with torch.device("meta"):
+                model = build_model(each, num_features, num_outputs, num_edge_features)
+        except (RuntimeError, RequestError) as error:
+            if "overflow" in str(error).lower():
                 raise TooLargeError(
-                    f"model {config.model.name} has more weights than can be counted: type a "
-                    f"smaller model.hidden_channels, which is {config.model.hidden_channels:,}."
+                    f"model {config.model.name}{extent} has more weights than can be counted: type "
+                    "a smaller model.hidden_channels."
                 ) from None
-        weights = sum(each.numel() * each.element_size() for each in model.parameters())
+            if is_network(config.model.target):
+                raise
+            # A constructor of the user's may compute with its tensors, which have no values there.
+            with torch.random.fork_rng(devices=[]):
+                model = build_model(each, num_features, num_outputs, num_edge_features)
+        weights = sum(p.numel() * p.element_size() for p in model.parameters())
         found.append(_STATES * weights + _MODULE_BYTES * len([*model.modules()]))
     # Each further layer adds as much as the last one measured.
-    needed = found[-1] + (layers - measured[-1]) * (found[-1] - found[0])
+    further = 0 if layers is None or few else layers - _FEW_LAYERS
+    needed = found[-1] + further * (found[-1] - found[0])
     if needed > (free := free_bytes()):
+        deep = "" if layers is None else f" with {layers:,} layers"
         raise TooLargeError(
-            f"model {config.model.name} with {layers:,} layers of {config.model.hidden_channels:,} "
-            f"channels needs about {format_bytes(needed)} of memory for its weights and their "
-            f"optimiser, but {format_bytes(free)} are free: type a smaller model.num_layers, "
-            "model.hidden_channels or model.encodings."
+            f"model {config.model.name}{deep}{extent} needs about {format_bytes(needed)} of memory "
+            f"for its weights and their optimiser, but {format_bytes(free)} are free: type a "
+            "smaller model.num_layers, model.hidden_channels or model.encodings."
         )
 
 
@@ -304,6 +368,12 @@ def widest(make: Callable[[int], nn.Module], budget: int, *, step: int = 1) -> i
 def count_parameters(model: nn.Module) -> int:
     """Return the number of trainable parameters."""
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+
+def width_of(model: nn.Module, config: Config) -> int | None:
+    """Return the hidden width; None if a network of the user's has none that is known."""
+    width = getattr(model, "hidden_channels", config.model.hidden_channels)
+    return width if isinstance(width, int) else None
 
 
 def build_task(config: Config, data: GraphDataModule) -> Task:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
@@ -27,7 +27,7 @@ from unionsnn.config.targets import changed_code, code_digests
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.process_group import agreed, rank, world_size
 from unionsnn.data.splits import Split, split_hash
-from unionsnn.training.build import build_task, count_parameters, fit_gates
+from unionsnn.training.build import build_task, count_parameters, fit_gates, width_of
 from unionsnn.training.callbacks import (
     BestWeights,
     Curves,
@@ -181,7 +181,7 @@ def train_repetition(
         encodings=data.encodings.wanted(),
         layer_coefficient=None if data.layer_spec is None else data.layer_spec.to_dict(),
         parameters=count_parameters(task.model),
-        hidden_channels=cast(int, task.model.hidden_channels),
+        hidden_channels=width_of(task.model, config),
         device=device_name(trainer),
         seconds=round(point.seconds, 3),
         config_hash=config_hash(config),

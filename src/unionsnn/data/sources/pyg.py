@@ -7,7 +7,6 @@ import logging
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -15,12 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from unionsnn.base.errors import DataError
+from unionsnn.base.errors import DataError, RequestError
+from unionsnn.base.imports import import_named
 from unionsnn.base.memory import free_bytes
 from unionsnn.base.secrets import MASK, masked_content, secret_values
 from unionsnn.base.words import format_bytes
 from unionsnn.data.arrays import PARTS, GraphArrays, IntArray
 from unionsnn.data.edges import graphs_of_edges, slices
+from unionsnn.data.sources.graph_files.pt import load_content
 from unionsnn.data.sources.source import NodeSource, RawFiles, Source, Unlabelled
 
 # Packages whose functions do other things than to make a data set.
@@ -30,12 +31,14 @@ logger = logging.getLogger(__name__)
 
 
 class PyG(Source):
-    """The graphs of any in-memory data set class, named by its dotted path.
+    """The graphs of any in-memory data set class, named by its dotted path, or of a file.
 
     PyG keeps the files; only coefficients are cached here.
 
     Args:
-        dataset: Dotted path of a class, such as torch_geometric.datasets.TUDataset.
+        dataset: Dotted path of a class, such as torch_geometric.datasets.TUDataset, or of a
+            function of the user's own; or the path of a file ``.pt`` with a list of PyG's `Data`,
+            or what `InMemoryDataset.save` wrote.
         arguments: Its arguments; ``root`` defaults to a folder in the data root.
         symmetrize: Whether to add the reverse of one-way edges.
         split_argument: The argument that chooses a part of the set's own split, called with train,
@@ -61,7 +64,9 @@ class PyG(Source):
     def read(self, raw: RawFiles) -> GraphArrays:
         """Make the data set and return its arrays."""
         folder, arguments, part = raw.root / "raw" / "pyg", self.arguments or {}, None
-        if self.split_argument is None:
+        if self.dataset.endswith(".pt"):
+            made = self._saved()
+        elif self.split_argument is None:
             made = make_dataset(self.dataset, arguments, folder)
         else:
             parts = [
@@ -83,6 +88,44 @@ class PyG(Source):
             )
         except DataError as error:
             raise DataError(f"{self.dataset}: {error}.", code=error.codes[0]) from error
+
+    def _saved(self) -> Any:
+        """Return the graphs of a file of the user's.
+
+        Raises:
+            DataError: There is no such file, or it holds something else.
+        """
+        from torch_geometric.data import Data, InMemoryDataset
+
+        if self.arguments or self.split_argument:
+            raise DataError(
+                f"{self.dataset} is a file, which takes no data.arguments or data.split_argument: "
+                "leave them out",
+                code="data.dataset",
+            )
+        path = Path(self.dataset).expanduser()
+        if not path.is_file():
+            raise DataError(
+                f"data.dataset is {self.dataset!r}, but there is no file {path.absolute()}",
+                code="data.dataset",
+            )
+        content = load_content(path)
+        if isinstance(content, Data):
+            return [content]
+        if isinstance(content, tuple) and len(content) in (2, 3):
+            data, slices = content[:2]
+            if isinstance(data, Mapping | Data) and isinstance(slices, Mapping):
+                made = InMemoryDataset()
+                made.data = Data.from_dict(dict(data)) if isinstance(data, Mapping) else data
+                made.slices = dict(slices)
+                return made
+        if isinstance(content, list | tuple):
+            return list(content)
+        raise DataError(
+            f"{path} holds a {type(content).__name__}; save a list of PyG's Data "
+            "(torch.save(list(dataset), file)), or by InMemoryDataset.save",
+            code="data.dataset",
+        )
 
 
 class PyGNodes(NodeSource, PyG):
@@ -572,7 +615,7 @@ def make_dataset(path: str, arguments: Mapping[str, Any], folder: Path) -> Any:
     if package in sys.stdlib_module_names:
         raise refused
     try:
-        kind = getattr(import_module(module), name)
+        kind = import_named(path, "data.dataset")
         # What a module only imported from elsewhere is not its own.
         own = str(getattr(kind, "__module__", "")).partition(".")[0] == package
         if inspect.isclass(kind):
@@ -582,14 +625,10 @@ def make_dataset(path: str, arguments: Mapping[str, Any], folder: Path) -> Any:
         if not fits:
             raise refused
         signature = inspect.signature(kind)
-    except DataError:
-        raise
-    except Exception as error:  # A user's module may fail in any way.
-        raise DataError(
-            f"data.dataset is {path!r}, which cannot be imported ({error}); type the dotted path "
-            "of a class, such as torch_geometric.datasets.TUDataset",
-            code="data.pyg",
-        ) from error
+    except RequestError as error:
+        raise DataError(*error.faults) from error
+    except (TypeError, ValueError) as error:
+        raise refused from error
     given = dict(arguments)
     if "root" in signature.parameters:
         given.setdefault("root", str(folder / name))

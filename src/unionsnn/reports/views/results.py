@@ -148,7 +148,7 @@ def provenance(record: Result) -> str:
         [
             f"data: {record.dataset}, split {(record.protocol.split_hash or '')[:12]}, "
             f"seed {record.protocol.seed}",
-            f"model: {count} parameters{_budget(config)}, hidden {record.hidden_channels}, "
+            f"model: {count} parameters{_budget(config)}, {_width(record)}"
             f"gate {gate}, {_edges(config)}config {record.config_hash}",
             f"{packages}; {', '.join(devices)}; {duration_text(record.seconds)} of training",
         ]
@@ -158,6 +158,11 @@ def provenance(record: Result) -> str:
 def _edges(config: Mapping[str, Any]) -> str:
     read = config["data"].get("edge_features")
     return "" if read is None else f"edge {'features' if read == 'both' else read}, "
+
+
+def _width(record: Result) -> str:
+    # A network of the user's may have none.
+    return "" if record.hidden_channels is None else f"hidden {record.hidden_channels}, "
 
 
 def _budget(config: Mapping[str, Any]) -> str:
@@ -196,6 +201,8 @@ def print_dry_run(plan: Mapping[str, Any]) -> None:
     """Print the plan of an experiment."""
     output_console().print(Syntax(yaml.safe_dump(plan["config"], sort_keys=False), "yaml"))
     sizes, budget = plan["sizes"][0], _budget(plan["config"])
+    width = plan["hidden_channels"]
+    hidden = "" if width is None else f" (hidden {width})"
     grid = f"{plan['cells']} cells in each repetition: {plan['trainings']:,} trainings"
     rows = [
         ("run folder", plan["run_dir"]),
@@ -214,7 +221,7 @@ def print_dry_run(plan: Mapping[str, Any]) -> None:
         ),
         ("node features", str(plan["num_features"])),
         ("outputs", str(plan["num_outputs"])),
-        ("parameters", f"{plan['parameters']:,}{budget} (hidden {plan['hidden_channels']})"),
+        ("parameters", f"{plan['parameters']:,}{budget}{hidden}"),
         ("largest batch", plan["batch"]),
         ("an epoch", f"about {duration_text(plan['seconds_per_epoch'])}"),
         ("all epochs", f"at most about {duration_text(plan['seconds_at_most'])}"),

@@ -18,7 +18,16 @@ from unionsnn.data.sources.graph_files.parsed import ParsedGraph, require_memory
 
 
 def read_pt(path: Path, edge_features: bool = False) -> tuple[bool, list[ParsedGraph]]:
-    """Read a file saved by torch with weights-only loading, which runs no code of the file."""
+    """Read a file saved by torch: the edges of its graphs."""
+    return True, _graphs_of(path, load_content(path), edge_features)
+
+
+def load_content(path: Path) -> Any:
+    """Load a file saved by torch with weights-only loading, which runs no code of the file.
+
+    Raises:
+        GraphFileError: It holds other objects than tensors and PyG's data, or is damaged.
+    """
     import pickle
 
     import torch
@@ -40,7 +49,7 @@ def read_pt(path: Path, edge_features: bool = False) -> tuple[bool, list[ParsedG
             require_memory(path, sum(sizes), "its content")
         with torch.serialization.safe_globals(containers), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            content = torch.load(path, map_location="cpu", weights_only=True)
+            return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         if "Unsupported operand" in str(error):
             raise unreadable from error
@@ -53,7 +62,6 @@ def read_pt(path: Path, edge_features: bool = False) -> tuple[bool, list[ParsedG
         raise
     except Exception as error:  # Damage can surface anywhere in torch's unpickler.
         raise unreadable from error
-    return True, _graphs_of(path, content, edge_features)
 
 
 _NODE_ROWS = (
