@@ -16,6 +16,8 @@ from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import compose_config
 from unionsnn.config.identity import config_hash
 from unionsnn.data.catalog import CatalogEntry
+from unionsnn.reports.collection import collect
+from unionsnn.runs.comparison import read_candidates
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.precompute import precompute
 from unionsnn.runs.run_folder import RunFolder
@@ -52,8 +54,24 @@ def test_a_model_is_trained_on_the_encodings_that_it_asks_for(
         changed = (
             r"The file of encoded_model\.Encoded \(repetition 0\) has changed since .*force=true"
         )
-        with pytest.warns(UserWarning, match=changed):
-            assert run_experiment(config).repetitions[0].metrics == row.metrics
+        with pytest.raises(RequestError, match=changed) as caught:
+            run_experiment(config)
+        assert caught.value.codes == ["run.other_code"]
+        assert "accept_code=true" in str(caught.value)
+        accepting = tiny(*MODEL, "accept_code=true")
+        assert config_hash(accepting) == config_hash(config)
+        with pytest.warns(UserWarning, match="has changed since"):
+            assert run_experiment(accepting).repetitions[0].metrics == row.metrics
+        folder = RunFolder.of(config).path
+        (stored,), faults = collect([folder])
+        assert stored.record.config_hash == config_hash(config)
+        assert any("is of other code: the file of encoded_model.Encoded" in f for f in faults)
+        with pytest.raises(RequestError) as caught:
+            read_candidates([str(folder), str(folder)])
+        assert caught.value.codes == ["run.other_code"] * 2
+        assert len(read_candidates([str(folder)] * 2, ["accept_code=true"])) == 2
+        # A new folder is trained in without a word.
+        assert run_experiment(config.replace({"force": True})).repetitions[0].code == row.code
         return
     again = run_experiment(tiny(*MODEL, *bound, run_dir="again"))
     assert again.repetitions[0].metrics == row.metrics

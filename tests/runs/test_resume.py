@@ -13,6 +13,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,6 +26,7 @@ from unionsnn.base.files import atomic_write
 from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
 from unionsnn.data.splits import Split
+from unionsnn.runs import experiment
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training import callbacks, checkpoints, repetition
@@ -281,14 +283,16 @@ def test_a_damaged_checkpoint_is_set_aside_and_its_repetition_starts_anew(
         ({}, None),
         ({"config": "00000000"}, "of another training (config 00000000, not "),
         ({"training": "01"}, "of another training (training 01, not 00)"),
-        ({"code": {"own.Net": "0"}}, "The file of own.Net has changed since"),
+        ({"code": {"own.Net": "0"}}, "of other code (own.Net)"),
+        ({"code": {"own.Net": "0"}, "accepted": True}, "The file of own.Net has changed since"),
     ],
 )
 def test_a_resume_point_of_another_training_or_of_other_code_is_named(
     tiny: Maker, tmp_path: Path, changes: dict[str, Any], said: str | None
 ) -> None:
     empty = np.arange(0)
-    training = Training(tiny(), Split(empty, empty, empty), 0, tmp_path)
+    accepted = ["accept_code=true"] if changes.pop("accepted", False) else []
+    training = Training(tiny(*accepted), Split(empty, empty, empty), 0, tmp_path)
     about = {"config": config_hash(training.config), "training": "00"}
     saved = {"callbacks": {"ResumePoint": {"about": {**about, "code": {}, **changes}}}}
     checkpoints.save_tensors(training.unfinished, saved)
@@ -298,7 +302,7 @@ def test_a_resume_point_of_another_training_or_of_other_code_is_named(
     lines = [str(warning.message) for warning in caught]
     assert len(lines) == (said is not None)
     assert all(said in line and str(training.unfinished) in line for line in lines)
-    assert training.unfinished.exists() == ("another" not in str(said))
+    assert training.unfinished.exists() == (said is None or bool(accepted))
 
 
 def test_a_resume_point_that_cannot_be_written_does_not_stop_the_training(
@@ -335,6 +339,21 @@ def test_other_versions_on_resume_give_one_warning_and_are_both_recorded(tiny: M
     assert len(caught) == 1
     assert {v["torch"] for v in record.versions} >= {"1.0.0"}
     assert len(record.versions) == 2
+
+
+def test_another_revision_of_the_package_is_named(
+    tiny: Maker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    record = run_experiment(tiny("trainer.max_epochs=1"))
+    (held,) = RunFolder.of(tiny("trainer.max_epochs=1")).finished().values()
+    assert record.state == "finished"
+    for now, before, said in (("new", "old", True), ("new", None, False), (None, "old", False)):
+        present = {"versions": held.versions, "git_revision": now}
+        monkeypatch.setattr(experiment, "environment", lambda present=present: present)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            experiment.warn_of_other_versions(tmp_path, {0: replace(held, git_revision=before)})
+        assert ["revision old -> new" in str(each.message) for each in caught] == [True] * said
 
 
 def test_a_killed_worker_loses_its_own_repetition_only(tiny: Maker) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from unionsnn.base.errors import (
     DataUnavailableError,
     MemoryRanOutError,
     RepetitionFailedError,
+    RequestError,
     RunFolderError,
     StudyStorageError,
 )
@@ -159,8 +161,12 @@ def test_trials_of_other_code_are_said(make: Make, monkeypatch: pytest.MonkeyPat
     for _ in range(2):
         open_study(study)
     digests = {"own.Net": "1", "own.layers": "2"}
-    with pytest.warns(UserWarning, match=r"The file of own\.layers has changed since the trials"):
+    with pytest.raises(RequestError, match=r"The file of own\.layers has changed") as caught:
         open_study(study)
+    assert caught.value.codes == ["run.other_code"]
+    accepted = replace(study, base=study.base.replace({"accept_code": True}))
+    with pytest.warns(UserWarning, match=r"The file of own\.layers has changed since the trials"):
+        open_study(accepted)
 
 
 def test_interruptions_do_not_count_as_deaths(make: Make) -> None:

@@ -69,7 +69,7 @@ def predict(
             form=form,
             header=header,
             symmetrize=symmetrize,
-            trust=trust or named_networks(config_dir),
+            trust=trust or _trusted(config_dir),
             progress=progress,
         )
         if out is not None:
@@ -79,6 +79,14 @@ def predict(
     else:
         title = f"Predictions of {run} for {file}"
         show([predictions.prediction_table(found, title, out)])
+
+
+def _trusted(config_dir: str | None) -> set[str]:
+    """Return the classes that the files of the user, or of installed packages, name."""
+    from unionsnn.config.compose import config_folder
+    from unionsnn.config.packages import package_folders
+
+    return named_networks(config_dir, *(each.path for each in package_folders(config_folder())))
 
 
 @click.command()
@@ -98,7 +106,7 @@ def export(run: Path, out: Path, trust: bool, config_dir: str | None, as_json: b
     check_output("--out", out, (".pt2",), inputs=[run])
     from unionsnn.runs.export import export_checkpoint
 
-    found = export_checkpoint(run, out, trust=trust or named_networks(config_dir))
+    found = export_checkpoint(run, out, trust=trust or _trusted(config_dir))
     if as_json:
         echo_json(found)
         return

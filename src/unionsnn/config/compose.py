@@ -27,6 +27,7 @@ from unionsnn.base.imports import check_path
 from unionsnn.base.secrets import referenced_secrets
 from unionsnn.base.words import nearest
 from unionsnn.config.grid import flatten, grid_faults
+from unionsnn.config.packages import package_folders
 from unionsnn.config.schema import Config
 from unionsnn.config.targets import (
     argument_faults,
@@ -200,13 +201,14 @@ def refuse_repeats(words: Sequence[str]) -> None:
 
 
 def _search_path(config_dir: str | Path | None) -> list[str]:
-    """Return the override that adds the user's folder, whatever characters its path has.
+    """Return the override that adds the folders of packages and of the user.
 
     Raises:
         RequestError: if there is no such folder, or Hydra would read a shipped file for one of its.
     """
+    packages = package_folders(config_folder())
     if config_dir is None:
-        return []
+        return _searched([folder.path for folder in packages])
     path = user_folder(config_dir).resolve()
     if "${" in str(path):
         raise RequestError(
@@ -221,8 +223,23 @@ def _search_path(config_dir: str | Path | None) -> list[str]:
                 f"another name, such as {own.parent.name}/my_{own.name}.",
                 code="config.shadowed",
             )
-    quoted = QuotedString(f"{UserFolder.scheme()}://{path}", Quote.double).with_quotes()
-    return [f"hydra.searchpath=[{quoted}]"]
+    for folder in packages:
+        for name in folder.files():
+            if (path / name).is_file() and not (path / name).samefile(folder.path / name):
+                raise RequestError(
+                    f"{path / name} has the name of a file of {folder.origin}; give it another.",
+                    code="config.shadowed",
+                )
+    return _searched([*(folder.path for folder in packages), path])
+
+
+def _searched(folders: Sequence[Path]) -> list[str]:
+    """Return the override for Hydra, whatever characters the paths have."""
+    if not folders:
+        return []
+    scheme = UserFolder.scheme()
+    places = [QuotedString(f"{scheme}://{path}", Quote.double).with_quotes() for path in folders]
+    return [f"hydra.searchpath=[{','.join(places)}]"]
 
 
 def group_choices(overrides: Sequence[str], config_dir: str | Path | None = None) -> dict[str, str]:
@@ -244,8 +261,17 @@ def group_choices(overrides: Sequence[str], config_dir: str | Path | None = None
 
 
 def is_shipped(group: str, option: str) -> bool:
-    """Return whether an option of a group is in the shipped configuration."""
-    return (config_folder() / group / f"{option}.yaml").is_file()
+    """Return whether an option of a group is in the shipped configuration, or a package's."""
+    return option_origin(group, option) is not None
+
+
+def option_origin(group: str, option: str) -> str | None:
+    """Return the distribution that an option of a group comes from; None for the user's own."""
+    shipped = config_folder()
+    if (shipped / group / f"{option}.yaml").is_file():
+        return "unionsnn"
+    found = (each for each in package_folders(shipped) if option in each.options(group))
+    return next((each.origin for each in found), None)
 
 
 def first_groups() -> set[str]:
@@ -333,6 +359,13 @@ def _group_fault(
         folder = Path(config_dir) / group
         files_there = folder.rglob("*.yaml")
         options |= {p.relative_to(folder).with_suffix("").as_posix() for p in files_there}
+    theirs = {
+        option: folder.origin
+        for folder in package_folders(config_folder())
+        for option in folder.options(group)
+    }
+    options |= theirs.keys()
+    shown = ", ".join(f"{o} ({theirs[o]})" if o in theirs else o for o in sorted(options))
     if override.is_delete() and group != "experiment":
         return Fault(
             f"{override.input_line}: an experiment needs its {group}; type {group}=..., one of "
@@ -366,8 +399,8 @@ def _group_fault(
             "config.unknown_option",
         )
     return Fault(
-        f"{group}={override.get_value_element_as_str()} is unknown; allowed are "
-        f"{', '.join(sorted(options))}.{nearest(str(value), options)}",
+        f"{group}={override.get_value_element_as_str()} is unknown; allowed are {shown}."
+        f"{nearest(str(value), options)}",
         "config.unknown_option",
     )
 
@@ -456,5 +489,7 @@ def completions(incomplete: str) -> list[str]:
         loader = GlobalHydra.instance().config_loader()
         groups = loader.get_group_options("", ObjectType.GROUP)
         words = [f"{g}={o}" for g in groups for o in _options(g, loader)]
+        for folder in package_folders(config_folder()):
+            words += [f"{group}={option}" for group in groups for option in folder.options(group)]
         words += [f"{key}=" for key, _ in flatten(OmegaConf.to_container(compose("train")))]
     return sorted(word for word in words if word.startswith(incomplete))

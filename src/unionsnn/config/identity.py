@@ -18,6 +18,7 @@ _NOT_IN_HASH = (
     ("logger",),
     ("run_dir",),
     ("force",),
+    ("accept_code",),
     ("data", "mirror"),
     ("data", "offline"),
     ("protocol", "workers"),

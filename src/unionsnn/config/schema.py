@@ -408,6 +408,7 @@ class Config(Section):
     seed: Annotated[int, Field(ge=0)]
     run_dir: str | None
     force: bool
+    accept_code: bool = Field(False, exclude_if=lambda value: not value)
     # Values that are not recorded wherever they stand.
     _secrets: tuple[str, ...] = PrivateAttr(())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -113,10 +113,15 @@ def _is_data(target: str) -> bool:
     return target.startswith("unionsnn.data.")
 
 
-def _named(config: Config) -> dict[str, str]:
-    """Return the classes and functions that a request names, by their keys."""
-    named = {"model._target_": config.model.target, "data._target_": config.data.target}
-    dataset = (config.data.model_extra or {}).get("dataset")
+def _named(config: Config | Mapping[str, Any]) -> dict[str, str]:
+    """Return the classes and functions that a request or its record names, by their keys."""
+    if isinstance(config, Mapping):
+        sections = {key: config.get(key) or {} for key in ("model", "data")}
+        named = {f"{key}._target_": str(each.get("_target_")) for key, each in sections.items()}
+        dataset = sections["data"].get("dataset")
+    else:
+        named = {"model._target_": config.model.target, "data._target_": config.data.target}
+        dataset = (config.data.model_extra or {}).get("dataset")
     if dataset is None or is_file(dataset):
         return named
     return {**named, "data.dataset": dataset}
@@ -127,19 +132,21 @@ def is_file(dataset: str) -> bool:
     return dataset.endswith(".pt")
 
 
-def named_networks(config_dir: str | Path | None) -> set[str]:
-    """Return the classes that the files of a user's folder name as networks.
+def named_networks(*folders: str | Path | None) -> set[str]:
+    """Return the classes that the files of folders name as networks.
+
+    Args:
+        folders: The user's folder, and those of installed packages; None for none.
 
     Raises:
         RequestError: if there is no such folder, or a file in it cannot be read.
     """
-    if config_dir is None:
-        return set()
-    contents = map(read_yaml, sorted((user_folder(config_dir) / "model").rglob("*.yaml")))
+    given = [user_folder(folder) / "model" for folder in folders if folder is not None]
+    contents = (read_yaml(path) for folder in given for path in sorted(folder.rglob("*.yaml")))
     return {str(each.get("_target_")) for each in contents if isinstance(each, dict)}
 
 
-def code_digests(config: Config) -> dict[str, str]:
+def code_digests(config: Config | Mapping[str, Any]) -> dict[str, str]:
     """Return the SHA-256 of each file of the user's own that a request runs.
 
     Returns:
@@ -171,6 +178,23 @@ def changed_code(config: Config, before: Mapping[str, str] | None) -> list[str]:
     """Return what was digested before and is of other content now, by the names in `before`."""
     now = code_digests(config) if before else {}
     return [name for name, digest in (before or {}).items() if now.get(name) != digest]
+
+
+def changed_since(
+    config: Mapping[str, Any], before: Iterable[Mapping[str, str] | None]
+) -> list[str]:
+    """Return whose file is another now than when the repetitions of a record were trained.
+
+    A file that is not found says nothing: the record may be of another machine.
+
+    Args:
+        config: The recorded configuration.
+        before: The digests of each repetition.
+    """
+    digests = [each for each in before if each]
+    now = code_digests(config) if digests else {}
+    changed = {k for each in digests for k, digest in each.items() if now.get(k, digest) != digest}
+    return sorted(changed)
 
 
 def _sha256(file: Path) -> str:

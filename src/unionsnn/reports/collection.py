@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from unionsnn.base.errors import DamagedFileError
 from unionsnn.base.files import open_regular
+from unionsnn.config.targets import changed_since
 from unionsnn.data.arrays import NPZ_ERRORS
 from unionsnn.runs.run_folder import altered
 from unionsnn.training.records import Bins, Repetition, Result, Row, read_record, sealed
@@ -85,6 +86,10 @@ def collect(folders: Sequence[Path]) -> tuple[list[StoredRecord], list[str]]:
                 faults.append(f"{path}: has no finished repetition")
                 continue
             faults += altered(path.parent, record)
+            if names := changed_since(record.config, (row.code for row in record.repetitions)):
+                faults.append(
+                    f"{path}: is of other code: the file of {', '.join(names)} has changed since"
+                )
             content = sealed(record.to_json())["digest"]
             if first := whole.get(content):
                 if first.resolve() != path.resolve():

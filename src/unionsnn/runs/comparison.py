@@ -20,6 +20,7 @@ from unionsnn.config.compose import compose_config, refuse_repeats
 from unionsnn.config.grid import flatten
 from unionsnn.config.identity import config_hash, differing_keys
 from unionsnn.config.schema import Config, metric_mode
+from unionsnn.config.targets import changed_since
 from unionsnn.data.splits import split_hash
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.failures import failed_now, failure_lines
@@ -116,7 +117,7 @@ def read_candidates(
                 "compare.too_few",
             )
         )
-    idle = [word for word in common if not word.startswith("paths.")]
+    idle = [word for word in common if not word.startswith(("paths.", "accept_code="))]
     if idle and not faults and all(candidate.record for candidate in candidates):
         faults.append(
             Fault(
@@ -162,6 +163,13 @@ def _candidate(
         raise RequestError(*faults, code="compare.altered")
     if record.result is None:
         raise RequestError("none of its repetitions is finished.", code="compare.unfinished")
+    names = changed_since(record.config, (row.code for row in record.repetitions))
+    if names and "accept_code=true" not in common:
+        raise RequestError(
+            f"the file of {', '.join(names)} has changed since it was trained, so it is the result "
+            "of other code. Train it again, or type -- accept_code=true to compare it as it is.",
+            code="run.other_code",
+        )
     return Candidate(label, folder, record=record)
 
 

@@ -94,7 +94,7 @@ def _whole(config: Config, progress: Progress | None) -> Result | None:
         if not _all_there(config, finished):
             return None
         warn_of_other_versions(folder.path, finished)
-        warn_of_other_code(folder, finished)
+        refuse_other_code(folder, finished, accept=config.accept_code)
         refuse()
         result = merge(folder)
         write_json(folder.results_path, result.to_json())
@@ -213,10 +213,14 @@ def _shared(values: list[Any]) -> Any:
 
 
 def warn_of_other_versions(folder: Path, finished: Mapping[int, Repetition]) -> None:
-    """Warn once if finished repetitions were trained with other package versions."""
-    current = environment()["versions"]
+    """Warn once if finished repetitions were trained with other versions, or another revision."""
+    present = environment()
+    current = {**present["versions"], "revision": present["git_revision"]}
     for repetition in finished.values():
-        before = repetition.versions
+        before = {**repetition.versions, "revision": repetition.git_revision}
+        if current["revision"] is None or before["revision"] is None:
+            # One of the two is no source checkout.
+            before["revision"] = current["revision"]
         changed = [f"{k} {before.get(k)} -> {v}" for k, v in current.items() if before.get(k) != v]
         if changed:
             warnings.warn(
@@ -227,18 +231,35 @@ def warn_of_other_versions(folder: Path, finished: Mapping[int, Repetition]) -> 
             return
 
 
-def warn_of_other_code(folder: RunFolder[Config], finished: Mapping[int, Repetition]) -> None:
-    """Warn once if the user's own code has changed since repetitions were trained with it."""
+def refuse_other_code(
+    folder: RunFolder[Config], finished: Mapping[int, Repetition], *, accept: bool
+) -> None:
+    """Refuse to go on with repetitions that were trained by other code of the user's.
+
+    Args:
+        folder: The run folder.
+        finished: Its finished repetitions.
+        accept: Whether to warn instead.
+
+    Raises:
+        RequestError: The code has changed; names the files.
+    """
     changed = {
         name: index
         for index, repetition in sorted(finished.items(), reverse=True)
         for name in changed_code(folder.config, repetition.code)
     }
-    if changed:
-        names = ", ".join(f"{name} (repetition {index})" for name, index in changed.items())
-        again = "Type force=true to train again in a new folder."
-        warnings.warn(
-            f"The file of {names} has changed since {folder.path} was trained with it; its results "
-            f"are those of the old code. {again if folder.tested else 'Delete it to train again.'}",
-            stacklevel=2,
-        )
+    if not changed:
+        return
+    names = ", ".join(f"{name} (repetition {index})" for name, index in changed.items())
+    fault = (
+        f"The file of {names} has changed since {folder.path} was trained with it, so its results "
+        "are those of other code."
+    )
+    if accept:
+        warnings.warn(fault, stacklevel=2)
+        return
+    again = "force=true to train again in a new folder" if folder.tested else "--name for a study"
+    raise RequestError(
+        f"{fault} Type {again}, or accept_code=true to keep them.", code="run.other_code"
+    )

@@ -11,6 +11,7 @@ import torch
 from unionsnn.base.environment import environment
 from unionsnn.base.secrets import masked_place
 from unionsnn.config.compose import config_folder
+from unionsnn.config.packages import package_folders
 from unionsnn.data.inventory import KINDS
 from unionsnn.data.sources.download import data_root
 
@@ -33,6 +34,10 @@ def information() -> dict[str, Any]:
             "mirror": masked_place(os.environ.get("UNIONSNN_MIRROR", "")) or None,
             "configuration": str(config_folder()),
             "output": str(Path("runs").absolute()),
+        },
+        "packages": {
+            folder.origin: ", ".join(sorted(name.removesuffix(".yaml") for name in folder.files()))
+            for folder in package_folders(config_folder())
         },
         "bytes_on_disk": {
             name: sum(path.stat().st_size for path in (root / name).rglob("*") if path.is_file())

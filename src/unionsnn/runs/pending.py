@@ -26,8 +26,8 @@ from unionsnn.runs.distributed import (
 )
 from unionsnn.runs.experiment import (
     merge,
+    refuse_other_code,
     refuse_other_data,
-    warn_of_other_code,
     warn_of_other_versions,
 )
 from unionsnn.runs.failures import Failure, Outcome, SameAgain, attempt
@@ -58,7 +58,7 @@ def complete(config: Config, progress: Progress | None = None) -> Result | None:
         with RunFolder.of(config).locked() as folder:
             finished = folder.finished()
             warn_of_other_versions(folder.path, finished)
-            warn_of_other_code(folder, finished)
+            refuse_other_code(folder, finished, accept=config.accept_code)
             pending = [i for i in config.protocol.wanted if i not in finished]
             data = build_data(config, progress)
             if pending or data.source.belongs_to_user:
@@ -91,6 +91,7 @@ def _whole_but_read_only(config: Config, progress: Progress | None) -> Result | 
     finished = folder.finished()
     if not finished.keys() >= set(config.protocol.wanted):
         return None
+    refuse_other_code(folder, finished, accept=config.accept_code)
     data = build_data(config, progress)
     if data.source.belongs_to_user:
         refuse_other_data(folder, finished, data.dataset_id)

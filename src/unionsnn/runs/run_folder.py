@@ -59,7 +59,11 @@ class RunFolder(Generic[_Config]):
     @classmethod
     def of(cls, config: _Config, *, tested: bool = True) -> RunFolder[_Config]:
         """Return the run folder of a configuration."""
-        return cls(run_folder(config), config, tested=tested)
+        path = run_folder(config)
+        if isinstance(config, Config):
+            # What a request accepts is no part of the experiment.
+            config = config.replace({"accept_code": False})
+        return cls(path, config, tested=tested)
 
     @contextmanager
     def locked(self) -> Iterator[RunFolder[_Config]]:

@@ -157,12 +157,16 @@ def train_cell(
     if not again and (outcome := _recorded_cell(path, training.config)) is not None:
         code = outcome.code if isinstance(outcome, Repetition) else None
         if names := changed_code(training.config, code):
+            kept = training.config.accept_code
             warnings.warn(
-                f"The file of {', '.join(names)} has changed since {path} was trained with it, "
-                "which is not repeated. Delete it to train the cell again.",
+                f"The file of {', '.join(names)} has changed since {path} was trained with it; "
+                f"the cell is {'kept' if kept else 'trained again'}.",
                 stacklevel=2,
             )
-        return outcome
+            if kept:
+                return outcome
+        else:
+            return outcome
     try:
         record = train_repetition(training, data, watch, test=False)
     except NonFiniteLossError as error:

@@ -112,7 +112,7 @@ def open_study(study: Study, *, extend: bool = False) -> optuna.Study:
         for key in sorted(before.keys() | now.keys())
         if before.get(key, "absent") != now.get(key, "absent")
     ]
-    _warn_of_other_code(stored, study)
+    _refuse_other_code(stored, study)
     if not differences:
         return stored
     if not extend:
@@ -140,14 +140,21 @@ def open_study(study: Study, *, extend: bool = False) -> optuna.Study:
     return stored
 
 
-def _warn_of_other_code(stored: optuna.Study, study: Study) -> None:
-    if names := changed_code(study.base, stored.user_attrs.get("code")):
-        warnings.warn(
-            f"The file of {', '.join(names)} has changed since the trials of the study "
-            f"{study.name!r} began; finished ones keep the values of the old code. Type --name "
-            "NAME for another study.",
-            stacklevel=2,
-        )
+def _refuse_other_code(stored: optuna.Study, study: Study) -> None:
+    names = changed_code(study.base, stored.user_attrs.get("code"))
+    if not names:
+        return
+    fault = (
+        f"The file of {', '.join(names)} has changed since the trials of the study {study.name!r} "
+        "began; finished ones keep the values of the old code."
+    )
+    if study.base.accept_code:
+        warnings.warn(fault, stacklevel=2)
+        return
+    raise RequestError(
+        f"{fault} Type --name NAME for another study, or accept_code=true to keep them.",
+        code="run.other_code",
+    )
 
 
 def attach(study: Study) -> optuna.Study:

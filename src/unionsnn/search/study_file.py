@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field, ValidationError, field_validator
 from unionsnn.base.errors import Fault, RequestError
 from unionsnn.base.words import nearest
 from unionsnn.config.compose import config_folder
+from unionsnn.config.packages import package_folders
 from unionsnn.config.sections import PositiveInt, Section, sentences
 from unionsnn.config.yaml_files import read_yaml
 from unionsnn.search.samplers import PRUNERS, SAMPLERS, option_faults
@@ -101,7 +102,22 @@ def sweeps_folder() -> Path:
 
 def shipped() -> Iterable[str]:
     """Names of the shipped studies."""
-    return sorted(path.stem for path in sweeps_folder().glob("*.yaml"))
+    return sorted(_studies())
+
+
+def _studies() -> dict[str, Path]:
+    """Return the files of the studies that are shipped, or an installed package's."""
+    found = {path.stem: path for path in sweeps_folder().glob("*.yaml")}
+    for folder in package_folders(config_folder()):
+        for path in sorted((folder.path / "sweeps").glob("*.yaml")):
+            if path.stem in found:
+                raise RequestError(
+                    f"{folder.origin} has the study {path.stem}, which unionsnn has, too: rename "
+                    "it, or uninstall the package.",
+                    code="config.package",
+                )
+            found[path.stem] = path
+    return found
 
 
 def find_study(name_or_file: str) -> Path:
@@ -122,7 +138,7 @@ def find_study(name_or_file: str) -> Path:
             f"{nearest(name_or_file, names)} For your own file, include its extension .yaml.",
             code="study.unknown",
         )
-    return sweeps_folder() / f"{name_or_file}.yaml"
+    return _studies()[name_or_file]
 
 
 def read_study(path: Path) -> StudySchema:

@@ -39,7 +39,7 @@ from unionsnn.base.processes import ProcessPool, end_on
 from unionsnn.base.secrets import masked
 from unionsnn.config.schema import Config
 from unionsnn.data.datamodules import GraphDataModule
-from unionsnn.runs.experiment import refuse_other_data, warn_of_other_code
+from unionsnn.runs.experiment import refuse_other_code, refuse_other_data
 from unionsnn.runs.pending import recorded_splits
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.search.queue import LOST, Trial, attach, read_trials
@@ -255,7 +255,7 @@ class TrialRunner:
         data = self._data[1]
         finished = folder.finished()
         refuse_other_data(folder, finished, data.dataset_id)
-        warn_of_other_code(folder, finished)
+        refuse_other_code(folder, finished, accept=config.accept_code)
         splits = recorded_splits(folder, config.protocol, data, config.seed)
         untracked = config
         if config.logger.keeps_runs:

@@ -378,7 +378,7 @@ def make_trainer(
 def check_resume_point(training: Training, about: Mapping[str, Any]) -> None:
     """Rename an unreadable resume point or one of another training, with a warning.
 
-    One that was written with other code of the user's own is kept, also with a warning.
+    So is one that was written with other code of the user's own, unless this is accepted.
 
     Args:
         training: The training.
@@ -393,11 +393,14 @@ def check_resume_point(training: Training, about: Mapping[str, Any]) -> None:
         others = [f"{k} {before.get(k)}, not {v}" for k, v in about.items() if before.get(k) != v]
         fault = f"of another training ({', '.join(others)})" if others else ""
         if not others and (names := changed_code(training.config, before.get("code"))):
-            warnings.warn(
-                f"The file of {', '.join(names)} has changed since {path} was written; the "
-                "training goes on from there with the new code. Delete the file to start over.",
-                stacklevel=2,
-            )
+            if training.config.accept_code:
+                warnings.warn(
+                    f"The file of {', '.join(names)} has changed since {path} was written; the "
+                    "training goes on from there with the new code.",
+                    stacklevel=2,
+                )
+            else:
+                fault = f"of other code ({', '.join(names)})"
     except Exception as error:
         fault = f"damaged ({type(error).__name__}: {error})"
     if fault:

@@ -236,5 +236,6 @@ def info_table(content: Mapping[str, Any]) -> Table:
     rows += [("platform", content["platform"]), ("git revision", content["git_revision"] or "–")]
     rows += [("cpu", devices["cpu"]), ("gpu", ", ".join(devices["gpu"]) or "none")]
     rows += [(f"path: {k}", v or "–") for k, v in content["paths"].items()]
+    rows += [(f"configurations: {k}", v) for k, v in content["packages"].items()]
     rows += [(f"on disk: {k}", format_bytes(v)) for k, v in sizes.items()]
     return key_value_table("unionsnn", rows)
