@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.storage import GlobalStorage
 from torch_geometric.transforms import BaseTransform
 
 from unionsnn.base.errors import DataError, RequestError
+from unionsnn.base.rows import belongs, note_edges
 from unionsnn.coefficients import CoefficientSpec
 from unionsnn.data.datasets import SubgraphData, Subgraphs
 from unionsnn.data.encodings import definitions as encodings
 from unionsnn.data.encodings.subgraphs import rooted_subgraphs
 
 _ENDS = "edge_coefficient_ends"
+_GRAPH = "edge_coefficient_graph"
+_LINK_LABELS = ("edge_label_index", "pos_edge_label_index")
+# What PyG's loaders add to the part of a graph that they have sampled.
+_SAMPLED = ("n_id", "e_id", "root_n_id")
 
 
 class _CheckedStorage(GlobalStorage):
@@ -27,9 +32,26 @@ class _CheckedStorage(GlobalStorage):
 
     def __getitem__(self, key: str) -> Any:
         value = super().__getitem__(key)
-        if key == "edge_coefficient":
-            _check_rows(self._mapping)
+        if key == "edge_coefficient" and _ENDS in self._mapping:
+            edge_index = self._mapping.get("edge_index")
+            # ClusterData takes the edges away and gives each part its own.
+            has_edges = edge_index is not None or "adj_t" in self._mapping
+            if has_edges and not belongs(value, edge_index):
+                _check_rows(self)
+                note_edges(value, edge_index)
         return value
+
+    def is_edge_attr(self, key: str) -> bool:
+        """Return whether it is an attribute of edges; PyG asks before it takes a part of them."""
+        if key in ("edge_coefficient", _ENDS) and key in self._mapping:
+            # PyG would remember an answer for other edges.
+            _ = self["edge_coefficient"]
+            return True
+        return key != _GRAPH and super().is_edge_attr(key)
+
+    def is_node_attr(self, key: str) -> bool:
+        """Return whether it is an attribute of nodes."""
+        return key not in (_ENDS, _GRAPH) and super().is_node_attr(key)
 
 
 def _check_reads(data: Data) -> None:
@@ -40,16 +62,20 @@ def _check_reads(data: Data) -> None:
 class CoefficientData(Data):
     """A graph with structural coefficients, which are refused once they do not fit its edges.
 
-    PyG's transforms may reorder, add or merge edges, and few of them do the same to the rows of
-    other attributes. The nodes that each row belongs to therefore stand beside it, and are compared
-    with `edge_index` whenever ``edge_coefficient`` is read, also by batching.
+    PyG's transforms may reorder, add, merge or leave out edges, and few of them do the same to the
+    rows of other attributes. What tells the edges of the rows therefore stands beside them, and is
+    compared with the graph when ``edge_coefficient`` is read the first time for an `edge_index`:
+    also by batching and by loaders. A graph that is moved to a device is checked before.
 
     Attributes:
         edge_coefficient_ends: Sender and receiver of each row, and 1 where the reverse edge has
             an equal row.
+        edge_coefficient_graph: The graph that the rows were computed in: its numbers of nodes,
+            entries of `edge_index` and undirected edges, and 1 if links to predict were split off.
 
     Shapes:
         - edge_coefficient_ends: [num_edges, 3]
+        - edge_coefficient_graph: [num_graphs, 4]
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -61,6 +87,7 @@ class CoefficientData(Data):
         super().__setattr__(key, value)
         if key == "edge_coefficient":
             self._store.pop(_ENDS, None)
+            self._store.pop(_GRAPH, None)
 
     def __inc__(self, key: str, value: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the offset of the next graph in a batch, in which no two nodes may coincide."""
@@ -68,6 +95,31 @@ class CoefficientData(Data):
             return super().__inc__(key, value, *args, **kwargs)
         count = max(int(value[:, :2].max()) + 1 if len(value) else 0, int(self.num_nodes or 0))
         return torch.tensor([count, count, 0])
+
+    def to(self, *args: Any, **kwargs: Any) -> Self:
+        """Move the graph; its rows are checked before, where that does not stop a GPU."""
+        return self._moved(super().to, *args, **kwargs)
+
+    def cpu(self, *args: Any) -> Self:
+        """Move the graph to the CPU."""
+        return self._moved(super().cpu, *args)
+
+    def cuda(self, *args: Any, **kwargs: Any) -> Self:
+        """Move the graph to a GPU."""
+        return self._moved(super().cuda, *args, **kwargs)
+
+    def pin_memory(self, *args: Any) -> Self:
+        """Move the graph to pinned memory."""
+        return self._moved(super().pin_memory, *args)
+
+    def _moved(self, move: Callable[..., Any], *args: Any, **kwargs: Any) -> Self:
+        is_checked = _ENDS in self and "edge_coefficient" in self
+        if is_checked:
+            _ = self.edge_coefficient
+        move(*args, **kwargs)
+        if is_checked:
+            note_edges(self._store._mapping["edge_coefficient"], self.edge_index)
+        return self
 
 
 class _SubgraphCoefficientData(CoefficientData, SubgraphData):
@@ -93,31 +145,88 @@ def _ends(edge_index: Tensor, rows: NDArray[np.float64]) -> Tensor:
     return torch.from_numpy(np.column_stack([edges.T, same.astype(np.int64)]))
 
 
-def _check_rows(attributes: Mapping[str, Any]) -> None:
+def _graph_of(data: Data) -> Tensor:
+    """Return what tells whether edges are missing later, [1, 4]."""
+    labelled = any(key in data for key in _LINK_LABELS)
+    edges = data.edge_index
+    return torch.tensor([[data.num_nodes, edges.size(1), _num_pairs(edges), int(labelled)]])
+
+
+def _num_pairs(edge_index: Tensor) -> int:
+    """Return the number of undirected edges; loops have no influence on rows."""
+    ends = edge_index[:, edge_index[0] != edge_index[1]]
+    codes = (ends.amin(dim=0) << 32 | ends.amax(dim=0)).cpu().numpy()
+    return len(np.unique(codes))
+
+
+def _check_rows(store: _CheckedStorage) -> None:
     """Refuse coefficient rows that are not those of the edges at the same places.
 
-    Nodes may be renumbered, edges left out or sorted, and edges with equal rows reversed.
+    Nodes may be renumbered, edges sorted, and edges with equal rows reversed. Edges may be left out
+    together with nodes, as in a sample of a graph whose rows are meant.
     """
-    ends, edge_index = attributes.get(_ENDS), attributes.get("edge_index")
-    if ends is None:
+    attributes = store._mapping
+    ends, edge_index = attributes[_ENDS], attributes.get("edge_index")
+    if not isinstance(edge_index, Tensor):
+        raise _other_edges(
+            "the graph has no edge_index any more",
+            "ToSparseTensor has put the edges into adj_t, whose messages cannot be gated: leave it "
+            "out, or keep the edges by ToSparseTensor(remove_edge_index=False)",
+        )
+    more = edge_index.size(1) - len(attributes["edge_coefficient"])
+    if more > 0 and bool((edge_index[0, -more:] == edge_index[1, -more:]).all()):
+        raise _other_edges(
+            f"{more:,} self loops have been added at the end",
+            "Leave out AddSelfLoops, as layers such as GCNConv add their own, or apply it before",
+        )
+    if more > 0:
+        raise _other_edges(
+            f"{more:,} edges have been added", "ToUndirected adds edges. Apply it before"
+        )
+    if not _are_in_place(ends, edge_index):
+        raise _other_edges(
+            "edges have been added, merged or reordered without their rows",
+            "ToUndirected, coalesce and ToSparseTensor do that. Apply it before",
+        )
+    graph = attributes.get(_GRAPH)
+    if graph is None:
         return
-    if (
-        isinstance(edge_index, Tensor)
-        and edge_index.size(1) == len(ends) == len(attributes["edge_coefficient"])
-        and bool(((ends[:, 2] == 0) | (ends[:, 2] == 1)).all())
-    ):
-        before, now = ends[:, :2], edge_index.t().to(ends.device)
-        kept = (before == now).all(dim=1)
-        flipped = (before.flip(1) == now).all(dim=1) & (ends[:, 2] == 1)
-        if bool((kept | flipped).all()):
-            return
-        pairs = torch.stack([before.reshape(-1), now.reshape(-1)]).cpu().numpy()
-        renumbered = np.unique(pairs, axis=1)
-        if all(len(np.unique(names)) == renumbered.shape[1] for names in renumbered):
-            return
-    raise DataError(
-        "edge_coefficient does not fit edge_index any more: a transform after "
-        "StructuralCoefficients has added, merged or reordered edges. Apply it before.",
+    nodes, entries, pairs, labelled = graph.sum(dim=0).tolist()
+    if edge_index.size(1) == entries or any(key in attributes for key in _SAMPLED):
+        return
+    split = not labelled and any(key in attributes for key in _LINK_LABELS)
+    if not split and store.num_nodes != nodes:
+        return
+    missing = pairs - _num_pairs(edge_index)
+    if missing:
+        raise DataError(
+            f"edge_coefficient tells of {missing:,} edges that the graph does not have any more: "
+            f"{'RandomLinkSplit' if split else 'a transform'} after StructuralCoefficients has "
+            "left them out. Split first, and apply StructuralCoefficients to each part "
+            "(docs/link_prediction.md). If you want the rows of the whole graph, make them with "
+            "StructuralCoefficients(check_edges=False).",
+            code="transform.edges",
+        )
+
+
+def _are_in_place(ends: Tensor, edge_index: Tensor) -> bool:
+    """Return whether each row's nodes are those of its edge, up to a renumbering of all nodes."""
+    if len(ends) != edge_index.size(1) or not bool(((ends[:, 2] == 0) | (ends[:, 2] == 1)).all()):
+        return False
+    before, now = ends[:, :2], edge_index.t().to(ends.device)
+    kept = (before == now).all(dim=1)
+    flipped = (before.flip(1) == now).all(dim=1) & (ends[:, 2] == 1)
+    if bool((kept | flipped).all()):
+        return True
+    pairs = torch.stack([before.reshape(-1), now.reshape(-1)]).cpu().numpy()
+    renumbered = np.unique(pairs, axis=1)
+    return all(len(np.unique(names)) == renumbered.shape[1] for names in renumbered)
+
+
+def _other_edges(what: str, why: str) -> DataError:
+    return DataError(
+        f"edge_coefficient does not fit edge_index any more: after StructuralCoefficients {what}. "
+        f"{why}.",
         code="transform.edges",
     )
 
@@ -143,6 +252,8 @@ class StructuralCoefficients(BaseTransform):
         symmetrize: Whether one-way edges count as undirected; otherwise they are an error. The
             graph keeps its edges, with one row each: for messages in both directions apply PyG's
             `ToUndirected` first.
+        check_edges: Whether to refuse the rows once the graph has other edges. Without, they stay
+            those of the graph that they were computed in, whatever is left out of it later.
 
     Raises:
         RequestError: if both a spec and a radius are given.
@@ -154,6 +265,7 @@ class StructuralCoefficients(BaseTransform):
         *,
         radius: int | Sequence[int] | None = None,
         symmetrize: bool = False,
+        check_edges: bool = True,
     ) -> None:
         if spec is not None and radius is not None:
             raise RequestError(
@@ -165,6 +277,7 @@ class StructuralCoefficients(BaseTransform):
         quantities = ("a", "a_tree", "nodes", "edges") if 1 in radii else ("a", "nodes", "edges")
         self.spec = spec or CoefficientSpec(radius=radii, quantities=quantities)
         self.symmetrize = symmetrize
+        self.check_edges = check_edges
 
     def forward(self, data: Data) -> Data:
         """Return the graph with its coefficients.
@@ -172,6 +285,13 @@ class StructuralCoefficients(BaseTransform):
         Raises:
             RequestError: It has no `edge_index`, or is of a class that cannot check them.
         """
+        if isinstance(data, HeteroData):
+            raise RequestError(
+                "The graph is a HeteroData, which has a graph for each edge type: give "
+                "StructuralCoefficients the one of all, data.to_homogeneous(), whose edge_type "
+                "goes to layers such as FastRGCNConv and RGATConv.",
+                code="transform.class",
+            )
         checked = {Data: CoefficientData, SubgraphData: _SubgraphCoefficientData}
         if type(data) not in checked and not isinstance(data, CoefficientData):
             raise RequestError(
@@ -192,12 +312,15 @@ class StructuralCoefficients(BaseTransform):
         data.edge_coefficient = coefficient.to(data.edge_index.device)
         # One string, since a list of names could be taken for one value per node or edge.
         data.coefficient_columns = ",".join(self.spec.columns)
-        data[_ENDS] = _ends(data.edge_index, rows).to(data.edge_index.device)
+        if self.check_edges:
+            data[_ENDS] = _ends(data.edge_index, rows).to(data.edge_index.device)
+            data[_GRAPH] = _graph_of(data).to(data.edge_index.device)
         plain = checked.get(type(data))
         return data if plain is None else plain.from_dict(data.to_dict())
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.spec}, symmetrize={self.symmetrize})"
+        unchecked = "" if self.check_edges else ", check_edges=False"
+        return f"{type(self).__name__}({self.spec}, symmetrize={self.symmetrize}{unchecked})"
 
 
 class RandomWalkEncoding(BaseTransform):

@@ -11,6 +11,7 @@ from torch_geometric.utils import scatter
 
 from unionsnn.base.arguments import require_choice
 from unionsnn.base.errors import DataError, RequestError
+from unionsnn.base.rows import belongs, note_edges, noted_edges
 
 Feature = Literal[
     "raw",
@@ -269,7 +270,8 @@ class StructuralFeatures(nn.Module):
 
         Raises:
             RequestError: if the shapes do not fit.
-            DataError: if features are standardised but there are no statistics.
+            DataError: if the rows were read for other edges, or features are standardised but there
+                are no statistics.
         """
         self._check(coefficient)
         if coefficient.size(0) != edge_index.size(1):
@@ -278,6 +280,7 @@ class StructuralFeatures(nn.Module):
                 "compute it after the last transform that changes edges.",
                 code="gate.columns",
             )
+        refuse_other_edges(coefficient, edge_index)
         if self.needs_statistics and not self.fitted:
             raise DataError(
                 f"The {type(self).__name__} standardises its features but has no statistics. Call "
@@ -329,6 +332,35 @@ class StructuralFeatures(nn.Module):
                 f"{self.kind}.set_columns(data.coefficient_columns.split(',')).",
                 code="gate.columns",
             )
+
+
+def refuse_other_edges(coefficient: Tensor, edge_index: Tensor) -> None:
+    """Refuse rows that a graph gave out for other edges, as far as that is noted on them.
+
+    Rows with the graph's own `edge_index` cost nothing; another tensor is compared once. Compiled
+    code does not check.
+
+    Shapes:
+        coefficient [num_edges, C], edge_index [2, num_edges].
+
+    Raises:
+        DataError: if the edges differ.
+    """
+    if torch.compiler.is_compiling() or belongs(coefficient, edge_index):
+        return
+    given = noted_edges(coefficient)
+    if given is None:
+        return
+    if given is not edge_index and torch.equal(given, edge_index.to(given.device)):
+        note_edges(coefficient, edge_index)
+        return
+    raise DataError(
+        "edge_coefficient was read from a graph with other edges, or in another order: pass the "
+        "edge_index of that graph, or the rows in the order of the edges that you pass, such as "
+        "data.edge_coefficient[mask]. Rows that are meant for other edges: "
+        "data.edge_coefficient.clone().",
+        code="batch.edges",
+    )
 
 
 def structural_modules(module: nn.Module) -> list[StructuralFeatures]:

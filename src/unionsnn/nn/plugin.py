@@ -16,7 +16,7 @@ from torch_geometric.data.data import BaseData
 from torch_geometric.nn import FastRGCNConv, MessagePassing, RGCNConv
 
 from unionsnn.base.errors import RequestError
-from unionsnn.nn.features import StructuralFeatures, structural_modules
+from unionsnn.nn.features import StructuralFeatures, refuse_other_edges, structural_modules
 from unionsnn.nn.gates import StructuralGate
 
 
@@ -157,8 +157,11 @@ class UnionPlugin(nn.Module):
         at = self._edges_at
         edge_index: Any = args[at] if len(args) > at else kwargs.get(self._edges)
         _refuse_fused(edge_index)
-        # The gate expects receivers in the second row.
-        edges = edge_index.flip(0) if self.conv.flow == "target_to_source" else edge_index
+        edges = edge_index
+        if self.conv.flow == "target_to_source":
+            # The gate expects receivers in the second row; its own check sees a view without note.
+            refuse_other_edges(rows, edge_index)
+            rows, edges = rows.view_as(rows), edge_index.flip(0)
         gate_input = rows, edges, _num_nodes(x, self.conv.node_dim)
         weight = None if self.gate.is_lazy else self.gate(*gate_input)
         current = _Pass(weight, edge_index, edge_index, gate_input)

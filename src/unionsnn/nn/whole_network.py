@@ -8,11 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, nn
 from torch_geometric.data.data import BaseData
 from torch_geometric.nn import HeteroConv, MessagePassing
 
 from unionsnn.base.errors import RequestError
+from unionsnn.base.rows import note_edges
+from unionsnn.nn.features import refuse_other_edges
 from unionsnn.nn.gates import StructuralGate
 from unionsnn.nn.plugin import UnionPlugin, refusal
 
@@ -151,7 +154,9 @@ class _Hands:
     def __init__(self, network: nn.Module, plugins: list[UnionPlugin]) -> None:
         self.plugins = plugins
         self.name = type(network).__name__
-        self.takes_rows = "edge_coefficient" in inspect.signature(network.forward).parameters
+        names = list(inspect.signature(network.forward).parameters)
+        self.takes_rows = "edge_coefficient" in names
+        self.edges_at = names.index("edge_index") if "edge_index" in names else len(names)
 
     def out(self, network: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Take the rows out of the arguments."""
@@ -166,6 +171,12 @@ class _Hands:
                 "StructuralCoefficients() adds to each graph.",
                 code="batch.attribute",
             )
+        edge_index = args[self.edges_at] if len(args) > self.edges_at else kwargs.get("edge_index")
+        if isinstance(edge_index, Tensor) and not torch.compiler.is_compiling():
+            refuse_other_edges(rows, edge_index)
+            # A view, as the note is that of this call: a layer may get other edges.
+            rows = rows.view_as(rows)
+            note_edges(rows, edge_index)
         for plugin in self.plugins:
             plugin.given, plugin.reached = rows, False
         if self.takes_rows:
