@@ -27,3 +27,11 @@ def format_bytes(number: int) -> str:
         if number >= size:
             return f"{number / size:,.1f} {unit}"
     return f"{number} bytes"
+
+
+def about(seconds: float) -> str:
+    """Return a time that is only estimated, such as about 7 minutes."""
+    for unit, length in (("hours", 3600.0), ("minutes", 60.0)):
+        if seconds >= 1.5 * length:
+            return f"about {seconds / length:,.0f} {unit}"
+    return f"about {max(seconds, 1.0):.0f} s"

@@ -132,7 +132,9 @@ def coefficients(
     edge_index or a scipy adjacency matrix, or PyG's .pt. The table has one row per edge of the
     file: graph, source, target and the coefficients.
     """
+    from unionsnn.base.words import about
     from unionsnn.coefficients.cache import CoefficientCache
+    from unionsnn.coefficients.planning import expected_seconds
     from unionsnn.coefficients.summary import column_summary
     from unionsnn.data.sources.download import data_root
     from unionsnn.data.sources.graph_files.formats import read_graph_file
@@ -161,19 +163,25 @@ def coefficients(
             )
         first, end = graphs.node_slices[plot_graph : plot_graph + 2]
         check_drawable(int(end - first))
+    both_ways = symmetrize or not graphs.directed
+    cache = CoefficientCache(data_root() / "coefficients")
+    asked = graphs.edge_index, graphs.num_nodes
+    if no_cache or not cache.path(*asked, spec, symmetrize=both_ways).exists():
+        seconds = expected_seconds(spec, *asked, symmetrize=both_ways)
+        if seconds > 60 and not options.quiet:
+            kept = "" if no_cache else "; what is finished is kept if you interrupt it"
+            smaller = "" if max(spec.radius) == 1 else " (--radius 1 is the shortest)"
+            click.echo(f"This takes {about(seconds)} on one core{smaller}{kept}.", err=True)
     with data_progress(options.progress(as_json=False)) as progress:
         arguments: dict[str, Any] = {
-            "symmetrize": symmetrize or not graphs.directed,
+            "symmetrize": both_ways,
             "threads": threads,
             "progress": progress and functools.partial(progress, "coefficients"),
         }
         if no_cache:
-            values = spec.compute(graphs.edge_index, graphs.num_nodes, **arguments)
+            values = spec.compute(*asked, **arguments)
         else:
-            cache = CoefficientCache(data_root() / "coefficients")
-            values = cache.get(
-                graphs.edge_index, graphs.num_nodes, spec, label=file.name, **arguments
-            )
+            values = cache.get(*asked, spec, label=file.name, **arguments)
     table = edge_table(graphs, spec.columns, values)
     on_stdout = out is None and plot is None
     if out is not None:

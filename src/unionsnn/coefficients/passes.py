@@ -51,7 +51,11 @@ def _ball_costs(graph: SimpleGraph, radius: int) -> FloatArray:
     for _ in range(radius - 1):
         reached = np.bincount(owner, walks[graph.indices], graph.num_nodes)
         walks = reached.astype(np.float64) + 1.0
-    size = np.minimum(walks[graph.edges[0]] + walks[graph.edges[1]], most)
+    return work_of_size(np.minimum(walks[graph.edges[0]] + walks[graph.edges[1]], most))
+
+
+def work_of_size(size: FloatArray) -> FloatArray:
+    """Estimate the nanoseconds that a substructure takes by its number of nodes."""
     costs: FloatArray = 200.0 + 20.0 * size**2 + 0.1 * size**3
     return costs
 

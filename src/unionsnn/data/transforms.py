@@ -12,16 +12,21 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.storage import GlobalStorage
 from torch_geometric.transforms import BaseTransform
+from tqdm import tqdm
 
 from unionsnn.base.errors import DataError, RequestError
 from unionsnn.base.rows import belongs, note_edges
+from unionsnn.base.words import about
 from unionsnn.coefficients import CoefficientSpec
+from unionsnn.coefficients.planning import expected_seconds
 from unionsnn.data.datasets import SubgraphData, Subgraphs
 from unionsnn.data.encodings import definitions as encodings
 from unionsnn.data.encodings.subgraphs import rooted_subgraphs
 
 _ENDS = "edge_coefficient_ends"
 _GRAPH = "edge_coefficient_graph"
+# Estimated seconds from which a bar is shown, and beyond which radii must be asked for.
+_SHORT, _LONG = 3.0, 60.0
 _LINK_LABELS = ("edge_label_index", "pos_edge_label_index")
 # What PyG's loaders add to the part of a graph that they have sampled.
 _SAMPLED = ("n_id", "e_id", "root_n_id")
@@ -247,8 +252,10 @@ class StructuralCoefficients(BaseTransform):
     Args:
         spec: Substructure, descriptor, encoding, radius and quantities; by default the input of the
             presets of `UnionPlugin`.
-        radius: One radius or several instead of the default; in a large graph with hubs, a union
-            subgraph of radius 3 is most of the graph: use 1 there.
+        radius: One radius or several; by default 1, 2 and 3. In a large graph with hubs, a union
+            subgraph of radius 3 is most of the graph: use 1 there. Where the default would take
+            more than about a minute it is refused; radii that you give are computed, with a bar
+            that says how long it takes.
         symmetrize: Whether one-way edges count as undirected; otherwise they are an error. The
             graph keeps its edges, with one row each: for messages in both directions apply PyG's
             `ToUndirected` first.
@@ -272,6 +279,7 @@ class StructuralCoefficients(BaseTransform):
                 "radius was given together with a spec, which has its own; leave one out.",
                 code="transform.arguments",
             )
+        self.radius_is_given = spec is not None or radius is not None
         given = (1, 2, 3) if radius is None else radius
         radii = (given,) if isinstance(given, int) else tuple(given)
         quantities = ("a", "a_tree", "nodes", "edges") if 1 in radii else ("a", "nodes", "edges")
@@ -283,7 +291,8 @@ class StructuralCoefficients(BaseTransform):
         """Return the graph with its coefficients.
 
         Raises:
-            RequestError: It has no `edge_index`, or is of a class that cannot check them.
+            RequestError: It has no `edge_index`, is of a class that cannot check the rows, or would
+                take minutes at radii that nobody has asked for.
         """
         if isinstance(data, HeteroData):
             raise RequestError(
@@ -305,9 +314,7 @@ class StructuralCoefficients(BaseTransform):
                 "The graph has no edge_index; add one, of the shape [2, 0] if it has no edges.",
                 code="transform.edge_index",
             )
-        rows = self.spec.compute(
-            data.edge_index.cpu().numpy(), data.num_nodes, symmetrize=self.symmetrize, threads=1
-        )
+        rows = self._rows(data.edge_index.cpu().numpy(), data.num_nodes)
         coefficient = torch.from_numpy(rows).to(torch.get_default_dtype())
         data.edge_coefficient = coefficient.to(data.edge_index.device)
         # One string, since a list of names could be taken for one value per node or edge.
@@ -317,6 +324,31 @@ class StructuralCoefficients(BaseTransform):
             data[_GRAPH] = _graph_of(data).to(data.edge_index.device)
         plain = checked.get(type(data))
         return data if plain is None else plain.from_dict(data.to_dict())
+
+    def _rows(self, edges: NDArray[np.int64], num_nodes: int) -> NDArray[np.float64]:
+        """Compute the rows; what takes long says so before."""
+        symmetrize = self.symmetrize
+        seconds = expected_seconds(self.spec, edges, num_nodes, symmetrize=symmetrize)
+        if seconds > _LONG and not self.radius_is_given:
+            at_one = StructuralCoefficients(radius=1).spec
+            instead = expected_seconds(at_one, edges, num_nodes, symmetrize=symmetrize)
+            raise RequestError(
+                f"The default radii 1, 2 and 3 would take {about(seconds)} on one core for this "
+                f"graph of {num_nodes:,} nodes and {edges.shape[1]:,} edges. Type "
+                f"StructuralCoefficients(radius=1), {about(instead)}, and the same radius in "
+                "UnionPlugin(conv, radius=1) or plug_in(network, radius=1); or "
+                "StructuralCoefficients(radius=(1, 2, 3)) to compute them all the same.",
+                code="transform.work",
+            )
+        if seconds < _SHORT or torch.utils.data.get_worker_info() is not None:
+            return self.spec.compute(edges, num_nodes, symmetrize=symmetrize, threads=1)
+        with tqdm(desc=f"coefficients, {about(seconds)}", unit="edge") as bar:
+
+            def show(done: int, total: int) -> None:
+                bar.total = total
+                bar.update(done - bar.n)
+
+            return self.spec.compute(edges, num_nodes, symmetrize=symmetrize, progress=show)
 
     def __repr__(self) -> str:
         unchecked = "" if self.check_edges else ", check_edges=False"
