@@ -18,7 +18,7 @@ from commands import printed_codes
 from graphs import COLUMNS
 from tu_files import write_tu
 from unionsnn.cli.app import command_line
-from unionsnn.coefficients import CoefficientCache, structural_coefficients
+from unionsnn.coefficients import CoefficientCache, planning, structural_coefficients
 from unionsnn.data.encodings.cache import FOLDER, EncodingCache
 
 Command = Callable[..., Result]
@@ -140,6 +140,20 @@ def test_values_are_kept_unless_told_otherwise(
     second = command("coefficients", karate, "--symmetrize")
     assert len(cache.entries()) == 1
     assert first.stdout == second.stdout == command("coefficients", karate, "--symmetrize").stdout
+
+
+def test_long_work_is_said_before_it_begins(
+    tmp_path: Path, karate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNIONSNN_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(planning, "expected_seconds", lambda *_, **__: 420.0)
+    words = ["coefficients", str(karate), "--symmetrize", "--radius", "2"]
+    said = "This takes about 7 minutes on one core (--radius 1 is the shortest)"
+    first, second = (CliRunner().invoke(command_line, words) for _ in range(2))
+    assert f"{said}; what is finished is kept" in first.stderr
+    # The second time it is read.
+    assert said not in second.stderr
+    assert first.stdout == second.stdout
 
 
 REFUSALS: dict[str, tuple[list[str], str, str]] = {

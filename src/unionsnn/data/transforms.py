@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.storage import GlobalStorage
 from torch_geometric.transforms import BaseTransform
-from tqdm import tqdm
+from tqdm import tqdm  # type: ignore[import-untyped]
 
 from unionsnn.base.errors import DataError, RequestError
 from unionsnn.base.rows import belongs, note_edges
