@@ -24,6 +24,8 @@ REFUSALS: list[tuple[list[str], list[str], str]] = [
         ["config.unknown_option"],
         "type data=ogb data.name=ogbg-moltox21.",
     ),
+    (["data.num_workers=4"], ["config.unknown_key"], "gathered from tensors in memory"),
+    (["optimizer.zeal=3"], ["config.unknown_key"], "does not exist. Keys there: optimizer."),
     (["model.hiden_channels=3"], ["config.unknown_key"], "Did you mean 'model.hidden_channels'?"),
     (["optimizer.lr=fast"], ["config.type"], ""),
     (["optimizer.lr=0"], ["config.value"], ""),

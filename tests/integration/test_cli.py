@@ -20,6 +20,7 @@ from commands import Command, printed_codes
 from unionsnn import __version__
 from unionsnn.base.errors import DataError, DataUnavailableError, RequestError
 from unionsnn.cli import app
+from unionsnn.cli.app import main
 from unionsnn.data.inventory import KINDS
 from unionsnn.training import repetition
 
@@ -106,6 +107,36 @@ def test_a_wrong_request_exits_with_2_and_one_clear_message(
     assert done.status == 2
     assert message in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "typed"),
+    [
+        (["train", "--model", "gin"], "type model=gin."),
+        (["train", "--model=gin", "--data", "mutag", "--dry-run"], "type model=gin data=mutag."),
+        (["train", "--lr", "0.01", "--batch-size=8"], "type optimizer.lr=0.01 data.batch_size=8."),
+        (["sweep", "tu_grid", "--optimizer.lr", "0.1"], "type optimizer.lr=0.1."),
+        (["train", "--model", "gin", "--seed", "1", "data=mutag"], "type model=gin seed=1."),
+        (["train", "--run_dir", "my runs"], "type 'run_dir=my runs'."),
+        (["train", "--force"], "type force=true."),
+        (["train", "--json", "--dry-runs"], "--dry-run"),
+        (["train", "--modal", "gin"], "No such option '--modal'"),
+    ],
+)
+def test_settings_typed_as_options_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    typed: str,
+) -> None:
+    monkeypatch.setattr("sys.argv", ["unionsnn", *arguments])
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert typed in said
+    assert ("Did you mean" in said) == (arguments[-1] == "--dry-runs")
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,21 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+ALIKE = 0.6
+"""Least similarity of two words, as difflib measures it, of which one is suggested for another."""
+
 
 def nearest(word: str, allowed: Iterable[str]) -> str:
     """Return a suggestion of the closest allowed word, to end a message; empty if none is close."""
-    near = difflib.get_close_matches(word, list(allowed), n=1, cutoff=0.5)
+    end = word.rpartition(".")[2]
+    # The same section in front makes any two keys alike.
+    candidates = [each for each in allowed if _alike(end, each.rpartition(".")[2])]
+    near = difflib.get_close_matches(word, candidates, n=1, cutoff=ALIKE)
     return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def _alike(word: str, other: str) -> bool:
+    return other.startswith(word) or difflib.SequenceMatcher(None, word, other).ratio() >= ALIKE
 
 
 def is_number(text: str) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import logging
+import shlex
 import signal
 import sys
 import tempfile
 import traceback
+from collections.abc import Collection, Sequence
 from typing import Any, NoReturn
 
 import click
@@ -56,11 +58,15 @@ def main() -> NoReturn:
         status = command_line.main(prog_name="unionsnn", standalone_mode=False)
         sys.exit(status if isinstance(status, int) else 0)
     except click.ClickException as error:
+        advice = None
+        if isinstance(error, click.NoSuchOption) and (advice := _what_to_type(error)):
+            # Not the option that is spelled most like it.
+            error.possibilities = None  # type: ignore[misc]
         shown = io.StringIO()
         error.show(shown)
         click.echo(printable(masked(shown.getvalue())), nl=False, err=True)
-        if isinstance(error, click.NoSuchOption):
-            _say_what_to_type(error)
+        if advice:
+            click.echo(printable(masked(advice)), err=True)
         sys.exit(RequestError.exit_status)
     except (KeyboardInterrupt, click.Abort):
         # A second Ctrl-C while Python ends would print a traceback.
@@ -72,26 +78,65 @@ def main() -> NoReturn:
         raise
 
 
-def _say_what_to_type(error: click.NoSuchOption) -> None:
+def _what_to_type(error: click.NoSuchOption) -> str | None:
+    """Return what to type in place of an option that does not exist; None if that is not known."""
     option, context = error.option_name, error.ctx
-    typed = next((word for word in sys.argv if word.startswith(f"{option}=")), "")
     if option in ("-m", "--multirun"):
-        click.echo(
-            "unionsnn runs one experiment per command; to run several, type one command for "
-            "each, with its own overrides.",
-            err=True,
+        return (
+            "unionsnn runs one experiment per command; to run several, type one command for each, "
+            "with its own overrides."
         )
-    elif context and context.parent and any(option in each.opts for each in command_line.params):
-        click.echo(
-            f"{option} goes before the command: type unionsnn {option} {context.info_name} ...",
-            err=True,
-        )
-    elif typed:
-        click.echo(
-            f"Overrides have no hyphens in front: type {masked(typed.lstrip('-'))}. In the command "
-            "of a W&B sweep, write ${args_no_hyphens} in place of ${args}.",
-            err=True,
-        )
+    if context and context.parent and any(option in each.opts for each in command_line.params):
+        return f"{option} goes before the command: type unionsnn {option} {context.info_name} ..."
+    if context is None or context.parent is None:
+        return None
+    taken = {name for each in context.command.params for name in (*each.opts, *each.secondary_opts)}
+    settings, with_equals = _settings(sys.argv[1:], taken)
+    if not settings:
+        return None
+    typed = " ".join(shlex.quote(each) for each in settings)
+    sweeps = (
+        " In the command of a W&B sweep, write ${args_no_hyphens} in place of ${args}."
+        if with_equals
+        else ""
+    )
+    return f"Settings have no hyphens in front: type {typed}.{sweeps}"
+
+
+def _settings(words: Sequence[str], taken: Collection[str]) -> tuple[list[str], bool]:
+    """Return the settings among words that were typed as options: --model gin is model=gin.
+
+    Args:
+        words: The words after the command.
+        taken: The command's own options.
+
+    Returns:
+        The settings, and whether one was typed as --key=value.
+    """
+    from unionsnn.config.compose import completions
+
+    known = {word.partition("=")[0] for word in completions("")}
+    settings, with_equals = [], False
+    waiting = list(words)
+    while waiting:
+        word = waiting.pop(0)
+        option, equals, value = word.partition("=")
+        key = option.lstrip("-").replace("-", "_")
+        if not option.startswith("--") or option in taken or not key:
+            continue
+        inner = [each for each in known if each.endswith(f".{key}")]
+        if key not in known and len(inner) == 1:
+            # As in --lr 0.01 and --batch-size 32.
+            key = inner[0]
+        if not equals:
+            if key not in known:
+                continue
+            value = "true"
+            if waiting and not waiting[0].startswith("--") and "=" not in waiting[0]:
+                value = waiting.pop(0)
+        with_equals |= bool(equals)
+        settings.append(f"{key}={value}")
+    return settings, with_equals
 
 
 class CommandLine(click.Group):
@@ -203,6 +248,7 @@ def train(
         config = config.replace({"trainer.progress": "none"})
     from unionsnn.reports.progress import data_progress
     from unionsnn.reports.views import results
+    from unionsnn.reports.views.debugging import print_debug
     from unionsnn.runs.experiment import run_experiment
     from unionsnn.runs.failures import failed_now
     from unionsnn.runs.run_folder import RunFolder
@@ -233,6 +279,7 @@ def train(
         results.print_results(record)
         for line in results.folder_lines(folder.path, record, before):
             click.echo(line)
+        print_debug(folder.path, record)
     if failed_now(record, config):
         sys.exit(1)
 

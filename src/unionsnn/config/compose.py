@@ -398,9 +398,11 @@ def _group_fault(
             f"model._target_={path}.",
             "config.unknown_option",
         )
+    own = " Another class is named by optimizer._target_=package.module.Class."
+    other = own if group == "optimizer" else ""
     return Fault(
         f"{group}={override.get_value_element_as_str()} is unknown; allowed are {shown}."
-        f"{nearest(str(value), options)}",
+        f"{nearest(str(value), options)}{other}",
         "config.unknown_option",
     )
 
@@ -418,6 +420,11 @@ def _value_fault(override: Override, base: DictConfig, loader: ConfigLoader) -> 
     if key not in known:
         parent = key.rpartition(".")[0]
         near = nearest(key, known)
+        if key.rpartition(".")[2] == "num_workers":
+            near = (
+                " Batches are gathered from tensors in memory, without processes that load them: "
+                "leave it out."
+            )
         inside = sorted(k for k in leaves if k.startswith(f"{parent}.")) if parent else []
         allowed = f" Keys there: {', '.join(inside)}." if inside and not near else ""
         return Fault(f"The key {key!r} does not exist.{near}{allowed}", "config.unknown_key")

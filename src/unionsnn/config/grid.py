@@ -13,11 +13,24 @@ from unionsnn.base.words import nearest
 if TYPE_CHECKING:
     from unionsnn.config.schema import Config
 
-VARIED = "optimizer.*, model.*, gate.*, coefficient.*, trainer.max_epochs and data.batch_size"
+VARIED = (
+    "optimizer.*, model.*, gate.*, coefficient.*, data.batch_size, data.class_weights, and of "
+    "trainer max_epochs, gradient_clip_val, accumulate_grad_batches, ema_decay, swa_start, swa_lr"
+)
 """What a grid may vary: nothing that affects splits, seeds or tests."""
 
 _SECTIONS = ("optimizer.", "model.", "gate.", "coefficient.")
-_KEYS = ("trainer.max_epochs", "data.batch_size")
+_KEYS = (
+    "trainer.max_epochs",
+    "trainer.gradient_clip_val",
+    "trainer.gradient_clip_algorithm",
+    "trainer.accumulate_grad_batches",
+    "trainer.ema_decay",
+    "trainer.swa_start",
+    "trainer.swa_lr",
+    "data.batch_size",
+    "data.class_weights",
+)
 # A control is not a candidate, and another model is another experiment.
 _NEVER = ("model.name", "model._target_", "coefficient.control")
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from unionsnn.base.errors import RequestError
 from unionsnn.config.grid import flatten
 from unionsnn.config.pairs import PairConfig
 from unionsnn.config.schema import Config
@@ -60,9 +61,26 @@ def differing_keys(one: Recorded, other: Recorded) -> list[str]:
     return sorted(k for k in left.keys() | right.keys() if left.get(k) != right.get(k))
 
 
+def refuse_debug(config: Recorded, command: str) -> None:
+    """Refuse a request or record of a trial to a command that counts results.
+
+    Raises:
+        RequestError: It is one.
+    """
+    debug = determining(config).get("debug")
+    if debug is not None:
+        raise RequestError(
+            f"debug is {debug!r}, whose figures are no result, so unionsnn {command} does not take "
+            f"it; leave it out, or type unionsnn train debug={debug} ... for each configuration.",
+            code="config.debug",
+        )
+
+
 def run_folder(config: Config | PairConfig) -> Path:
     """Return the run folder of a configuration, given or derived in ``paths.output``."""
     if config.run_dir is not None:
         return Path(config.run_dir).expanduser()
     name = f"{config.protocol.name}-{config_hash(config)}"
+    if isinstance(config, Config) and config.debug is not None:
+        name = f"debug-{config.debug}-{name}"
     return Path(config.paths.output).expanduser() / config.data.name / config.model.name / name

@@ -78,6 +78,17 @@ TASK_METRICS: Mapping[str, tuple[str, ...]] = {
 }
 """Metrics of each task; `training.metrics` computes them."""
 
+_WITH_CLASSES = ("graph_classification", "graph_binary_classification", "node_classification")
+
+OVERFITTED = 16
+"""Largest number of training items under ``debug=overfit``."""
+
+PROFILED_EPOCHS = 3
+"""Largest number of epochs under ``debug=profile``."""
+
+DEBUG_BATCHES = 2
+"""Number of training batches under ``debug=fast``."""
+
 FEATURES = ("labels", "categorical", "attributes", "both", "degree", "constant")
 """Choices of node features."""
 
@@ -129,6 +140,11 @@ class DataConfig(_OpenSection):
         "none", exclude_if=lambda value: value == "none"
     )
     standardize_targets: bool = Field(False, exclude_if=lambda value: not value)
+    class_weights: (
+        Literal["balanced"]
+        | Annotated[list[Annotated[float, Field(ge=0, allow_inf_nan=False)]], Field(min_length=2)]
+        | None
+    ) = absent_if_none()
 
     @model_validator(mode="before")
     @classmethod
@@ -151,6 +167,12 @@ class DataConfig(_OpenSection):
             raise RequestError(
                 "data.standardize_targets is true, but only data.task=graph_regression has targets "
                 f"to standardize, not {self.task}: leave it out.",
+                code="config.no_effect",
+            )
+        if self.class_weights is not None and self.task not in _WITH_CLASSES:
+            raise RequestError(
+                f"data.class_weights is {self.class_weights!r}, but data.task={self.task} has no "
+                "classes of which an item has one: leave it out.",
                 code="config.no_effect",
             )
         if self.features not in FEATURES:
@@ -409,6 +431,8 @@ class Config(Section):
     run_dir: str | None
     force: bool
     accept_code: bool = Field(False, exclude_if=lambda value: not value)
+    # A trial of the request itself, whose result is none.
+    debug: Literal["fast", "overfit", "profile"] | None = absent_if_none()
     # Values that are not recorded wherever they stand.
     _secrets: tuple[str, ...] = PrivateAttr(())
 
@@ -455,10 +479,35 @@ class Config(Section):
             *settled._metric_faults(),
             *settled._process_faults(),
             *settled._count_faults(),
+            *settled._step_faults(),
         ]
         if faults:
             raise RequestError(*faults)
-        return settled
+        return settled if settled.debug is None else settled._debugged()
+
+    def _debugged(self) -> Self:
+        """Return the request with what `debug` sets."""
+        model, protocol = self.model, self.protocol
+        one = {"protocol.only": protocol.only or [0]}
+        if self.debug == "fast":
+            return self.replace({"trainer.max_epochs": 1})
+        if self.debug == "profile":
+            epochs = min(self.trainer.max_epochs, PROFILED_EPOCHS)
+            return self.replace({**one, "trainer.max_epochs": epochs})
+        others = {key for key in model.model_extra or {} if key.endswith("dropout")}
+        size = min(protocol.train_size or OVERFITTED, OVERFITTED)
+        return self.replace(
+            {
+                **one,
+                "protocol.train_size": size,
+                # Only the training loss counts.
+                "protocol.patience": self.trainer.max_epochs,
+                **{f"model.{key}": 0.0 for key in ("dropout", *sorted(others))},
+                "optimizer.weight_decay": 0.0,
+                "optimizer.weight_decay_on": "all",
+                **{f"trainer.{key}": None for key in ("ema_decay", "swa_start", "swa_lr")},
+            }
+        )
 
     def _gate_faults(self) -> Iterator[Fault]:
         """Say what the gate cannot do with the model, the coefficient and the control.
@@ -531,10 +580,12 @@ class Config(Section):
             given = getattr(protocol, key)
             if given is None and protocol.name == "cross_validation_paper":
                 continue
-            if given not in validation:
+            # Whatever is logged may stop a training, except what the test set says.
+            allowed = [*validation, "train_loss"] if key == "stop_on" else validation
+            if given not in allowed:
                 why = "the test set must not select; " if given in test else ""
                 yield Fault(
-                    f"protocol.{key} is {given!r}; {why}allowed are {', '.join(validation)}.",
+                    f"protocol.{key} is {given!r}; {why}allowed are {', '.join(allowed)}.",
                     "config.metric",
                 )
         for key, metrics in (("report", test), ("curve", [*validation, *test])):
@@ -570,10 +621,40 @@ class Config(Section):
                 "config.devices",
             )
 
+    def _step_faults(self) -> Iterator[Fault]:
+        """Say which keys of a training step have no effect."""
+        batches = self.trainer.accumulate_grad_batches
+        if batches > 1 and self.data.task.startswith("node"):
+            yield Fault(
+                f"trainer.accumulate_grad_batches is {batches}, but {self.data.name} is a single "
+                "graph, and an epoch one batch: leave it out.",
+                "config.no_effect",
+            )
+        if self.trainer.swa_lr is not None and self.optimizer.schedule == "onecycle":
+            yield Fault(
+                "trainer.swa_lr and optimizer.schedule=onecycle both set the learning rate of the "
+                "last epochs: leave trainer.swa_lr out, or choose another schedule.",
+                "config.no_effect",
+            )
+
     def _count_faults(self) -> Iterator[Fault]:
         """Say which epochs and repetitions there are not."""
+        if self.debug is not None and self.protocol.grid is not None:
+            yield Fault(
+                f"debug is {self.debug!r}, which tries one configuration, but protocol.grid has "
+                f"{self.protocol.num_cells}; type protocol.grid=null.",
+                "config.debug",
+            )
         warmup, epochs = self.optimizer.warmup, self.trainer.max_epochs
-        if warmup and warmup >= epochs:
+        start = self.trainer.first_averaged
+        short = self.debug in ("fast", "profile")
+        if start is not None and start >= epochs and not short:
+            yield Fault(
+                f"trainer.swa_start is {start}, but training ends after trainer.max_epochs="
+                f"{epochs} epochs; choose a smaller one, or a share of them, such as 0.75.",
+                "config.swa_start",
+            )
+        if warmup and warmup >= epochs and not short:
             yield Fault(
                 f"optimizer.warmup is {warmup}, but training ends after trainer.max_epochs="
                 f"{epochs} epochs; choose a smaller one.",

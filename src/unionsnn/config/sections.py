@@ -19,13 +19,19 @@ PositiveInt = Annotated[int, Field(ge=1, le=2**31 - 1)]
 SCHEDULE_DEFAULTS: Mapping[str, Mapping[str, float]] = {
     "plateau": {"factor": 0.5, "patience": 10},
     "cosine": {"warmup": 0},
+    "onecycle": {"pct_start": 0.3, "div_factor": 25.0, "final_div_factor": 1e4},
 }
 """Keys of each learning-rate schedule with their defaults."""
 
 
 def absent_if_none() -> Any:
     """Return a field for an optional key, which is not part of the configuration if left out."""
-    return Field(None, exclude_if=lambda value: value is None)
+    return absent_at(None)
+
+
+def absent_at(default: Any) -> Any:
+    """Return a field for a key that has no effect at its default, and so is not recorded there."""
+    return Field(default, exclude_if=lambda value: value == default)
 
 
 class Section(BaseModel):
@@ -59,7 +65,7 @@ class Section(BaseModel):
         made = self
         for key, value in changes.items():
             name, _, inner = key.partition(".")
-            if name not in {*type(self).model_fields, *(self.model_extra or ())}:
+            if name not in type(self).model_fields and self.model_config["extra"] != "allow":
                 raise KeyError(f"{type(self).__name__} has no key {name!r}.")
             new = getattr(made, name).replace({inner: value}) if inner else value
             made = made.model_copy(update={name: new})
@@ -101,7 +107,7 @@ class EncodingsConfig(Section):
     laplacian: Annotated[int, Field(ge=0)] = 0
     distance: bool = False
     # If not requested, it is not part of the hash that names a run folder.
-    subgraph: Annotated[int, Field(ge=0, exclude_if=lambda hops: hops == 0)] = 0
+    subgraph: Annotated[int, Field(ge=0)] = absent_at(0)
 
     @model_validator(mode="before")
     @classmethod
@@ -125,16 +131,42 @@ class EncodingsConfig(Section):
         return given
 
 
-class OptimizerConfig(Section):
-    """Keys of Adam and of its learning rate's schedule."""
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
-    lr: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+ADAM = "torch.optim.Adam"
+
+
+class OptimizerConfig(Section):
+    """A class of optimisers, the schedule of its learning rate, and arguments of the class."""
+
+    model_config = ConfigDict(extra="allow")
+
+    target: str = Field(ADAM, alias="_target_", exclude_if=lambda value: value == ADAM)
+    lr: Positive
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     # Keys without effect are left out of the hash that names a run folder.
-    schedule: Literal["none", "plateau", "cosine"] = Field("none", exclude_if=lambda v: v == "none")
+    weight_decay_on: Literal["all", "weights"] = absent_at("all")
+    schedule: Literal["none", "plateau", "cosine", "onecycle"] = absent_at("none")
     factor: Annotated[float, Field(gt=0, lt=1)] | None = absent_if_none()
     patience: PositiveInt | None = absent_if_none()
     warmup: Annotated[int, Field(ge=0)] | None = absent_if_none()
+    pct_start: Annotated[float, Field(gt=0, lt=1)] | None = absent_if_none()
+    div_factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = absent_if_none()
+    final_div_factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = absent_if_none()
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of the class beside learning rate and weight decay."""
+        return dict(self.model_extra or {})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _absent(cls, given: Any) -> Any:
+        """Leave out open arguments, which keep the class's own default."""
+        if not isinstance(given, Mapping):
+            return given
+        known = cls.model_fields
+        return {k: v for k, v in given.items() if v is not None or k in known}
 
     @model_validator(mode="after")
     def _of_the_schedule(self) -> Self:
@@ -146,9 +178,27 @@ class OptimizerConfig(Section):
             for key, owner in owners.items()
             if getattr(self, key) is not None and owner != self.schedule
         ]
+        if self.weight_decay_on != "all" and not self.weight_decay:
+            faults.append(
+                f"optimizer.weight_decay_on is {self.weight_decay_on!r}, but optimizer.weight_decay"
+                " is 0; type optimizer.weight_decay=0.0005, for example, or leave it out."
+            )
         if faults:
             raise RequestError(*faults, code="config.no_effect")
         return self._settled(SCHEDULE_DEFAULTS.get(self.schedule, {}))
+
+
+class CallbackConfig(Section):
+    """A callback of Lightning's, or of the user's own: its class and the class's arguments."""
+
+    model_config = ConfigDict(extra="allow")
+
+    target: str = Field(alias="_target_")
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of the class."""
+        return dict(self.model_extra or {})
 
 
 class TrainerConfig(Section):
@@ -158,10 +208,19 @@ class TrainerConfig(Section):
     accelerator: Literal["auto", "cpu", "gpu", "mps"]
     devices: PositiveInt
     # If these have no effect, they are not part of the hash that names a run folder.
-    num_nodes: PositiveInt = Field(1, exclude_if=lambda value: value == 1)
-    sync_batchnorm: bool = Field(False, exclude_if=lambda value: not value)
-    deterministic: bool = Field(False, exclude_if=lambda value: not value)
+    num_nodes: PositiveInt = absent_at(1)
+    sync_batchnorm: bool = absent_at(False)
+    deterministic: bool = absent_at(False)
     precision: Literal["32-true", "64-true", "bf16-mixed", "16-mixed"]
+    gradient_clip_val: Positive | None = absent_if_none()
+    gradient_clip_algorithm: Literal["norm", "value"] = absent_at("norm")
+    accumulate_grad_batches: PositiveInt = absent_at(1)
+    ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = absent_if_none()
+    # A share of the epochs, or a number of epochs before the first that counts.
+    swa_start: PositiveInt | Annotated[float, Field(gt=0, lt=1)] | None = absent_if_none()
+    swa_lr: Positive | None = absent_if_none()
+    extra: dict[str, Any] | None = absent_if_none()
+    callbacks: list[CallbackConfig] | None = absent_if_none()
     threads: PositiveInt
     progress: Literal["auto", "bar", "plain", "none"]
     keep_checkpoints: bool = True
@@ -171,12 +230,36 @@ class TrainerConfig(Section):
         """Whether several processes train together."""
         return self.devices * self.num_nodes > 1
 
+    @property
+    def first_averaged(self) -> int | None:
+        """The first epoch, from 0, whose weights are averaged by ``swa_start``; None without."""
+        start = self.swa_start
+        return int(start * self.max_epochs) if isinstance(start, float) else start
+
     @model_validator(mode="after")
-    def _sync_batchnorm(self) -> Self:
+    def _effects(self) -> Self:
+        """Refuse keys that have no effect on the others."""
+        faults = []
         if self.sync_batchnorm and not self.several:
-            raise RequestError(
+            faults.append(
                 "trainer.sync_batchnorm is true, but there is one device; type trainer=ddp, or "
-                "leave it out.",
-                code="config.no_effect",
+                "leave it out."
             )
+        if self.gradient_clip_algorithm != "norm" and self.gradient_clip_val is None:
+            faults.append(
+                "trainer.gradient_clip_algorithm is 'value', but gradients are not clipped; type "
+                "trainer.gradient_clip_val=1.0, for example, or leave it out."
+            )
+        if self.swa_lr is not None and self.swa_start is None:
+            faults.append(
+                f"trainer.swa_lr is {self.swa_lr}, but no weights are averaged; type "
+                "trainer.swa_start=0.75, for example, or leave it out."
+            )
+        if self.ema_decay is not None and self.swa_start is not None:
+            faults.append(
+                "trainer.ema_decay and trainer.swa_start both say how weights are averaged; keep "
+                "one."
+            )
+        if faults:
+            raise RequestError(*faults, code="config.no_effect")
         return self

@@ -105,8 +105,13 @@ def own_code(config: Config) -> list[str]:
     return [
         f"{key}={target}"
         for key, target in _named(config).items()
-        if not (key in shipped and shipped[key](target))
+        if not (key in shipped and shipped[key](target)) and not _is_library(target)
     ]
+
+
+def _is_library(target: str) -> bool:
+    """Return whether a class is one of the optimisers and callbacks that come with libraries."""
+    return target.startswith(("torch.optim.", "pytorch_lightning."))
 
 
 def _is_data(target: str) -> bool:
@@ -116,15 +121,23 @@ def _is_data(target: str) -> bool:
 def _named(config: Config | Mapping[str, Any]) -> dict[str, str]:
     """Return the classes and functions that a request or its record names, by their keys."""
     if isinstance(config, Mapping):
-        sections = {key: config.get(key) or {} for key in ("model", "data")}
-        named = {f"{key}._target_": str(each.get("_target_")) for key, each in sections.items()}
+        sections = {k: config.get(k) or {} for k in ("model", "data", "optimizer", "trainer")}
+        named = {f"{k}._target_": str(sections[k].get("_target_")) for k in ("model", "data")}
         dataset = sections["data"].get("dataset")
+        optimizer = sections["optimizer"].get("_target_")
+        callbacks = [str(each.get("_target_")) for each in sections["trainer"].get("callbacks", [])]
     else:
         named = {"model._target_": config.model.target, "data._target_": config.data.target}
         dataset = (config.data.model_extra or {}).get("dataset")
-    if dataset is None or is_file(dataset):
-        return named
-    return {**named, "data.dataset": dataset}
+        optimizer = config.optimizer.target
+        callbacks = [each.target for each in config.trainer.callbacks or []]
+    if dataset is not None and not is_file(dataset):
+        named["data.dataset"] = dataset
+    if optimizer is not None:
+        named["optimizer._target_"] = optimizer
+    for number, target in enumerate(callbacks):
+        named[f"trainer.callbacks[{number}]._target_"] = target
+    return named
 
 
 def is_file(dataset: str) -> bool:
@@ -157,7 +170,7 @@ def code_digests(config: Config | Mapping[str, Any]) -> dict[str, str]:
     digests: dict[str, str] = {}
     for target in map(str, _named(config).values()):
         module = target.rpartition(".")[0]
-        if not module or module.partition(".")[0] == _PACKAGE:
+        if not module or module.partition(".")[0] == _PACKAGE or _is_library(target):
             continue
         try:
             with working_folder(module):

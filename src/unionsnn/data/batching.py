@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -307,6 +308,10 @@ class BatchLoader:
     losses is the mean loss of the whole batch. A process without a graph in a batch gets the first
     one, with weight 0. In evaluation every process gets all graphs.
 
+    If a step accumulates the gradients of A batches, each divided by A, the weight of a batch is
+    also A times its share of the terms of the step's loss: the gradient is that of the mean over
+    all of them, whatever their sizes, also of the last step of an epoch, which may have fewer.
+
     Args:
         store: All graphs.
         graphs: Indices of the graphs to load.
@@ -315,6 +320,11 @@ class BatchLoader:
             none.
         shuffle: Whether this is for training, in a new order each time.
         generator: Draws the orders; must be in the same state in all processes.
+        accumulated: Number A of training batches whose gradients make up a step.
+        terms: Number of terms of each graph in a loss, for `accumulated`; None for one.
+
+    Shapes:
+        terms: [number of graphs in the store].
 
     Raises:
         RequestError: if the batch size or the bound is below 1.
@@ -330,6 +340,8 @@ class BatchLoader:
         max_pairs: int | None = None,
         shuffle: bool = False,
         generator: torch.Generator | None = None,
+        accumulated: int = 1,
+        terms: Tensor | None = None,
     ) -> None:
         for name, value in {"batch_size": batch_size, "max_pairs": max_pairs}.items():
             if value is not None and value < 1:
@@ -341,6 +353,8 @@ class BatchLoader:
         self.batch_size = batch_size
         self.shuffle = shuffle
         self.generator = generator
+        self.accumulated = accumulated
+        self.terms = terms
         self.buckets: list[Bucket] | None = None
         if max_pairs is not None:
             sizes = store.num_nodes[self.graphs]
@@ -353,12 +367,22 @@ class BatchLoader:
         return sum(bucket.num_batches for bucket in self.buckets)
 
     def __iter__(self) -> Iterator[Batch]:
-        for graphs in self._order():
-            share = graphs[rank() :: self._shared] if self._shared > 1 else graphs
-            batch = self.store.batch(share if len(share) else graphs[:1])
-            if self._shared > 1:
-                batch.loss_weight = self._shared * len(share) / len(graphs)
-            yield batch
+        batches = self._order()
+        while step := list(itertools.islice(batches, self.accumulated)):
+            total = sum(map(self._count, step))
+            for graphs in step:
+                share = graphs[rank() :: self._shared] if self._shared > 1 else graphs
+                batch = self.store.batch(share if len(share) else graphs[:1])
+                if self.accumulated > 1:
+                    scale = self.accumulated * self._shared
+                    batch.loss_weight = scale * self._count(share) / max(total, 1)
+                elif self._shared > 1:
+                    batch.loss_weight = self._shared * len(share) / len(graphs)
+                yield batch
+
+    def _count(self, graphs: Tensor) -> int:
+        """Return the number of terms of some graphs in a loss."""
+        return len(graphs) if self.terms is None else int(self.terms[graphs].sum())
 
     @property
     def extents(self) -> list[Extent]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pytorch_lightning import LightningDataModule
 from torch import Tensor
 
-from unionsnn.base.errors import DataError
+from unionsnn.base.errors import DataError, RequestError
 from unionsnn.coefficients import CoefficientSpec
 from unionsnn.coefficients.cache import CoefficientCache
 from unionsnn.data.arrays import PARTS, GraphArrays
@@ -72,6 +72,7 @@ class GraphDataModule(LightningDataModule):
         metric: Name of its metric.
         standardize_targets: Whether networks predict targets less their mean in training, divided
             by their standard deviation there.
+        accumulated: Number of training batches whose gradients make up a step.
         normalize_features: Whether to divide each node's features by their sum.
         widths: Cardinality of each categorical node feature; None for the values that occur.
         edge_widths: Cardinality of each categorical edge feature; None for the values that occur.
@@ -118,6 +119,7 @@ class GraphDataModule(LightningDataModule):
         self.task: Task = source.task
         self.metric: str | None = None
         self.standardize_targets = False
+        self.accumulated = 1
         self.normalize_features = isinstance(source, NodeSource) and source.normalize_features
         self.widths: tuple[int, ...] | None = None
         self.edge_widths: tuple[int, ...] | None = None
@@ -259,6 +261,46 @@ class GraphDataModule(LightningDataModule):
             return int(self.targets.shape[1])
         return self.arrays.num_classes
 
+    def class_weights(self, wanted: str | Sequence[float] | None) -> Tensor | None:
+        r"""Return the weight of each class in the loss; None for equal ones.
+
+        With n items in training, of which \(n_k\) are of class k, of K classes: balanced is
+        \(n / (K n_k)\). Given weights are divided by their mean over the items, so that the loss of
+        the whole training part is torch's cross-entropy with these weights.
+
+        Args:
+            wanted: ``balanced``, or a weight for each class.
+
+        Raises:
+            RequestError: if there are more or fewer classes, or none in training has a weight.
+
+        Shapes:
+            -> [num_classes].
+        """
+        if wanted is None:
+            return None
+        classes = self.arrays.num_classes
+        counts = np.bincount(
+            self.targets[self._part("train").numpy()].reshape(-1), minlength=classes
+        )
+        # A class that does not occur in training has no say in it.
+        rare = np.divide(1.0, counts, out=np.zeros(classes), where=counts > 0)
+        weights = rare if isinstance(wanted, str) else np.array(wanted, dtype=float)
+        if len(weights) != classes:
+            raise RequestError(
+                f"data.class_weights has {len(weights)} weights, but {self.name} has {classes} "
+                "classes; give one for each, or type data.class_weights=balanced.",
+                code="data.class_weights",
+            )
+        mean = float(weights @ counts) / max(int(counts.sum()), 1)
+        if not mean:
+            raise RequestError(
+                f"data.class_weights is {list(weights)}, which leaves no item of the training part "
+                "a weight; give a class that occurs a positive one.",
+                code="data.class_weights",
+            )
+        return torch.tensor(weights / mean, dtype=torch.get_default_dtype())
+
     def target_scale(self) -> tuple[Tensor, Tensor] | None:
         """Return mean and standard deviation of each target over its known values in training.
 
@@ -389,6 +431,8 @@ class GraphDataModule(LightningDataModule):
             max_pairs=self.max_pairs,
             shuffle=True,
             generator=self.generator,
+            accumulated=self.accumulated,
+            terms=self._terms(),
         )
 
     def val_dataloader(self) -> Batches:
@@ -398,6 +442,13 @@ class GraphDataModule(LightningDataModule):
     def test_dataloader(self) -> Batches:
         """Return batches of the test part, in order without a limit of pairs."""
         return self._evaluation_loader("test")
+
+    def _terms(self) -> Tensor | None:
+        """Return the number of known targets of each graph; None if each graph has one."""
+        targets = self.targets
+        if targets.dtype == np.int64:
+            return None
+        return torch.from_numpy(np.isfinite(targets).reshape(len(targets), -1).sum(axis=1))
 
     # -- internal --------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from unionsnn.config.targets import changed_since
 from unionsnn.data.arrays import NPZ_ERRORS
 from unionsnn.runs.run_folder import altered
 from unionsnn.training.records import Bins, Repetition, Result, Row, read_record, sealed
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,8 @@ class StoredRecord:
 def collect(folders: Sequence[Path]) -> tuple[list[StoredRecord], list[str]]:
     """Find all records in folders and their subfolders.
 
-    Runs that ``force=true`` set aside (``NAME.old-N``) are left out.
+    Runs that ``force=true`` set aside (``NAME.old-N``) are left out, and trials (``debug``), which
+    are logged.
 
     Returns:
         The records in the order of their paths, each once, also if its folder was copied, and a
@@ -81,6 +85,9 @@ def collect(folders: Sequence[Path]) -> tuple[list[StoredRecord], list[str]]:
                 record = read_record(Result, path)
             except (OSError, DamagedFileError) as error:
                 faults.append(f"{path}: is not a record of this package, or damaged ({error})")
+                continue
+            if (debug := record.config.get("debug")) is not None:
+                logger.info("%s: left out, of debug=%s, whose figures are no result", path, debug)
                 continue
             if record.result is None:
                 faults.append(f"{path}: has no finished repetition")

@@ -15,7 +15,7 @@ from unionsnn.base.errors import DataUnavailableError, RequestError, TooLargeErr
 from unionsnn.base.words import nearest
 from unionsnn.config.compose import compose_config, config_folder
 from unionsnn.config.grid import flatten
-from unionsnn.config.identity import config_hash, differing_keys
+from unionsnn.config.identity import config_hash, differing_keys, refuse_debug
 from unionsnn.config.schema import Config
 from unionsnn.reports.paper import PaperValue, paper_names, paper_table, paper_tables
 from unionsnn.runs.run_folder import RunFolder
@@ -116,6 +116,7 @@ def plan_table(
         kept = [word for word in common if gated or not _FOR_GATES.match(word)]
         try:
             config = compose_config([*names.words(value), *kept], config_dir)
+            refuse_debug(config, "reproduce")
             stated = compose_config(names.words(value), config_dir) if kept else config
             cells.append(Cell(value, config, differs=differences(stated, config)))
         except RequestError as error:

@@ -18,7 +18,7 @@ from unionsnn.base.errors import ComparisonFailedError, DamagedFileError, Fault,
 from unionsnn.base.files import write_json
 from unionsnn.config.compose import compose_config, refuse_repeats
 from unionsnn.config.grid import flatten
-from unionsnn.config.identity import config_hash, differing_keys
+from unionsnn.config.identity import config_hash, differing_keys, refuse_debug
 from unionsnn.config.schema import Config, metric_mode
 from unionsnn.config.targets import changed_since
 from unionsnn.data.splits import split_hash
@@ -147,6 +147,7 @@ def _candidate(
         refuse_repeats(overrides)
         refuse_repeats(common)
         config = compose_config([*common, *overrides], config_dir)
+        refuse_debug(config, "compare")
         return Candidate(label, RunFolder.of(config).path, config)
     folder = path if path.is_dir() else path.parent
     try:
@@ -161,6 +162,7 @@ def _candidate(
         ) from None
     if faults := altered(folder, record):
         raise RequestError(*faults, code="compare.altered")
+    refuse_debug(record.config, "compare")
     if record.result is None:
         raise RequestError("none of its repetitions is finished.", code="compare.unfinished")
     names = changed_since(record.config, (row.code for row in record.repetitions))

@@ -13,12 +13,12 @@ from pytorch_lightning.callbacks import Callback
 from unionsnn.config.schema import Config
 from unionsnn.data.datasets import disjoint_union
 from unionsnn.data.sources.source import Progress
-from unionsnn.training.build import build_data, build_task, check_model, fit_gates
+from unionsnn.training.build import build_data, build_task, check_request, fit_gates
 from unionsnn.training.callbacks import StopOnNonFinite
-from unionsnn.training.devices import check_accelerator
+from unionsnn.training.devices import check_accelerator, quiet_lightning
 from unionsnn.training.memory import memory_errors, require_memory
 from unionsnn.training.protocols import draw_splits
-from unionsnn.training.repetition import device_name, make_trainer, quiet_lightning
+from unionsnn.training.repetition import device_name, make_trainer
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def timed_training(config: Config, progress: Progress | None = None) -> Cost:
         NonFiniteLossError: Training diverges.
     """
     check_accelerator(config)
-    check_model(config)
+    check_request(config)
     torch.set_num_threads(config.trainer.threads)
     data = build_data(config, progress)
     data.split = draw_splits(config.protocol, data, config.seed)[0]

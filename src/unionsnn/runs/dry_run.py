@@ -24,7 +24,7 @@ from unionsnn.runs.selection import CellData
 from unionsnn.training.build import (
     build_data,
     build_task,
-    check_model,
+    check_request,
     count_parameters,
     fit_gates,
     width_of,
@@ -67,7 +67,7 @@ def describe(
         )
     check_accelerator(config)
     config.logger.check()
-    check_model(config)
+    check_request(config)
     torch.set_num_threads(config.trainer.threads)
     protocol = config.protocol
     data = build_data(config, progress)

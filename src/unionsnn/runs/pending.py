@@ -34,7 +34,7 @@ from unionsnn.runs.failures import Failure, Outcome, SameAgain, attempt
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.runs.selection import select_in_fold
 from unionsnn.runs.workers import train_in_workers
-from unionsnn.training.build import announce_own, build_data, check_model
+from unionsnn.training.build import announce_own, build_data, check_request
 from unionsnn.training.devices import check_accelerator
 from unionsnn.training.protocols import draw_splits
 from unionsnn.training.records import Repetition, Result
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 def complete(config: Config, progress: Progress | None = None) -> Result | None:
     """Check a request, train what it lacks, and return the merged record; see `run_experiment`."""
     check_accelerator(config)
-    check_model(config)
+    check_request(config)
     torch.set_num_threads(config.trainer.threads)
     with joined_by_torchrun(config):
         if rank() > 0:

@@ -24,7 +24,7 @@ from unionsnn.base.errors import Fault, RequestError
 from unionsnn.base.version import __version__
 from unionsnn.config.compose import compose_config
 from unionsnn.config.grid import VARIED, flatten, may_vary
-from unionsnn.config.identity import determining
+from unionsnn.config.identity import determining, refuse_debug
 from unionsnn.config.schema import Config, metric_mode
 from unionsnn.search.samplers import PRUNERS, SeededSampler, quiet_optuna
 from unionsnn.search.space import Parameter, Value, bare, num_values, overrides, parse_space, values
@@ -193,6 +193,7 @@ def make_study(
     if faults := [*_space_faults(study)]:
         raise RequestError(*faults)
     trial = compose_config([*kept, *file.trial], config_dir)
+    refuse_debug(trial, "sweep")
     only = trial.protocol.only
     definition = {
         "experiment": determining(base),

@@ -49,7 +49,7 @@ from unionsnn.search.storage import plan_again, release_stale, storage_lost
 from unionsnn.search.study import Study
 from unionsnn.search.study_file import PARAMETERS
 from unionsnn.tracking.csv import Csv
-from unionsnn.training.build import build_data, check_model
+from unionsnn.training.build import build_data, check_request
 from unionsnn.training.devices import check_accelerator
 from unionsnn.training.records import Repetition
 from unionsnn.training.repetition import Training, train_repetition
@@ -208,7 +208,7 @@ class TrialRunner:
                 point[key] = trial.suggest_float(key, d.low, d.high, step=d.step, log=d.log)
         config = self.study.config(point).replace({"trainer.progress": "none"})
         check_accelerator(config)
-        check_model(config)
+        check_request(config)
         torch.set_num_threads(config.trainer.threads)
         alone = len(config.protocol.wanted) == 1
         limit = time.monotonic() + _PATIENCE

@@ -15,7 +15,9 @@ from typing import Any, Literal
 
 import torch
 from pydantic import ValidationError
+from pytorch_lightning.callbacks import Callback
 from torch import nn
+from torch.optim import Optimizer
 
 from unionsnn.base.errors import RequestError, TooLargeError
 from unionsnn.base.imports import import_named
@@ -37,6 +39,8 @@ from unionsnn.nn.encoders import StructuralEdgeEncoder
 from unionsnn.nn.features import structural_modules
 from unionsnn.nn.gates import StructuralGate
 from unionsnn.nn.rescaled import Scale
+from unionsnn.training.extras import check_extras, make_callback
+from unionsnn.training.optimizers import check_optimizer, make_optimizer
 from unionsnn.training.tasks import TASKS, Task
 
 AnyConfig = Config | PairConfig
@@ -341,6 +345,36 @@ def check_model(
         )
 
 
+def check_request(config: Config) -> None:
+    """Refuse what network, optimiser, trainer and callbacks do not take, before data are loaded.
+
+    Raises:
+        RequestError: if a class cannot be imported or refuses its arguments.
+        TooLargeError: if the weights do not fit into memory.
+    """
+    check_model(config)
+    section = config.optimizer
+    check_optimizer(locate(section.target, Optimizer, "optimizer._target_"), section)
+    check_extras(config.trainer)
+    own_callbacks(config)
+
+
+def own_callbacks(config: Config) -> list[Callback]:
+    """Make the callbacks that the configuration names.
+
+    Raises:
+        RequestError: if a class cannot be imported or refuses its arguments.
+    """
+    return [
+        make_callback(
+            locate(each.target, Callback, f"trainer.callbacks[{number}]._target_"),
+            number,
+            each.arguments,
+        )
+        for number, each in enumerate(config.trainer.callbacks or [])
+    ]
+
+
 def widest(make: Callable[[int], nn.Module], budget: int, *, step: int = 1) -> int:
     """Return the largest width, a multiple of `step`, with at most `budget` parameters.
 
@@ -380,6 +414,10 @@ def build_task(config: Config, data: GraphDataModule) -> Task:
     """Make the task with its network, drawing initial weights from the global generator."""
     model = build_model(config, data.num_features, data.num_outputs, data.num_edge_features)
     optimizer, scale = config.optimizer, data.target_scale()
+    # Gradients in mixed precision are clipped before a fused step, which would unscale them.
+    clipped = config.trainer.gradient_clip_val is not None
+    fused = not (clipped and config.trainer.precision.endswith("mixed"))
+    kind = locate(optimizer.target, Optimizer, "optimizer._target_")
     return TASKS[data.task](
         model,
         num_outputs=data.num_outputs,
@@ -387,6 +425,8 @@ def build_task(config: Config, data: GraphDataModule) -> Task:
         scale=None if scale is None else Scale(*scale),
         lr=optimizer.lr,
         weight_decay=optimizer.weight_decay,
+        optimizer=functools.partial(make_optimizer, kind, optimizer, fused=fused),
+        class_weights=data.class_weights(config.data.class_weights),
     )
 
 

@@ -27,6 +27,7 @@ from unionsnn.base.errors import NonFiniteLossError
 from unionsnn.base.files import atomic_write
 from unionsnn.config.schema import metric_mode
 from unionsnn.data.process_group import agreed, gathered, rank, world_size
+from unionsnn.training.averaging import WeightAverage
 
 
 class StopOnNonFinite(Callback):
@@ -89,10 +90,12 @@ class BestWeights(Callback):
 
     Args:
         monitor: Metric that selects; ties go to the first epoch.
+        average: Averages the weights that the metric is of; None if there is no average.
     """
 
-    def __init__(self, monitor: str) -> None:
+    def __init__(self, monitor: str, average: WeightAverage | None = None) -> None:
         self.monitor = monitor
+        self.average = average
         self.best_epoch: int | None = None
         self.smaller_is_better = metric_mode(monitor) == "min"
         self.best_value = math.inf if self.smaller_is_better else -math.inf
@@ -104,7 +107,9 @@ class BestWeights(Callback):
         better = value < self.best_value if self.smaller_is_better else value > self.best_value
         if better:
             self.best_epoch, self.best_value = trainer.current_epoch, value
-            self._state = {k: v.detach().clone() for k, v in pl_module.state_dict().items()}
+            average = self.average
+            state = pl_module.state_dict() if average is None else average.weights(pl_module)
+            self._state = {k: v.detach().clone() for k, v in state.items()}
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Restore the best weights."""

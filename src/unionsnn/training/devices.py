@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import logging
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -176,3 +178,19 @@ def deterministic(wanted: bool) -> Iterator[None]:
         torch.backends.cudnn.benchmark = benchmark
         if variable is None:
             del os.environ[name]
+
+
+@contextmanager
+def quiet_lightning() -> Iterator[None]:
+    """Hide Lightning's advice on loaders and hardware, but not errors or our warnings."""
+    loggers = [logging.getLogger(n) for n in ("pytorch_lightning", "lightning_fabric")]
+    levels = [each.level for each in loggers]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="pytorch_lightning|lightning_fabric")
+        for each in loggers:
+            each.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            for each, level in zip(loggers, levels, strict=True):
+                each.setLevel(level)

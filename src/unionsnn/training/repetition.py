@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import threading
@@ -16,18 +15,28 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.callbacks import Callback, Checkpoint, EarlyStopping
+from pytorch_lightning.profilers import SimpleProfiler
 from pytorch_lightning.strategies import Strategy
 
 from unionsnn.base.environment import environment
-from unionsnn.base.files import set_aside
+from unionsnn.base.errors import RequestError
+from unionsnn.base.files import set_aside, write_json
 from unionsnn.config.identity import config_hash
-from unionsnn.config.schema import Config, ProtocolConfig, metric_mode
+from unionsnn.config.schema import DEBUG_BATCHES, Config, ProtocolConfig, metric_mode
 from unionsnn.config.targets import changed_code, code_digests
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.process_group import agreed, rank, world_size
 from unionsnn.data.splits import Split, split_hash
-from unionsnn.training.build import build_task, count_parameters, fit_gates, width_of
+from unionsnn.training.averaging import weight_average
+from unionsnn.training.build import (
+    build_task,
+    count_parameters,
+    fit_gates,
+    own_callbacks,
+    width_of,
+)
 from unionsnn.training.callbacks import (
     BestWeights,
     Curves,
@@ -48,10 +57,12 @@ from unionsnn.training.devices import (
     ExistingProcesses,
     ddp_strategy,
     deterministic,
+    quiet_lightning,
     uses_all_parameters,
 )
 from unionsnn.training.evaluation import other_evaluations, require_metric
 from unionsnn.training.memory import memory_errors, require_memory
+from unionsnn.training.profile import parts_of_time
 from unionsnn.training.records import Repetition
 from unionsnn.training.schedules import schedule_callbacks
 from unionsnn.training.tasks import Task
@@ -95,6 +106,11 @@ class Training:
         if self.cell is None:
             return self.folder / "checkpoints" / f"{self.name}.ckpt"
         return self.folder / "cells" / f"{self.index:02d}" / f"{self.cell:03d}.ckpt"
+
+    @property
+    def profile(self) -> Path:
+        """File of where the time went, under ``debug=profile``."""
+        return self.folder / "profile" / f"{self.index:02d}.json"
 
     @property
     def predictions(self) -> Path:
@@ -142,9 +158,12 @@ def train_repetition(
         torch.manual_seed(model_seed)
         task = build_task(config, data)
         fit_gates(task.model, data)
-        best = BestWeights(protocol.select_on) if protocol.select_on else None
-        callbacks = [StopOnNonFinite(), curves, tracking, *(c for c in (best, watch) if c)]
+        average = weight_average(config.trainer)
+        best = BestWeights(protocol.select_on, average) if protocol.select_on else None
+        first = [c for c in (average,) if c]
+        callbacks = [*first, StopOnNonFinite(), curves, tracking, *(c for c in (best, watch) if c)]
         callbacks += [*stop_callbacks(protocol), *schedule_callbacks(config)]
+        callbacks += own_callbacks(config)
         predictions: list[Callback] = []
         if best and test:
             predictions = [TestPredictions(training.predictions)]
@@ -154,6 +173,9 @@ def train_repetition(
             callbacks.append(EpochPredictions(training.predictions, config.trainer.max_epochs))
         callbacks.append(point)
         trainer = fit(training, task, data, callbacks, resumes=resumes)
+        profiler: Any = trainer.profiler  # type: ignore[attr-defined]
+        if config.debug == "profile":
+            write_json(training.profile, {"parts": parts_of_time(profiler)})
         with memory_errors(task.model, data):
             metrics, others = dict(curves.history[-1]), []
             if best:
@@ -200,9 +222,11 @@ def assist(training: Training, data: GraphDataModule) -> None:
         fit_gates(task.model, data)
         # Weights are the same everywhere, dropout masks are not.
         torch.manual_seed(model_seed + rank())
-        best = [BestWeights(protocol.select_on)] if protocol.select_on else []
-        callbacks = [StopOnNonFinite(), Curves(None), *best, *stop_callbacks(protocol)]
-        callbacks += [*schedule_callbacks(config), EqualBuffers()]
+        average = weight_average(config.trainer)
+        best = [BestWeights(protocol.select_on, average)] if protocol.select_on else []
+        first = [c for c in (average,) if c]
+        callbacks = [*first, StopOnNonFinite(), Curves(None), *best, *stop_callbacks(protocol)]
+        callbacks += [*schedule_callbacks(config), *own_callbacks(config), EqualBuffers()]
         callbacks.append(ResumePoint(training.unfinished, order))
         fit(training, task, data, callbacks, resumes=resumes)
 
@@ -247,7 +271,7 @@ def fit(
     """Train, resuming from a checkpoint if there is one, and validate as the protocol says.
 
     Raises:
-        RequestError: if the largest batch does not fit into memory.
+        RequestError: if the largest batch does not fit into memory, or a callback is refused.
         MemoryRanOutError: if memory runs out.
     """
     config = training.config
@@ -256,6 +280,7 @@ def fit(
         strategy = ddp_strategy(all_used=uses_all_parameters(task, data))
     trainer = make_trainer(config, training.index, callbacks, strategy)
     data.device = trainer.strategy.root_device
+    data.accumulated = config.trainer.accumulate_grad_batches
     require_memory(task.model, data, data.device)
     validation: Any = data.val_dataloader()
     if config.protocol.keeps_test_curve:
@@ -263,8 +288,15 @@ def fit(
     checkpoint = training.unfinished if resumes else None
     # Lightning does so only after it has restored the weights, which would round them.
     trainer.strategy.precision_plugin.convert_module(task)
-    with memory_errors(task.model, data):
-        trainer.fit(task, data.train_dataloader(), validation, ckpt_path=checkpoint)
+    try:
+        with memory_errors(task.model, data):
+            trainer.fit(task, data.train_dataloader(), validation, ckpt_path=checkpoint)
+    except MisconfigurationException as error:
+        # Such as a callback that needs a logger of Lightning's.
+        raise RequestError(
+            f"Lightning refuses trainer.callbacks or trainer.extra: {error}",
+            code="trainer.callbacks",
+        ) from error
     return trainer
 
 
@@ -350,6 +382,7 @@ def make_trainer(
     together = strategy != "auto"
     label = f"{config.data.name} {config.model.name} repetition {index}"
     progress = progress_callbacks(section.progress, label)
+    few = {"limit_train_batches": DEBUG_BATCHES} if config.debug == "fast" else {}
     return pl.Trainer(
         # Otherwise Lightning takes its rank from variables of Slurm, MPI or LSF, answers Slurm's
         # signals with a checkpoint of its own, and starts every later training from it.
@@ -364,7 +397,11 @@ def make_trainer(
         # The loader divides batches among processes.
         use_distributed_sampler=False,
         precision=section.precision,
+        gradient_clip_val=section.gradient_clip_val,
+        gradient_clip_algorithm=section.gradient_clip_algorithm,
+        accumulate_grad_batches=section.accumulate_grad_batches,
         max_epochs=section.max_epochs,
+        profiler=SimpleProfiler() if config.debug == "profile" else None,
         callbacks=[*callbacks, *progress],
         enable_progress_bar=bool(progress),
         logger=False,
@@ -372,6 +409,7 @@ def make_trainer(
         enable_model_summary=False,
         num_sanity_val_steps=0,
         log_every_n_steps=1,
+        **(section.extra or {}) | few,
     )
 
 
@@ -439,19 +477,3 @@ def interruptible_lightning() -> Iterator[None]:
         # Lightning ignores it from then on.
         if threading.current_thread() is threading.main_thread() and handler is not None:
             signal.signal(signal.SIGINT, handler)
-
-
-@contextmanager
-def quiet_lightning() -> Iterator[None]:
-    """Hide Lightning's advice on loaders and hardware, but not errors or our warnings."""
-    loggers = [logging.getLogger(n) for n in ("pytorch_lightning", "lightning_fabric")]
-    levels = [each.level for each in loggers]
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module="pytorch_lightning|lightning_fabric")
-        for each in loggers:
-            each.setLevel(logging.ERROR)
-        try:
-            yield
-        finally:
-            for each, level in zip(loggers, levels, strict=True):
-                each.setLevel(level)

@@ -85,6 +85,50 @@ class CosineSchedule(Callback):
             group["lr"] = self.rate(trainer.current_epoch)
 
 
+class OneCycleSchedule(Callback):
+    r"""Increase the learning rate along a cosine, then decrease it along another one, step by step.
+
+    .. math::
+        \eta_s = \frac{a + b}{2} + \frac{a - b}{2} \cos \pi t
+
+    with a = lr / div_factor, b = lr and t = s / u for a step s up to u = pct_start S - 1 of S steps
+    in all, then a = lr, b = lr / div_factor / final_div_factor and t = (s - u) / (S - 1 - u): the
+    policy of "Super-Convergence" (Smith and Topin, 2018) as torch's OneCycleLR, whose momentum this
+    one leaves alone. A step is one of the optimiser, whatever the number of batches in it.
+
+    Args:
+        lr: The largest rate b.
+        pct_start: Share of the steps in which the rate grows.
+        div_factor: Largest rate by the first one.
+        final_div_factor: First rate by the last one.
+    """
+
+    def __init__(
+        self, lr: float, pct_start: float, div_factor: float, final_div_factor: float
+    ) -> None:
+        self.lr = lr
+        self.pct_start = pct_start
+        self.first = lr / div_factor
+        self.last = self.first / final_div_factor
+
+    def rate(self, step: int, steps: int) -> float:
+        """Return the learning rate of a step."""
+        top = max(self.pct_start * steps - 1, 0)
+        if step < top:
+            start, end, done = self.first, self.lr, step / top
+        else:
+            start, end, done = self.lr, self.last, (step - top) / max(steps - 1 - top, 1)
+        return (start + end) / 2 + (start - end) / 2 * math.cos(math.pi * min(done, 1))
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Set the step's rate."""
+        rate = self.rate(trainer.global_step, int(trainer.estimated_stepping_batches))
+        for group in trainer.optimizers[0].param_groups:
+            group["lr"] = rate
+
+
 def schedule_callbacks(config: Config) -> list[Callback]:
     """Return the callbacks of the learning-rate schedule; none if the rate is constant."""
     section = config.optimizer
@@ -96,4 +140,10 @@ def schedule_callbacks(config: Config) -> list[Callback]:
         assert section.warmup is not None
         max_epochs = config.trainer.max_epochs
         return [CosineSchedule(section.lr, section.warmup, max_epochs)]
+    if section.schedule == "onecycle":
+        assert section.pct_start is not None
+        assert section.div_factor is not None
+        assert section.final_div_factor is not None
+        ends = section.div_factor, section.final_div_factor
+        return [OneCycleSchedule(section.lr, section.pct_start, *ends)]
     return []

@@ -30,9 +30,16 @@ class Task(pl.LightningModule):
             ones: outputs and metrics are in the original units, the loss is in standardized ones.
         lr: Learning rate of Adam.
         weight_decay: L2 penalty of Adam.
+        optimizer: Makes the optimiser of the task's parameters, in place of Adam.
+        class_weights: Weight of each class in the loss, which is still divided by the number of
+            rows; None for 1.
+
+    Shapes:
+        class_weights: [num_classes].
     """
 
     name: str
+    class_weights: Tensor | None
 
     def __init__(
         self,
@@ -43,6 +50,8 @@ class Task(pl.LightningModule):
         scale: Scale | None = None,
         lr: float,
         weight_decay: float,
+        optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None,
+        class_weights: Tensor | None = None,
     ) -> None:
         super().__init__()
         self.model = model
@@ -53,6 +62,8 @@ class Task(pl.LightningModule):
         self._total: Tensor | None = None
         self._rows: int | Tensor = 0
         self.weight_decay = weight_decay
+        self.optimizer = optimizer
+        self.register_buffer("class_weights", class_weights, persistent=False)
         # Two instances, since validation and test may run in the same loop.
         self.metrics: Mapping[str, Metric] = nn.ModuleDict(  # type: ignore[assignment]
             {part: self.make_metric(num_outputs) for part in ("val", "test")}
@@ -164,7 +175,9 @@ class Task(pl.LightningModule):
         return output, target
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Return Adam, fused if the device supports it."""
+        """Return the optimiser; by default Adam, fused if the device supports it."""
+        if self.optimizer is not None:
+            return self.optimizer(self)
         fused = self.device.type in ("cpu", "cuda")
         return torch.optim.Adam(
             self.parameters(), lr=self.lr, weight_decay=self.weight_decay, fused=fused
@@ -182,7 +195,12 @@ class GraphClassification(Task):
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
         """Cross-entropy."""
-        return nn.functional.cross_entropy(output, target)
+        if self.class_weights is None:
+            return nn.functional.cross_entropy(output, target)
+        each = nn.functional.cross_entropy(
+            output, target, self.class_weights.to(output.dtype), reduction="sum"
+        )
+        return each / max(len(target), 1)
 
 
 class GraphBinaryClassification(Task):
@@ -192,8 +210,11 @@ class GraphBinaryClassification(Task):
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
         """Return the binary cross-entropy with logits."""
+        weights = None
+        if self.class_weights is not None:
+            weights = self.class_weights.to(output.dtype)[target.long()]
         return nn.functional.binary_cross_entropy_with_logits(
-            output.squeeze(1), target.to(output.dtype)
+            output.squeeze(1), target.to(output.dtype), weights
         )
 
 

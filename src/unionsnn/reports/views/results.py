@@ -50,6 +50,8 @@ def results_table(record: Result) -> Table:
     title = f"{record.model} on {record.data}"
     if record.control != "none":
         title += f", control: {record.control}"
+    if (debug := record.config.get("debug")) is not None:
+        title += f", debug={debug}: no result"
     columns = [*numbers("#", *keys, "best", "epochs"), *numbers("time", form=duration_text)]
     spare = ["time", "epochs", "best", *reversed(validated)]
     return Table(title, columns, rows, spare=spare)
