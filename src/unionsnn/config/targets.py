@@ -125,7 +125,8 @@ def _named(config: Config | Mapping[str, Any]) -> dict[str, str]:
         named = {f"{k}._target_": str(sections[k].get("_target_")) for k in ("model", "data")}
         dataset = sections["data"].get("dataset")
         optimizer = sections["optimizer"].get("_target_")
-        callbacks = [str(each.get("_target_")) for each in sections["trainer"].get("callbacks", [])]
+        listed = sections["trainer"].get("callbacks") or []
+        callbacks = [str(each.get("_target_")) for each in listed]
     else:
         named = {"model._target_": config.model.target, "data._target_": config.data.target}
         dataset = (config.data.model_extra or {}).get("dataset")
