@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from unionsnn.base.extras import missing_extra
 from unionsnn.base.version import __version__
 
 if TYPE_CHECKING:
@@ -40,7 +41,13 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
+        try:
+            return getattr(import_module(_LAZY[name]), name)
+        except ModuleNotFoundError as error:
+            fault = missing_extra(error)
+            if fault is None:
+                raise
+            raise ModuleNotFoundError(str(fault), name=error.name) from error
     raise AttributeError(f"module 'unionsnn' has no attribute {name!r}")
 
 

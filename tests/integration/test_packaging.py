@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
 import zipfile
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+
+from tu_files import write_tu
 
 ROOT = Path(__file__).parents[2]
 
@@ -69,3 +74,62 @@ def test_wheel_trains_the_default_outside_the_checkout(wheel: Path, tmp_path: Pa
     assert str(site) in done.stderr
     assert "test_accuracy" in done.stdout
     assert len(list((work / "runs").rglob("results.json"))) == 1
+
+
+def closure(*requirements: str) -> dict[str, Distribution]:
+    """Return the installed distributions that requirements lead to, by their names."""
+    found: dict[str, Distribution] = {}
+    waiting = [(Requirement(each), "") for each in requirements]
+    seen = set()
+    while waiting:
+        requirement, extra = waiting.pop()
+        if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
+            continue
+        for wanted in ("", *requirement.extras):
+            if (requirement.name, wanted) in seen:
+                continue
+            seen.add((requirement.name, wanted))
+            try:
+                made = distribution(requirement.name)
+            except PackageNotFoundError:
+                continue
+            found[requirement.name.lower()] = made
+            waiting += [(Requirement(line), wanted) for line in made.requires or ()]
+    return found
+
+
+@pytest.mark.slow
+def test_the_wheel_alone_runs_the_library_example(wheel: Path, tmp_path: Path) -> None:
+    """A virtual environment with torch, PyG, numpy, scipy and numba, and what these need."""
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    (site,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
+        lines = archive.read(name).decode().splitlines()
+    needed = [each.removeprefix("Requires-Dist: ") for each in lines if "Requires-Dist" in each]
+    for each in closure(*(line for line in needed if "extra ==" not in line)).values():
+        tops = {file.parts[0] for file in each.files or () if file.parts[0] != ".."}
+        for top in tops:
+            place = Path(str(each.locate_file(top)))
+            if place.exists() and not (site / top).exists():
+                (site / top).symlink_to(place)
+    for absent in ("click", "hydra", "pytorch_lightning", "optuna", "wandb", "matplotlib"):
+        assert not (site / absent).exists()
+    pip = [python, "-m", "pip", "install", "--quiet", "--no-index", wheel]
+    done = subprocess.run(pip, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    write_tu(tmp_path, "MUTAG", 60)
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    url = f"file://{tmp_path}/TUDataset"
+    head = f"from torch_geometric.datasets import TUDataset\nTUDataset.url = {url!r}\n"
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    ran = subprocess.run(
+        [python, "-c", head + example], cwd=tmp_path, env=clean, capture_output=True, text=True
+    )
+    assert ran.stdout.endswith("of 12 test graphs\n"), ran.stderr
+    command = subprocess.run(
+        [python.with_name("unionsnn"), "train"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert command.returncode == 2
+    assert command.stderr.endswith("[install.extra]\n")

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import click
 
 from unionsnn.base.errors import MemoryRanOutError, RequestError, UnionsnnError
+from unionsnn.base.extras import missing_extra
 from unionsnn.base.files import UNUSABLE_FOLDER_ERRNOS
 from unionsnn.base.processes import STOP_SIGNALS, Terminated, end_on, torchrun_process
 from unionsnn.base.secrets import masked
@@ -168,6 +169,8 @@ def _known(error: Exception) -> UnionsnnError:
             "or name another folder: paths.data=FOLDER, paths.output=FOLDER for runs.",
             code="file.unusable",
         )
+    if isinstance(error, ModuleNotFoundError) and (absent := missing_extra(error)):
+        return absent
     if isinstance(error, MemoryError):
         return MemoryRanOutError(f"Memory ran out. {error}")
     if isinstance(error, OSError | FloatingPointError):
