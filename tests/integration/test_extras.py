@@ -20,11 +20,13 @@ COMMON = {"jinja2", "networkx", "requests"}
 PROGRAM = """
 import re, sys
 BLOCKED = set(sys.argv.pop(1).split(","))
-class Absent:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in BLOCKED:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-sys.meta_path.insert(0, Absent())
+from importlib.machinery import PathFinder
+class Present(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name.partition(".")[0] not in BLOCKED:
+            return super().find_spec(name, path, target)
+sys.meta_path[sys.meta_path.index(PathFinder)] = Present
 page, url = sys.argv[1:]
 from torch_geometric.datasets import TUDataset
 TUDataset.url = url
