@@ -255,6 +255,7 @@ def lists() -> list[Table | str]:
         "devices": {"cpu": "a processor of 2 cores", "gpu": []},
         "bytes_on_disk": {"raw": 12},
         "platform": "Linux",
+        "packages": {"theirs": "theirs.conf"},
         "git_revision": None,
         "paths": {"data": str(folder)},
     }

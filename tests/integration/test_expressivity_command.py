@@ -84,10 +84,13 @@ def test_own_pairs_and_written_tables(command: Command, own: Path, tmp_path: Pat
     assert "| a~ | 0 |" in markdown.read_text()
 
 
-def test_a_narrow_terminal_gets_lines(
+def test_a_narrow_terminal_gets_fewer_columns_or_lines(
     command: Command, own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
+    done = command(own, "--choices", "a,a~,cyclomatic")
+    assert "not shown in 40 columns: largest equal" in done.stdout
+    monkeypatch.setenv("COLUMNS", "20")
     done = command(own, "--choices", "a,a~,cyclomatic")
     assert "a~: own.g6 (2) 0; largest equal" in done.stdout
     assert "cyclomatic: own.g6 (2) 2; largest equal exact; " in done.stdout

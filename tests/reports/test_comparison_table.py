@@ -12,7 +12,8 @@ from rich.console import Console
 
 from made_records import result
 from unionsnn.reports.formatting import difference_text
-from unionsnn.reports.table import latex, markdown, show
+from unionsnn.reports.latex import latex
+from unionsnn.reports.table import markdown, show
 from unionsnn.reports.views.comparison import (
     comparison_report,
     comparison_tables,
@@ -126,7 +127,7 @@ def test_marks_of_the_formats_are_escaped() -> None:
     (table,) = comparison_report(replace(made, runs=renamed)).tables
     assert "a\\|b_1" in markdown(table)
     text = latex(table)
-    assert r"a|b\_1" in text
+    assert r"a$|$b\_1" in text
     assert r"$-$1.25 points" in text
     assert r"80.00 $\pm$ 10.00 \%" in text
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.collections import LineCollection
+from matplotlib.colors import rgb_to_hsv, to_rgb
 from matplotlib.figure import Figure
 
 from unionsnn.base.errors import DataError
-from unionsnn.reports.figures import plots
+from unionsnn.reports.figures import palette, plots
 
 EDGES = np.array([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 2, 4]])
 VALUES = np.array([1.0, 1.0, 2.0, 2.0, 0.0, 5.0])
@@ -57,6 +59,43 @@ def test_graphs_without_edges_are_drawn(tmp_path: Path, nodes: int) -> None:
     figure = drawn(np.zeros((2, 0), dtype=int), np.zeros(0), nodes)
     plots.save_figure(figure, tmp_path / "g.png")
     assert len(figure.axes) == 1
+
+
+def test_a_few_extreme_edges_do_not_take_the_colours_from_all_others() -> None:
+    path = np.stack([np.arange(299), np.arange(1, 300)])
+    values = np.linspace(1, 2, 299)
+    values[7] = 1000.0
+    figure = drawn(path, values, 300)
+    low, high = lines(figure).get_clim()
+    assert 1 <= low < high < 3
+    assert lines(figure).get_array()[-1] == 1000  # On top of the others.
+    assert "from 1 to 1000" in figure.axes[1].get_ylabel()
+    assert figure.get_figwidth() > drawn().get_figwidth()
+
+
+def test_no_two_colours_are_red_and_green() -> None:
+    """A colour-blind reader takes those for one: what differs must differ in blue or lightness."""
+    for shades in (palette.COLORS, palette.PALE, palette.ORDERED):
+        rgb = np.array([to_rgb(color) for color in shades])
+        hue = rgb_to_hsv(rgb)[:, 0] * 360
+        strong = rgb_to_hsv(rgb)[:, 1] > 0.35
+        assert not np.any(strong & (hue > 80) & (hue < 170))
+        # Deuteranopia and protanopia lose the difference of red and green, keep their sum and blue.
+        seen = np.stack([rgb[:, :2] @ [0.4, 0.6], rgb[:, 2]], axis=1)
+        gaps = np.linalg.norm(seen[:, None] - seen[None], axis=-1)[np.triu_indices(len(rgb), 1)]
+        assert gaps.min() > 0.02
+
+
+def test_all_figures_take_their_colours_from_one_place() -> None:
+    folder = Path(palette.__file__).parents[2]
+    own = re.compile(r"\b(?:color|cmap|colors)=\"(?!white|black|#808080)[^\"]*\"")
+    named = [
+        f"{path.name}: {found}"
+        for path in [*folder.glob("reports/**/*.py"), *folder.glob("search/*.py")]
+        if path.name != "palette.py"
+        for found in own.findall(path.read_text())
+    ]
+    assert not named
 
 
 def test_labels_are_left_out_where_there_is_no_room() -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -15,12 +18,16 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from made_records import record
+from made_tables import stored, stored_records
 from unionsnn.cli.app import command_line
 from unionsnn.reports.claims import claims_report, from_paper, from_records, judged, wins
-from unionsnn.reports.collection import collect
-from unionsnn.reports.table import Table, csv_text, latex, markdown, show, words
+from unionsnn.reports.collection import StoredRecord, collect
+from unionsnn.reports.figures.records import draw_boxes
+from unionsnn.reports.latex import latex
+from unionsnn.reports.latex import text as tex
+from unionsnn.reports.table import Table, csv_text, markdown, numbers, show, sort_key, words
 from unionsnn.reports.views.page import page
-from unionsnn.reports.views.records import records_report
+from unionsnn.reports.views.records import TUNED, records_report
 
 HOSTILE = "<script>alert('x')</script>|a_b & 50% $x$ {y} \\z"
 
@@ -109,6 +116,7 @@ class Checker(HTMLParser):
     """Well-formed tags; what is loaded; texts of figures."""
 
     VOID = ("meta", "img", "br")
+    ADDRESSES = ("src", "href", "action", "srcset", "data")
 
     def __init__(self) -> None:
         super().__init__()
@@ -116,11 +124,13 @@ class Checker(HTMLParser):
         self.tags: list[str] = []
         self.sources: list[str] = []
         self.alts: list[str] = []
+        self.keys: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         given = dict(attrs)
-        self.sources += [str(given[k]) for k in ("src", "href") if k in given]
+        self.sources += [str(given[k]) for k in self.ADDRESSES if k in given]
+        self.keys += [str(given["data-key"])] if "data-key" in given else []
         if tag == "img":
             self.alts.append(given["alt"] or "")
         if tag not in self.VOID:
@@ -133,24 +143,119 @@ class Checker(HTMLParser):
 def test_the_page_is_whole_escaped_and_loads_nothing(tmp_path: Path) -> None:
     saved(tmp_path, HOSTILE, 0.7)
     saved(tmp_path, "gin", 0.8)
-    text = page(collect([tmp_path])[0], ["<b>fault</b>"], claims_report().tables[0])
+    text = page(collect([tmp_path])[0], ["<b>fault</b>"], claims_report().tables[0], tmp_path)
     checker = Checker()
     checker.feed(text)
     checker.close()
     assert checker.open == []
-    assert "script" not in checker.tags
+    assert checker.tags.count("script") == 1
+    assert "<script>alert" not in text
     assert "b" not in checker.tags
-    assert all(s.startswith(("data:image/svg+xml;base64,", "#")) for s in checker.sources)
-    # Box plots, and of each record curves and a confusion matrix.
+    links = [s for s in checker.sources if not s.startswith(("data:image/svg+xml;base64,", "#"))]
+    assert sorted((tmp_path / unquote(link)).resolve() for link in links) == sorted(
+        each.folder.resolve() for each in collect([tmp_path])[0]
+    )
+    # Values of the repetitions, and of each record curves and a confusion matrix.
     assert len(checker.alts) == 5
     assert all(checker.alts)
     assert "http" not in text
 
 
+def test_every_number_of_a_table_is_in_html_and_latex_and_follows_from_the_csv() -> None:
+    records = stored_records()
+    made = records_report(records)
+    shown = page(records)
+    written = "".join(map(latex, made.tables)).replace(r"\allowbreak{}", "")
+    for table in made.tables:
+        for row in table.cells():
+            for column, cell in zip(table.columns, row, strict=True):
+                assert not column.number or html.escape(cell) in shown
+                # What all rows share is told above.
+                assert tex(cell) in written or f" {cell}" in written
+    for row in csv.DictReader(io.StringIO(csv_text(made.rows))):
+        assert f"{100 * float(row['mean']):.2f} ± {100 * float(row['std']):.2f} %" in shown
+        bounds = [100 * float(row[f"interval_{end}"]) for end in ("low", "high")]
+        assert f"{bounds[0]:.2f} to {bounds[1]:.2f} %" in shown
+        assert 0 <= bounds[0] <= bounds[1] <= 100
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "key"),
+    [
+        (numbers("n"), 12345, 12345),
+        (numbers("mean"), "-1,234.50 ± 5.00 %", -1234.5),
+        (numbers("interval"), "+1.00 to +2.00 points", 1.0),
+        (numbers("p"), "< 0.001", 0.001),
+        (numbers("p"), "1.2e-05", 1.2e-05),
+        (numbers("p"), None, ""),
+        (numbers("p"), "–", ""),
+        (words("model"), "GIN", "gin"),
+    ],
+)
+def test_numbers_are_sorted_by_value(column: Any, value: Any, key: Any) -> None:
+    assert sort_key(column[0], value) == key
+
+
+def test_the_page_sorts_numbers_and_keeps_other_splits_apart(tmp_path: Path) -> None:
+    saved(tmp_path, "gin", 0.7)
+    saved(tmp_path, "gcn", 0.8)
+    folder = saved(tmp_path, "sage", 0.9)
+    path = folder / "results.json"
+    text = path.read_text().replace("f" * 64, "e" * 64)
+    path.write_text(text)
+    shown = page(collect([tmp_path])[0], folder=tmp_path)
+    assert shown.count('<tr class="group">') == 2
+    assert f"split {'e' * 12}" in shown
+    assert f"split {'f' * 12}" in shown
+    checker = Checker()
+    checker.feed(shown)
+    assert {"0.7", "0.8", "0.9"} & set(checker.keys) == set()  # Percent, as shown.
+    assert {"70.0", "80.0", "90.0"} <= set(checker.keys)
+    (table,) = records_report(collect([tmp_path])[0]).tables
+    assert len(table.groups) == 2
+
+
+def test_tuned_rows_are_marked_and_a_single_value_is_not_drawn(tmp_path: Path) -> None:
+    saved(tmp_path, "gin", 0.7, study={"name": "tu_tpe_mutag_gin"})
+    saved(tmp_path, "gcn", 0.8)
+    (table,) = records_report(collect([tmp_path])[0]).tables
+    assert [row[0] for row in table.rows] == ["gcn", f"gin {TUNED}"]
+    assert any("chosen by the study tu_tpe_mutag_gin" in note for note in table.notes)
+    one = stored("gin", "mutag", 0.7)
+    single = StoredRecord(
+        one.folder,
+        replace(one.record, result=replace(one.record.summary, values=(0.7,), std=None)),
+    )
+    assert "no figure of test_accuracy: one repetition each" in page([single])
+    figure = draw_boxes([one], ["gin"])
+    # Two points, and no box of them.
+    assert len(figure.axes[0].lines) == 1
+
+
+def test_pivots_have_models_by_data_sets_and_other_splits_apart(tmp_path: Path) -> None:
+    made = records_report(stored_records()).pivots
+    (table,) = made
+    assert table.names == [
+        "model",
+        *("4cycles_small", "enzymes", "frankenstein", "mutag", "nci109", "proteins", "tox21"),
+    ] or set(table.names[1:]) == {each.record.data for each in stored_records()}
+    assert [row[0] for row in table.rows] == ["gatedgcn_lspe", "gin", "union_gin"]
+    assert {mark for (row, _), mark in table.marks.items() if row == 2} == {"best"}
+    (moved,) = [each for each in stored_records() if each.folder.parts[-2:] == ("mutag", "gin")]
+    protocol = replace(moved.record.protocol, split_hash="e" * 64)
+    other = StoredRecord(moved.folder, replace(moved.record, protocol=protocol))
+    rest = [each for each in stored_records() if each.folder != moved.folder]
+    first, second = records_report([other, *rest]).pivots
+    assert "other split eeeeeeeeeeee" in second.title
+    assert first.cells()[1][first.names.index("mutag")] == "–"
+
+
 def test_hostile_names_are_escaped_in_latex_and_markdown(tmp_path: Path) -> None:
     saved(tmp_path, HOSTILE, 0.7)
     (table,) = records_report(collect([tmp_path])[0]).tables
-    assert r"a\_b \& 50\% \$x\$ \{y\} \textbackslash{}z" in latex(table)
+    assert r"a\_b \& 50\% \$x\$ \{y\} \textbackslash{}z" in latex(table).replace(
+        r"\allowbreak{}", ""
+    )
     assert r"\|a_b" in markdown(table)
     assert "<script" not in markdown(table)
 

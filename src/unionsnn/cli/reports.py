@@ -153,7 +153,7 @@ def report(
     if out is not None and out.suffix.lower() == ".html":
         from unionsnn.reports.views.page import page
 
-        write_text(out, page(records, faults, made.tables[0] if claims else None))
+        write_text(out, page(records, faults, made.tables[0] if claims else None, out.parent))
         out = None
     show_report(made, out, as_json=as_json)
     sys.exit(1 if faults else 0)

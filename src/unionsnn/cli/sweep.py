@@ -110,10 +110,12 @@ def sweep(
             nested=nested,
             retry=retry,
         )
+    from unionsnn.reports.figures.palette import COLORS, ORDERED
     from unionsnn.search.figures import plotly_script, study_figures
 
     page = request.folder / "report.html"
-    write_text(page, study_page(record, study_figures(request), plotly_script()))
+    figures = study_figures(request, COLORS, ORDERED)
+    write_text(page, study_page(record, figures, plotly_script()))
     if as_json:
         echo_json(record.to_json())
     else:

@@ -66,7 +66,10 @@ def possible(
 
     if bounds is None:
         return None
-    kind = METRICS[key.rpartition("_")[2]]
+    kind = METRICS.get(key.rpartition("_")[2])
+    if kind is None:
+        # What else is logged, such as a learning rate.
+        return bounds[0], bounds[1]
     least, most = kind.low, kind.high
     if difference:
         least, most = least - most, most - least

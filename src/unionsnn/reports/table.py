@@ -20,6 +20,7 @@ from rich.text import Text
 from unionsnn.base.errors import RequestError, UnionsnnError
 from unionsnn.base.files import atomic_write
 from unionsnn.reports.formatting import count_text, printable
+from unionsnn.reports.latex import latex
 
 Mark = Literal["best", "second"]
 Cell = TypeVar("Cell")
@@ -75,6 +76,8 @@ class Table:
         header: Whether to show the column names.
         spare: Names of the columns that a narrow terminal can do without, the least important
             first.
+        groups: Headings of groups of rows that are not comparable with each other, by their first
+            row; empty for one group.
     """
 
     title: str
@@ -84,6 +87,7 @@ class Table:
     marks: Mapping[tuple[int, int], Mark] = field(default_factory=dict)
     header: bool = True
     spare: Sequence[str] = ()
+    groups: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
@@ -128,20 +132,25 @@ class Report:
     Args:
         tables: The tables.
         rows: Full-precision rows for CSV and JSON; all have the keys of the first.
+        pivots: The same results with a row for each model and a column for each data set, as papers
+            print them; for LaTeX and HTML.
     """
 
     tables: Sequence[Table]
     rows: Sequence[Mapping[str, Any]]
+    pivots: Sequence[Table] = ()
 
     def write(self, path: Path) -> None:
         """Write Markdown, LaTeX or CSV, by file extension, atomically."""
         makers: Mapping[str, Callable[[], str]] = {
             ".md": lambda: "\n".join(map(markdown, self.tables)),
-            ".tex": lambda: "\n".join(map(latex, self.tables)),
+            ".tex": lambda: "\n".join([_PACKAGES, *map(latex, [*self.pivots, *self.tables])]),
             ".csv": lambda: csv_text(self.rows),
         }
         write_text(path, makers[path.suffix.lower()]())
 
+
+_PACKAGES = r"% needs \usepackage{booktabs,array}; fits a line of 345 pt (article, 10 pt)"
 
 EXTENSIONS = (".md", ".csv", ".tex")
 """File extensions supported by `Report.write`."""
@@ -286,7 +295,9 @@ def _terminal_table(table: Table, widths: Sequence[int]) -> RichTable:
         "best": lambda cell: Text(cell.plain, "bold"),
         "second": lambda cell: Text(cell.plain, "underline"),
     }
-    for row in table.marked(Text, wrap):
+    for place, row in enumerate(table.marked(Text, wrap)):
+        if place in table.groups:
+            shown.add_section()
         shown.add_row(*row)
     return shown
 
@@ -325,47 +336,6 @@ def _entity(found: re.Match[str]) -> str:
     return {"<": "&lt;", "&": "&amp;"}[found[0]]
 
 
-def latex(table: Table) -> str:
-    """Return a LaTeX tabular (booktabs) with title and notes as comments above.
-
-    The best is bold, the second best underlined.
-    """
-    rows = table.marked(
-        _latex_text,
-        {"best": lambda c: rf"\textbf{{{c}}}", "second": lambda c: rf"\underline{{{c}}}"},
-    )
-    head, *body = [
-        f"{' & '.join(row)} \\\\" for row in [[_latex_text(n) for n in table.names], *rows]
-    ]
-    comments = [*([table.title] if table.title else []), *table.notes]
-    return "\n".join(
-        [
-            *(f"% {' '.join(printable(line).split())}" for line in comments),
-            rf"\begin{{tabular}}{{{''.join('r' if c.number else 'l' for c in table.columns)}}}",
-            r"\toprule",
-            head,
-            r"\midrule",
-            *body,
-            r"\bottomrule",
-            r"\end{tabular}",
-            "",
-        ]
-    )
-
-
-_LATEX = str.maketrans(
-    {c: f"\\{c}" for c in "&%$#_{}"}
-    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    # After the end of a row, these would belong to it.
-    | {"[": "{[}", "*": "{*}"}
-    | {"±": r"$\pm$", "–": "--", "<": "$<$", ">": "$>$", "-": "$-$", "×": r"$\times$"}
-)
-
-
-def _latex_text(cell: str) -> str:
-    return " ".join(printable(cell).split()).translate(_LATEX)
-
-
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return full-precision rows as CSV; the first row's keys are the header.
 
@@ -387,6 +357,17 @@ def csv_value(value: Any) -> Any:
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
+def sort_key(column: Column, value: Any) -> float | str:
+    """Return what a cell is sorted by: a number's first figure, or the words; empty if missing."""
+    if isinstance(value, int | float):
+        return value
+    text = "" if value is None else str(value)
+    if not column.number:
+        return text.lower()
+    found = re.search(r"[-+]?\d[\d,]*(\.\d+)?(e[-+]?\d+)?", text)
+    return float(found[0].replace(",", "")) if found else ""
+
+
 def html_page(template: str, **values: Any) -> str:
     """Render a page that opens offline; text is escaped, ``table`` renders a `Table`.
 
@@ -399,6 +380,7 @@ def html_page(template: str, **values: Any) -> str:
     environment = Environment(
         loader=PackageLoader("unionsnn.reports"), autoescape=True, undefined=StrictUndefined
     )
+    environment.globals["sort_key"] = sort_key
     return environment.get_template(template).render(**values)
 
 

@@ -18,8 +18,8 @@ from unionsnn.expressivity.bench import Bench
 from unionsnn.expressivity.color_refinement import GraphUnion, cluster, refine
 from unionsnn.expressivity.edge_colorings import EdgeColoring
 from unionsnn.expressivity.graph_sets import Family, golden_pairs
+from unionsnn.reports.figures.palette import COLORS, INK, PALE, SCALE
 from unionsnn.reports.figures.plots import (
-    NODE_COLOR,
     frame_graph,
     place_nodes,
     save_figure,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
-_FAMILIAR = 10
+_FAMILIAR = len(COLORS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,11 +138,7 @@ def draw_panels(rows: Sequence[tuple[str, Sequence[Panel]]], title: str) -> Figu
         classes, _ = cluster(values, np.zeros(len(values), np.int64))
         count = int(classes.max(initial=-1)) + 1
         few = count <= _FAMILIAR
-        palette = (
-            colormaps["tab10"].colors[:count]  # type: ignore[attr-defined]
-            if few
-            else colormaps["viridis"](np.linspace(0, 1, count))
-        )
+        palette = COLORS[:count] if few else colormaps[SCALE](np.linspace(0, 1, count))
         bounds = np.cumsum([0, *(len(panel.values) for panel in panels)])
         for each, panel, begin in zip(axes, panels, bounds, strict=False):
             _draw_graph(each, panel, classes[begin : begin + len(panel.values)], palette)
@@ -163,7 +159,6 @@ def draw_panels(rows: Sequence[tuple[str, Sequence[Panel]]], title: str) -> Figu
 
 
 def _draw_graph(axes: Axes, panel: Panel, classes: IntArray, palette: Any) -> None:
-    from matplotlib import colormaps
     from matplotlib.collections import LineCollection
 
     senders, receivers = panel.edge_index
@@ -176,14 +171,13 @@ def _draw_graph(axes: Axes, panel: Panel, classes: IntArray, palette: Any) -> No
         list(halves), colors=[palette[k] for k in classes], linewidths=3, zorder=1
     )
     axes.add_collection(lines)
-    shades = colormaps["Pastel1"].colors  # type: ignore[attr-defined]
     rims = [2.6 if node in panel.marked else 0.9 for node in range(panel.num_nodes)]
     axes.scatter(
         place[:, 0],
         place[:, 1],
         s=130,
-        color=[shades[c % len(shades)] for c in panel.colors],
-        edgecolors=NODE_COLOR,
+        color=[PALE[c % len(PALE)] for c in panel.colors],
+        edgecolors=INK,
         linewidths=rims,
         zorder=2,
     )

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from unionsnn.base.errors import DataError
 from unionsnn.base.files import atomic_write
+from unionsnn.reports.figures.palette import COLORS, INK, NEUTRAL, SCALE
 from unionsnn.reports.table import check_output
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ MAX_NODES = 300
 """Largest graph to draw: with more nodes, edges are too small to see their colours."""
 
 _MAX_LABELS = 40
-NODE_COLOR = "#30363d"
-_BOX_COLORS = ("#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677")
+_COLORED = (0.02, 0.98)
+"""Quantiles of the coefficients between which colours differ, of a graph without names."""
 
 
 def subplots(
@@ -109,21 +110,31 @@ def draw_coefficients(
     first = {tuple(sorted(pair)): i for i, pair in enumerate(edges.T.tolist()) if len({*pair}) == 2}
     pairs = np.array(list(first), dtype=np.int64).reshape(-1, 2)
     place = place_nodes(pairs, len(names))
-    figure, ((axes,),) = subplots(8, 6)
+    shown = values[list(first.values())]
+    # Large values lie on top, where many edges cross.
+    order = np.argsort(shown, kind="stable")
+    pairs, shown = pairs[order], shown[order]
+    # The larger the graph, the larger the sheet: edges keep a length that shows their colours.
+    larger = float(np.clip(np.sqrt(len(names) / _MAX_LABELS), 1, 2))
+    figure, ((axes,),) = subplots(8 * larger, 6 * larger)
+    # A few extreme edges would give all others the same colour.
+    few = len(names) <= _MAX_LABELS
+    wanted = (0.0, 1.0) if few else _COLORED
+    low, high = np.quantile(shown, wanted).tolist() if len(pairs) else (0.0, 1.0)
     lines = LineCollection(
         list(place[pairs]),
-        array=values[list(first.values())],
-        cmap="viridis",
+        array=shown,
+        cmap=SCALE,
+        clim=(low, high),
         linewidths=float(np.clip(60 / max(len(names), 1), 1.2, 4)),
         zorder=1,
     )
     axes.add_collection(lines)
-    few = len(names) <= _MAX_LABELS
     looks: dict[str, Any]
     if few:
-        looks = {"s": 260.0, "color": "white", "edgecolors": NODE_COLOR, "linewidths": 1.0}
+        looks = {"s": 260.0, "color": "white", "edgecolors": INK, "linewidths": 1.0}
     else:
-        looks = {"s": float(np.clip(6000 / len(names), 8, 120)), "color": NODE_COLOR}
+        looks = {"s": float(np.clip(6000 / len(names), 12, 120)), "color": INK}
     axes.scatter(place[:, 0], place[:, 1], zorder=2, **looks)
     if few:
         for (x, y), name in zip(place, names, strict=True):
@@ -134,13 +145,19 @@ def draw_coefficients(
                 ha="center",
                 va="center",
                 fontsize=8 if len(text) <= 3 else 6,
-                color=NODE_COLOR,
+                color=INK,
                 zorder=3,
             )
-    axes.set_title(title)
+    axes.set_title(title, fontsize=12 * larger)
     frame_graph(axes, 0.06)
     if len(pairs):
-        figure.colorbar(lines, ax=axes, label=label)
+        ends = [bool(shown[0] < low), bool(shown[-1] > high)]
+        if any(ends):
+            label += f" (ends of the scale: beyond it, from {shown[0]:.4g} to {shown[-1]:.4g})"
+        extend = {(True, True): "both", (True, False): "min", (False, True): "max"}
+        bar = figure.colorbar(lines, ax=axes, extend=extend.get((ends[0], ends[1]), "neither"))
+        bar.set_label(label, size=10 * larger)
+        bar.ax.tick_params(labelsize=10 * larger)
     return figure
 
 
@@ -196,8 +213,8 @@ def draw_effects(effects: Mapping[str, NDArray[np.float64]], *, title: str, labe
     edges = {kind: values for kind, values in effects.items() if kind != "node"}
     nodes = {kind: values for kind, values in effects.items() if kind == "node"}
     figure, ((left, right),) = subplots(8.5, 5, 1, 2, width_ratios=(max(len(edges), 1), 1.3))
-    _draw_boxes(left, edges, _BOX_COLORS)
-    _draw_boxes(right, nodes, _BOX_COLORS[len(edges) :])
+    _draw_boxes(left, edges, COLORS)
+    _draw_boxes(right, nodes, COLORS[len(edges) :])
     left.set_title("an edge is deleted", fontsize=10)
     right.set_title("a node is deleted", fontsize=10)
     left.set_ylabel(label)
@@ -208,7 +225,7 @@ def draw_effects(effects: Mapping[str, NDArray[np.float64]], *, title: str, labe
 def _draw_boxes(
     axes: Axes, effects: Mapping[str, NDArray[np.float64]], colors: Sequence[str]
 ) -> None:
-    axes.axhline(0, color="#888888", linewidth=0.8, zorder=0)
+    axes.axhline(0, color=NEUTRAL, linewidth=0.8, zorder=0)
     axes.spines[["top", "right"]].set_visible(False)
     there = [kind for kind, values in effects.items() if len(values)]
     if not there:

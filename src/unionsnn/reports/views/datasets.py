@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from unionsnn.base.words import format_bytes
 from unionsnn.data.catalog import CatalogEntry, edges_in_words
 from unionsnn.data.inventory import OnDisk, Removal
+from unionsnn.reports.figures.palette import COLORS
 from unionsnn.reports.figures.plots import subplots
 from unionsnn.reports.table import Table, key_value_table, numbers, words
 
@@ -143,9 +144,9 @@ def draw_histograms(
     figure, ((left, right),) = subplots(9, 3.5, 1, 2)
     largest = int(degree.max(initial=0))
     steps = np.arange(largest + 2) - 0.5 if largest <= 2 * _BINS else _BINS
-    left.hist(degree, bins=steps, color="#4477aa", log=True)
+    left.hist(degree, bins=steps, color=COLORS[0], log=True)
     left.set(xlabel="degree", ylabel="nodes")
-    right.hist(coefficient, bins=_BINS, color="#228833", log=True)
+    right.hist(coefficient, bins=_BINS, color=COLORS[1], log=True)
     right.set(xlabel="structural coefficient a", ylabel="edges")
     figure.suptitle(title)
     return figure

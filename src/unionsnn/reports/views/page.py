@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import base64
+import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from unionsnn.reports.collection import StoredRecord
 from unionsnn.reports.figures import records as figures
 from unionsnn.reports.figures.plots import figure_bytes
 from unionsnn.reports.formatting import counted
-from unionsnn.reports.table import Table, html_page, words
+from unionsnn.reports.table import Table, html_page, numbers
 from unionsnn.reports.views.records import by_dataset, labels, records_report
 from unionsnn.training.records import Bins
 
@@ -46,13 +50,17 @@ class Section:
 
     name: str
     table: Table
+    links: dict[int, str] = field(default_factory=dict)
     figures: list[Picture] = field(default_factory=list)
     details: list[Picture] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
 
 def page(
-    records: Sequence[StoredRecord], faults: Sequence[str] = (), claims: Table | None = None
+    records: Sequence[StoredRecord],
+    faults: Sequence[str] = (),
+    claims: Table | None = None,
+    folder: Path = Path(),
 ) -> str:
     """Return the page: tables and figures of each data set, self-contained.
 
@@ -60,43 +68,60 @@ def page(
         records: The records.
         faults: Files that could not be read, one line each.
         claims: The table of claims, if requested.
+        folder: Where the page will be; rows link to their run folders from there.
     """
-    groups = by_dataset(records).values()
-    tables = records_report(records).tables
-    sections = [_section(group, table) for group, table in zip(groups, tables, strict=True)]
+    groups = list(by_dataset(records).values())
+    report = records_report(records)
+    sections = [
+        _section(group, table, folder) for group, table in zip(groups, report.tables, strict=True)
+    ]
+    times = Counter(section.name for section in sections)
+    for section in sections:
+        if times[section.name] > 1:
+            section.name = section.table.title
     return html_page(
         "page.html.j2",
         title="unionsnn: results",
         summary=f"{counted(len(records), 'experiment')} on {counted(len(sections), 'data set')}",
         sections=sections,
+        pivots=report.pivots if len(sections) > 1 else [],
         claims=claims,
         faults=faults,
     )
 
 
-def _section(group: Sequence[StoredRecord], table: Table) -> Section:
+def _section(group: Sequence[StoredRecord], table: Table, folder: Path) -> Section:
     # Figures have no room for a record's description and refer to its number in the table.
     numbered = replace(
         table,
-        columns=[*words("#"), *table.columns],
-        rows=[[str(number), *row] for number, row in enumerate(table.rows, 1)],
+        columns=[*numbers("#"), *table.columns],
+        rows=[[number, *row] for number, row in enumerate(table.rows, 1)],
         marks={(i, j + 1): mark for (i, j), mark in table.marks.items()},
     )
     named = [
         (each, f"{i} {label}")
         for i, (each, label) in enumerate(zip(group, labels(group), strict=True), 1)
     ]
-    section = Section(group[0].record.data, numbered)
+    links = {
+        # A relative address, so that a folder with runs and page can be moved.
+        place: quote(f"{Path(os.path.relpath(each.folder, folder)).as_posix()}/")
+        for place, each in enumerate(group)
+    }
+    section = Section(group[0].record.data, numbered, links)
     # Values of one metric share an axis.
     by_metric: dict[str, list[tuple[StoredRecord, str]]] = {}
     for each, name in named:
         by_metric.setdefault(each.record.protocol.report, []).append((each, name))
     for report, alike in by_metric.items():
+        # A figure of single values would repeat the table.
+        if max(len(each.record.summary.values) for each, _ in alike) < 2:
+            section.left_out.append(f"no figure of {report}: one repetition each")
+            continue
         section.figures.append(
             _picture(
                 figures.draw_boxes([each for each, _ in alike], [name for _, name in alike]),
-                f"Box plot of {report} for {len(alike)} experiments, numbered as in the table",
-                f"{report} of each repetition (points), with quartiles",
+                f"Values of {report} for {len(alike)} experiments, numbered as in the table",
+                f"{report} of each repetition (points), with quartiles from {figures.FEWEST} on",
             )
         )
     with_predictions = 0
@@ -110,8 +135,8 @@ def _section(group: Sequence[StoredRecord], table: Table) -> Section:
                 _picture(
                     figures.draw_curves(curves, name),
                     f"Loss and metric by epoch of {name}",
-                    f"{name}: mean over {len(curves)} repetition(s), band of one standard "
-                    "deviation",
+                    f"{name}: mean over {counted(len(curves), 'repetition')}"
+                    f"{', band of one standard deviation' if len(curves) > 1 else ''}",
                 )
             )
         predictions = each.predictions()

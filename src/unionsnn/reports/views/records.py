@@ -15,6 +15,7 @@ from unionsnn.reports.formatting import (
     duration_text,
     interval_text,
     is_cut,
+    is_percent,
     result_columns,
     spread_text,
 )
@@ -30,6 +31,9 @@ COLUMNS = (
     *numbers("paper"),
 )
 _MEAN = 4
+TUNED = "†"
+"""Marks rows whose hyper-parameters were searched."""
+
 _SPARE = ("time", "parameters", "paper", "n", "protocol", "coefficient", "gate")
 
 # Keys shown in other columns, and keys that do not distinguish models.
@@ -90,6 +94,15 @@ def coefficient_text(record: Result) -> str:
     return " ".join(parts)
 
 
+def tuned_by(record: Result) -> str | None:
+    """Say what chose the hyper-parameters of a record; None if they were set."""
+    if record.study is not None:
+        return f"the study {record.study.get('name', '')}".strip()
+    if any(row.grid is not None for row in record.repetitions):
+        return "a grid in each repetition"
+    return None
+
+
 def labels(group: Sequence[StoredRecord]) -> list[str]:
     """Name the model of each record, with the keys that distinguish it from its namesakes."""
     shown = [
@@ -129,7 +142,110 @@ def records_report(records: Sequence[StoredRecord]) -> Report:
         full = [_full_row(each, label) for each, label in zip(group, labels(group), strict=True)]
         tables.append(_table(group, full))
         rows += full
-    return Report(tables, rows)
+    return Report(tables, rows, pivot_tables(records))
+
+
+def pivot_tables(records: Sequence[StoredRecord]) -> list[Table]:
+    """Return models × data sets, as papers print them: a table for each protocol and metric.
+
+    Results on another split of a data set than most of its results have a table of their own,
+    since they cannot be ranked with those.
+    """
+    groups: dict[tuple[str, ...], dict[str, list[StoredRecord]]] = {}
+    for each, rank in _split_ranks(records):
+        protocol = each.record.protocol
+        other = f"other split {str(protocol.split_hash)[:12]}" if rank else ""
+        key = (protocol.report, protocol.name, protocol.selection, other)
+        groups.setdefault(key, {}).setdefault(each.record.data, []).append(each)
+    return [_pivot(key, sets) for key, sets in sorted(groups.items())]
+
+
+def _split_ranks(records: Sequence[StoredRecord]) -> list[tuple[StoredRecord, int]]:
+    """Return each record with the place of its split among those of its data set and protocol."""
+
+    def of(each: StoredRecord) -> tuple[str, ...]:
+        report, name, selection, _ = _kind(each.record)
+        return (each.record.data, report, name, selection)
+
+    splits: dict[tuple[str, ...], Counter[str]] = {}
+    for each in records:
+        split = f"{each.record.protocol.split_hash} {each.record.dataset}"
+        splits.setdefault(of(each), Counter())[split] += 1
+    return [
+        (
+            each,
+            [split for split, _ in splits[of(each)].most_common()].index(
+                f"{each.record.protocol.split_hash} {each.record.dataset}"
+            ),
+        )
+        for each in records
+    ]
+
+
+def _pivot(key: tuple[str, ...], sets: Mapping[str, Sequence[StoredRecord]]) -> Table:
+    """Return the table of one protocol, metric and split."""
+    report, protocol, selection, other = key
+    named = _by_row(sets)
+    names = sorted({name for found in named.values() for name in found})
+    cells: list[list[Any]] = []
+    for name in names:
+        found = [named[data].get(name) for data in named]
+        cells.append([name, *(None if each is None else _pivot_cell(each) for each in found)])
+    marks: dict[tuple[int, int], Mark] = {}
+    for column, data in enumerate(named, 1):
+        group = list(named[data].values())
+        for (place, _), mark in _marks(group).items():
+            row = names.index(list(named[data])[place])
+            marks[row, column] = mark
+    by = dict.fromkeys(tuned_by(each.record) for group in sets.values() for each in group)
+    tuned = ", ".join(filter(None, by))
+    tuned = tuned and f"{TUNED}: hyper-parameters chosen by {tuned}; the others are as set"
+    unit = " in %" if is_percent(report) else ""
+    notes = [
+        f"mean ± standard deviation of {report}{unit}; {protocol}: {selection}",
+        *([f"{other}: not the one of most results on these data"] if other else []),
+        "best and second best of a data set are marked by the mean alone; controls and incomplete "
+        "runs (*) are not ranked",
+        *([tuned] if tuned else []),
+    ]
+    title = f"{report}{unit}, {protocol}{f', {other}' if other else ''}"
+    return Table(title, [*words("model"), *numbers(*named)], cells, notes, marks)
+
+
+def _pivot_cell(each: StoredRecord) -> str:
+    record = each.record
+    report, result = record.protocol.report, record.summary
+    text = spread_text(report, result.mean, result.std).removesuffix(" %")
+    return f"{text}{f' {TUNED}' if tuned_by(record) else ''}{' *' if record.missing else ''}"
+
+
+def _by_row(
+    sets: Mapping[str, Sequence[StoredRecord]],
+) -> dict[str, dict[str, StoredRecord]]:
+    """Name the rows of a pivot by as little as tells the records of each data set apart."""
+    names, further = {}, {}
+    for group in sets.values():
+        for each, label in zip(group, labels(group), strict=True):
+            control = each.record.control
+            names[each.folder] = label if control == "none" else f"{label} ({control})"
+            further[each.folder] = iter(
+                [
+                    f"gate {gate_text(each.record)}",
+                    f"of {coefficient_text(each.record)}",
+                    each.record.config_hash,
+                ]
+            )
+    for _ in range(3):
+        shared = {
+            name
+            for group in sets.values()
+            for name, times in Counter(names[each.folder] for each in group).items()
+            if times > 1
+        }
+        for folder, name in names.items():
+            if name in shared:
+                names[folder] = f"{name}, {next(further[folder])}"
+    return {data: {names[each.folder]: each for each in group} for data, group in sets.items()}
 
 
 def _full_row(stored: StoredRecord, label: str) -> dict[str, Any]:
@@ -154,6 +270,7 @@ def _full_row(stored: StoredRecord, label: str) -> dict[str, Any]:
         "paper_std": paper.std if paper else None,
         "config_hash": record.config_hash,
         "run_dir": str(stored.folder),
+        "tuned": tuned_by(record),
     }
 
 
@@ -171,6 +288,9 @@ def _table(group: Sequence[StoredRecord], full: Sequence[Mapping[str, Any]]) -> 
             "best and second best are marked within a protocol and split, by the mean alone; "
             "controls and incomplete runs are not ranked"
         )
+    by = dict.fromkeys(row["tuned"] for row in full if row["tuned"])
+    if by:
+        notes.append(f"{TUNED}: hyper-parameters chosen by {', '.join(by)}; the others are as set")
     rows, incomplete, failed = [], [], []
     for each, row in zip(group, full, strict=True):
         record, name, report = each.record, row["model"], row["metric"]
@@ -182,7 +302,8 @@ def _table(group: Sequence[StoredRecord], full: Sequence[Mapping[str, Any]]) -> 
         failed += [f"FAILED: {name}, {line}" for line in failure_lines(record.failed)]
         rows.append(
             [
-                *(row[key] for key in ("model", "gate", "coefficient", "protocol")),
+                f"{row['model']}{f' {TUNED}' if row['tuned'] else ''}",
+                *(row[key] for key in ("gate", "coefficient", "protocol")),
                 spread_text(report, row["mean"], row["std"]),
                 interval_text(report, each.record.summary.interval),
                 f"{row['repetitions']}{' *' if record.missing else ''}",
@@ -193,7 +314,12 @@ def _table(group: Sequence[StoredRecord], full: Sequence[Mapping[str, Any]]) -> 
         )
     title = f"{full[0]['data']} ({full[0]['dataset']})"
     below = [*notes, *incomplete, *failed]
-    return Table(title, COLUMNS, rows, below, _marks(group), spare=_SPARE)
+    groups = {}
+    if len(kinds) > 1:
+        for kind in kinds:
+            first = next(i for i, each in enumerate(group) if _kind(each.record) == kind)
+            groups[first] = f"{kind[1]}: {kind[0]}, {kind[2]}, split {kind[3][:12]}"
+    return Table(title, COLUMNS, rows, below, _marks(group), spare=_SPARE, groups=groups)
 
 
 def _marks(group: Sequence[StoredRecord]) -> dict[tuple[int, int], Mark]:
