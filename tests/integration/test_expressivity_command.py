@@ -89,7 +89,7 @@ def test_a_narrow_terminal_gets_fewer_columns_or_lines(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     done = command(own, "--choices", "a,a~,cyclomatic")
-    assert "not shown in 40 columns: largest equal" in done.stdout
+    assert "not shown in 40 columns: " in done.stdout
     monkeypatch.setenv("COLUMNS", "20")
     done = command(own, "--choices", "a,a~,cyclomatic")
     assert "a~: own.g6 (2) 0; largest equal" in done.stdout
