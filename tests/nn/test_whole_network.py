@@ -283,7 +283,7 @@ def test_layers_that_are_left_are_said_with_what_works_instead(data: Data) -> No
     assert report.gated == {"good": "GCNConv"}
     assert "use FastRGCNConv" in report.left["relations"]
     assert "set it to 1" in report.left["pieces"]
-    assert "edge_coefficient_dict" in report.left["hetero"]
+    assert "data.to_homogeneous()" in report.left["hetero"]
     assert str(report) in str(warned[0].message)
     fit_statistics(network.double(), data.edge_coefficient)
     assert torch.isfinite(call(network, data)).all()

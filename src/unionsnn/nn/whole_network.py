@@ -135,8 +135,8 @@ def plug_in(
 def _refusal(layer: nn.Module) -> str | None:
     if isinstance(layer, HeteroConv):
         return (
-            "HeteroConv has a graph for each edge type: wrap its layers in UnionPlugin, and call "
-            "it with edge_coefficient_dict=data.edge_coefficient_dict."
+            "HeteroConv has a graph for each edge type; use layers that take edge_type, such as "
+            "FastRGCNConv and RGATConv, on data.to_homogeneous()."
         )
     if "edge_index" not in inspect.signature(layer.forward).parameters:
         return f"{type(layer).__name__} takes no edge_index."
