@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from unionsnn.base.errors import RequestError
 from unionsnn.base.words import nearest
@@ -30,3 +31,29 @@ def require_at_least(name: str, given: float, least: float) -> None:
     """
     if given < least:
         raise RequestError(f"{name} is {given}; it must be at least {least}.", code="argument.size")
+
+
+def plain(value: Any, name: str) -> Any:
+    """Return an argument in types that files hold and that are read without running code.
+
+    Args:
+        value: None, a boolean, a number, also numpy's or torch's, a text, or sequences and mappings
+            of these.
+        name: The argument, for the message.
+
+    Raises:
+        RequestError: it is anything else.
+    """
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    # Numbers of numpy or torch, of which nothing is imported here.
+    if hasattr(value, "ndim") and hasattr(value, "tolist"):
+        return plain(value.tolist(), name)
+    if isinstance(value, Mapping):
+        return {str(key): plain(each, f"{name}.{key}") for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each, f"{name}[{i}]") for i, each in enumerate(value)]
+    raise RequestError(
+        f"{name} is a {type(value).__name__}, which cannot be written down.",
+        code="checkpoint.arguments",
+    )

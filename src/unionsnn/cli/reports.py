@@ -148,7 +148,7 @@ def report(
         check_output("--out", out, (*EXTENSIONS, ".html"))
     records, faults = collect(folders)
     for fault in faults:
-        click.echo(f"note: {fault}", err=True)
+        click.echo(f"skipped {fault}", err=True)
     made = claims_report(from_records(records)) if claims else records_report(records)
     if out is not None and out.suffix.lower() == ".html":
         from unionsnn.reports.views.page import page

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -31,6 +32,7 @@ from unionsnn.data.encodings.cache import EncodingCache
 from unionsnn.data.encodings.definitions import Encodings
 from unionsnn.data.inventory import Note
 from unionsnn.data.processed import dataset_id, processed_graphs
+from unionsnn.data.sources.download import data_root
 from unionsnn.data.sources.source import (
     NodeSource,
     Progress,
@@ -39,20 +41,24 @@ from unionsnn.data.sources.source import (
     Task,
     has_numbers,
 )
-from unionsnn.data.splits import Split
+from unionsnn.data.splits import Split, repetition_seeds, split_hash
+
+Part = Literal["train", "val", "validation", "test"]
+"""A part of a split."""
 
 
 class GraphDataModule(LightningDataModule):
     """A set of graphs with a target per graph or per node.
 
-    Nothing is read before `arrays` or `graphs` is first used. Assign a `split` before requesting
-    loaders.
+    Nothing is read before `arrays` or `graphs` is first used. With a `seed`, `setup` draws the
+    split; otherwise assign one before requesting loaders.
 
     Args:
         source: Where the graphs come from.
         name: Name of the set.
-        root: Folder for raw files, processed graphs and coefficients.
-        mirror: Folder or URL to try before the upstream address.
+        root: Folder for raw files, processed graphs and coefficients; by default UNIONSNN_DATA, or
+            the user's cache.
+        mirror: Folder or URL to try before the upstream address; by default UNIONSNN_MIRROR.
         offline: Whether to never access the network.
         features: Node features: ``labels`` (one-hot), ``categorical`` (labels as numbers, for an
             embedding), ``attributes``, ``both``, ``degree`` or ``constant``.
@@ -66,8 +72,12 @@ class GraphDataModule(LightningDataModule):
             similar size are then batched together. None for no limit.
         threads: Number of threads for computing coefficients; None for all cores.
         progress: Called during long work.
+        seed: Seed of the split that `setup` draws and of the order of the training items, those of
+            the command's first repetition with this seed; None to assign `split` and `generator`.
 
     Attributes:
+        split: The split.
+        generator: Draws the order of the training items.
         task: The task, as given by the source.
         metric: Name of its metric.
         standardize_targets: Whether networks predict targets less their mean in training, divided
@@ -87,7 +97,7 @@ class GraphDataModule(LightningDataModule):
         source: Source,
         *,
         name: str,
-        root: str | Path,
+        root: str | Path | None = None,
         mirror: str | None = None,
         offline: bool = False,
         features: str = "labels",
@@ -99,12 +109,13 @@ class GraphDataModule(LightningDataModule):
         max_pairs: int | None = None,
         threads: int | None = None,
         progress: Progress | None = None,
+        seed: int | None = None,
     ) -> None:
         super().__init__()
         # A reader reads what is wanted.
         self.source = source.model_copy(update={"edge_features": edge_features})
         self.name = name
-        self.root = Path(root).expanduser()
+        self.root = data_root(root)
         self.mirror = mirror
         self.offline = offline
         self.features = features
@@ -116,6 +127,8 @@ class GraphDataModule(LightningDataModule):
         self.max_pairs = max_pairs
         self.threads = threads
         self.progress = progress
+        self.seed = seed
+        self._repetition = 0
         self.task: Task = source.task
         self.metric: str | None = None
         self.standardize_targets = False
@@ -150,6 +163,53 @@ class GraphDataModule(LightningDataModule):
         if part is None or part.ndim == 1:
             return [self.default_split(generator)] * count
         return self.source.default_splits(self.arrays, count, generator)
+
+    def fold(self, index: int, *, of: int = 10) -> Self:
+        """Return a data module of one fold of a cross-validation, which shares the graphs.
+
+        Each item is tested in one fold and validates in another. Folds and orders are those of the
+        command with ``protocol=cross_validation`` and this seed.
+
+        Args:
+            index: The fold, from 0.
+            of: The number of folds, at least 3.
+
+        Raises:
+            RequestError: if there is no such fold, or the module has no seed.
+            DataError: as `Source.folds`.
+        """
+        if self.seed is None:
+            raise RequestError(
+                "Folds are drawn from a seed: give the data module seed=0.", code="data.no_split"
+            )
+        if not 0 <= index < of:
+            raise RequestError(
+                f"There is no fold {index} of {of}; allowed are 0 to {of - 1}.", code="data.folds"
+            )
+        self.graphs  # noqa: B018, read once for all folds
+        made = copy.copy(self)
+        generator = np.random.default_rng(np.random.SeedSequence(self.seed))
+        made.split = self.source.folds(self.arrays, of, generator)[index]
+        made.generator, made.trainer, made._repetition = None, None, index
+        made._forget_batches()
+        return made
+
+    def pyg_dataset(self, part: Part | None = None) -> GraphDataset:
+        """Return a part of the split as a data set of PyG, for any loader.
+
+        Batches of PyG's DataLoader equal those of this module. For nodes, the data set is the one
+        graph, with ``train_mask``, ``val_mask`` and ``test_mask``.
+
+        Args:
+            part: ``train``, ``val`` (or ``validation``) or ``test``; None for all graphs.
+        """
+        if part is None:
+            return self.graphs
+        if part not in (*PARTS, "val"):
+            raise RequestError(
+                f"part is {part!r}; allowed are train, val and test.", code="data.split"
+            )
+        return self.graphs.index_select(self._part("validation" if part == "val" else part))
 
     @property
     def arrays(self) -> GraphArrays:
@@ -415,6 +475,40 @@ class GraphDataModule(LightningDataModule):
         """Fill the caches; Lightning calls this in one process of each machine."""
         self.graphs  # noqa: B018
 
+    def setup(self, stage: str | None = None) -> None:
+        """Draw the split and the order of the training items from `seed`, unless they are given."""
+        if self.seed is None:
+            return
+        if self.split is None:
+            generator = np.random.default_rng(np.random.SeedSequence(self.seed))
+            self.split = self.default_split(generator)
+        if self.generator is None:
+            _, order, _ = repetition_seeds(self.seed, self._repetition)
+            self.generator = torch.Generator().manual_seed(order)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a training goes on with: its split, by digest, and the order of its items."""
+        if self.split is None or self.generator is None:
+            return {}
+        return {"split": split_hash([self.split]), "order": self.generator.get_state()}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on with a training.
+
+        Raises:
+            DataError: if it had another split, of which training items may be tested here.
+        """
+        if self.trainer is None or self.trainer.state.fn != "fit" or self.generator is None:
+            return
+        if self.split is not None and split_hash([self.split]) != state_dict["split"]:
+            raise DataError(
+                "The checkpoint was trained on another split of the data, so what it has learned "
+                "from may validate or test here: give the data module the same seed, fold or "
+                "split.",
+                code="checkpoint.split",
+            )
+        self.generator.set_state(state_dict["order"])
+
     @property
     def store(self) -> GraphStore:
         """The graphs, ready to be gathered into batches, on `device` if they fit there."""
@@ -464,9 +558,17 @@ class GraphDataModule(LightningDataModule):
         self._store = None
 
     def _part(self, part: str) -> Tensor:
+        return torch.from_numpy(getattr(self._given_split(), part))
+
+    def _given_split(self) -> Split:
+        self.setup()
         if self.split is None:
-            raise RuntimeError("No split is set; assign data.split before requesting loaders.")
-        return torch.from_numpy(getattr(self.split, part))
+            raise DataError(
+                "No split is set: give the data module seed=0, from which it draws one, or assign "
+                "data.split.",
+                code="data.no_split",
+            )
+        return self.split
 
     def _evaluation_loader(self, part: str) -> Batches:
         return BatchLoader(

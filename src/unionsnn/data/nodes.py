@@ -14,7 +14,8 @@ from torch_geometric.data import Batch
 from unionsnn.base.memory import Extent
 from unionsnn.data.batching import Batches
 from unionsnn.data.controls import TRAINING
-from unionsnn.data.datamodules import GraphDataModule
+from unionsnn.data.datamodules import GraphDataModule, Part
+from unionsnn.data.datasets import GraphDataset
 from unionsnn.data.sources.source import NodeSource
 
 
@@ -50,16 +51,25 @@ class NodeDataModule(GraphDataModule):
 
     def full_batch(self) -> Batch:
         """Make the full batch with the masks of the split."""
-        if self.split is None:
-            raise RuntimeError("No split is set; assign data.split before asking for loaders.")
+        split = self._given_split()
         if self._batch is None:
             self._batch = Batch.from_data_list([self.graphs[0]])
         batch = self._batch.clone("train_mask", "val_mask", "test_mask")
         for name, part in (("train", "train"), ("val", "validation"), ("test", "test")):
-            mask = torch.zeros(self.num_items, dtype=torch.bool)
-            mask[torch.from_numpy(getattr(self.split, part))] = True
-            batch[f"{name}_mask"] = mask
+            batch[f"{name}_mask"] = self._mask(getattr(split, part))
         return batch
+
+    def pyg_dataset(self, part: Part | None = None) -> GraphDataset:
+        """Return the graph with the masks of the split, whatever the part."""
+        split, graph = self._given_split(), self.graphs[0]
+        for name, place in (("train", "train"), ("val", "validation"), ("test", "test")):
+            graph[f"{name}_mask"] = self._mask(getattr(split, place))
+        return GraphDataset(*GraphDataset.collate([graph]))
+
+    def _mask(self, items: NDArray[np.int64]) -> Tensor:
+        mask = torch.zeros(self.num_items, dtype=torch.bool)
+        mask[torch.from_numpy(items)] = True
+        return mask
 
     def train_dataloader(self) -> Batches:
         """Return the full batch, once per epoch."""

@@ -50,6 +50,12 @@ class Split:
         return cls(**{name: np.flatnonzero(part == i) for i, name in enumerate(PARTS)})
 
 
+def repetition_seeds(seed: int, index: int) -> tuple[int, int, int]:
+    """Return the seeds of a repetition: of its weights, the order of its items, its control."""
+    weights, order, control = np.random.SeedSequence([seed, index]).generate_state(3)
+    return int(weights), int(order), int(control)
+
+
 def check_split(split: Split, num_items: int, cover: bool = True, where: str = "split") -> None:
     """Check that a split's parts are disjoint, in range and, if requested, cover all items.
 

@@ -100,6 +100,11 @@ class DropGIN(GIN):
         self.mean_nodes = max(1, round(float(num_nodes.double().mean())))
         return self
 
+    @property
+    def fitted(self) -> bool:
+        """Whether there is a mean size."""
+        return self.mean_nodes > 0
+
     def get_extra_state(self) -> Tensor:
         """Return the mean size, for the state dict."""
         return torch.tensor(self.mean_nodes, device="cpu")

@@ -58,6 +58,7 @@ class GatedGCNLSPE(MPNN):
     """
 
     reads_edges = True
+    reads_encodings = ("random_walk",)
 
     def __init__(
         self,

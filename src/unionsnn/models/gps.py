@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 from torch import Tensor, nn
 from torch_geometric.nn import GCNConv, GINConv, GINEConv
@@ -121,6 +121,7 @@ class GPS(GraphTransformer):
     """
 
     reads_edges = True
+    for_nodes: ClassVar[Mapping[str, Any]] = {"norm": "layer"}
     # The message, and its gradient or its normalised copy.
     edge_rows = 2
 
@@ -140,7 +141,7 @@ class GPS(GraphTransformer):
                 "local and attention are both 'none', which leaves no layer to train.",
                 code="model.argument",
             )
-        if attention == "none" and options.get("gate") is not None:
+        if attention == "none" and options.get("gate") not in (None, "none"):
             raise RequestError(
                 "attention is 'none', but the gate is a bias on attention: type gate=none, or "
                 "another model.attention.",

@@ -13,8 +13,8 @@ from torch_geometric.utils import remove_self_loops, to_undirected
 
 from unionsnn.base.errors import RequestError
 from unionsnn.models.network import (
-    EdgeEncoderFactory,
-    GateFactory,
+    EdgeCoefficients,
+    Gate,
     Network,
     make_head,
     make_norm,
@@ -70,8 +70,8 @@ class MEWISPoolNet(Network):
         out_channels: int,
         level: Literal["graph", "node"] = "graph",
         edge_channels: int | Sequence[int] | None = None,
-        gate: GateFactory | None = None,
-        structural_encoder: EdgeEncoderFactory | None = None,
+        gate: Gate | None = None,
+        structural_encoder: EdgeCoefficients | None = None,
         hidden_channels: int = 64,
         num_layers: int = 5,
         num_pools: int = 2,
@@ -83,6 +83,7 @@ class MEWISPoolNet(Network):
     ) -> None:
         super().__init__(
             in_channels=in_channels,
+            out_channels=out_channels,
             level=level,
             hidden_channels=hidden_channels,
             num_layers=num_layers,

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
 from unionsnn.models.network import (
-    EdgeEncoderFactory,
+    EdgeCoefficients,
+    Gate,
     GateFactory,
     Network,
     NetworkOptions,
+    factory_of,
     make_head,
     make_norm,
 )
 from unionsnn.nn.batch import GraphBatch, required
 from unionsnn.nn.conv.union import UnionConv
-from unionsnn.nn.gates import given_coefficient
+from unionsnn.nn.gates import StructuralGate, given_coefficient
 from unionsnn.nn.plugin import UnionPlugin, message_width
 
 _GATED = (UnionPlugin, UnionConv)
@@ -51,9 +53,9 @@ class MPNN(Network):
         level: ``graph`` for one row per graph, ``node`` for one per node.
         edge_channels: Width of the edge features, or the cardinality of each categorical one; None
             if there are none.
-        gate: Factory of gates of a given width, one for each layer; None for the plain network.
-        structural_encoder: Factory of an encoder that adds structural coefficients to the edge
-            features; None for none.
+        gate: What makes a gate for each layer, as in `Gate`; None for the plain network.
+        structural_encoder: What adds structural coefficients to the edge features, as in
+            `EdgeCoefficients`; None for none.
         hidden_channels: Width of the network.
         num_layers: Number of message-passing layers.
         dropout: Probability of dropping a channel after each layer.
@@ -71,6 +73,8 @@ class MPNN(Network):
     """
 
     at_most_1wl = True
+    # A full batch is one step per epoch, so running statistics would lag behind for long.
+    for_nodes: ClassVar[Mapping[str, Any]] = {"norm": "layer"}
 
     def __init__(
         self,
@@ -80,8 +84,8 @@ class MPNN(Network):
         out_channels: int,
         level: Literal["graph", "node"] = "graph",
         edge_channels: int | Sequence[int] | None = None,
-        gate: GateFactory | None = None,
-        structural_encoder: EdgeEncoderFactory | None = None,
+        gate: Gate | None = None,
+        structural_encoder: EdgeCoefficients | None = None,
         hidden_channels: int = 64,
         num_layers: int = 4,
         dropout: float = 0.0,
@@ -91,6 +95,7 @@ class MPNN(Network):
     ) -> None:
         super().__init__(
             in_channels=in_channels,
+            out_channels=out_channels,
             level=level,
             hidden_channels=hidden_channels,
             num_layers=num_layers,
@@ -99,7 +104,8 @@ class MPNN(Network):
             structural_encoder=structural_encoder,
         )
         self.residual = residual
-        self.convs = nn.ModuleList(plugged(conv(hidden_channels), gate) for _ in range(num_layers))
+        make = factory_of(gate, StructuralGate)
+        self.convs = nn.ModuleList(plugged(conv(hidden_channels), make) for _ in range(num_layers))
         self.norms = nn.ModuleList(make_norm(norm, hidden_channels) for _ in range(num_layers))
         self.dropout = nn.Dropout(dropout)
         self.head = make_head(hidden_channels, out_channels, dropout)
@@ -142,6 +148,8 @@ class MPNN(Network):
 
 class CoefficientMPNN(MPNN):
     """A stack whose layers read their own coefficient, with or without a gate."""
+
+    reads_layer_coefficient = True
 
     def initial_state(self, h: Tensor, batch: GraphBatch) -> State:
         """Return the coefficient, [num_edges], and encoded edges if there are any.

@@ -43,6 +43,7 @@ class NestedGIN(GIN):
         RequestError: if a choice is not allowed, or the subgraphs are missing.
     """
 
+    reads_encodings = ("subgraph",)
     memory_choices = (*GIN.memory_choices, "encodings.subgraph")
 
     def __init__(

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal, Protocol, Required, TypedDict, runtime_checkable
+import copy
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    Protocol,
+    Required,
+    Self,
+    TypedDict,
+    TypeVar,
+    runtime_checkable,
+)
 
 from torch import Tensor, nn
+from torch_geometric.data import Data
 from torch_geometric.nn import BatchNorm
 
-from unionsnn.base.arguments import require_at_least, require_choice
+from unionsnn.base.arguments import plain, require_at_least, require_choice
 from unionsnn.base.errors import RequestError
 from unionsnn.base.memory import Extent
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.encoders import EdgeEncoder, StructuralEdgeEncoder, make_encoder
-from unionsnn.nn.features import structural_modules
-from unionsnn.nn.gates import StructuralGate
+from unionsnn.nn.features import StructuralFeatures, structural_modules
+from unionsnn.nn.gates import PRESETS, StructuralGate
 from unionsnn.nn.readout import READOUTS, readout
 
 GateFactory = Callable[[int], StructuralGate]
@@ -22,6 +36,72 @@ GateFactory = Callable[[int], StructuralGate]
 
 EdgeEncoderFactory = Callable[[int], StructuralEdgeEncoder]
 """Factory of an encoder of coefficients with a given number of channels."""
+
+Gate = str | Mapping[str, Any] | StructuralGate | GateFactory
+"""What makes the gates of a network: the name of a preset, the arguments of `StructuralGate` but
+for its width, an example of the width of the layers, or a factory."""
+
+EdgeCoefficients = str | Mapping[str, Any] | StructuralEdgeEncoder | EdgeEncoderFactory
+"""The same for an encoder of coefficients as features of edges."""
+
+_Reader = TypeVar("_Reader", StructuralGate, StructuralEdgeEncoder)
+
+
+_READERS: Mapping[str, type[StructuralGate] | type[StructuralEdgeEncoder]] = {
+    "gate": StructuralGate,
+    "structural_encoder": StructuralEdgeEncoder,
+}
+"""What reads coefficients, by the argument of a network that makes it."""
+
+
+def factory_of(
+    given: str | Mapping[str, Any] | _Reader | Callable[[int], _Reader] | None,
+    kind: type[_Reader],
+) -> Callable[[int], _Reader] | None:
+    """Return the factory of gates, or of encoders of coefficients, that an argument stands for.
+
+    Args:
+        given: A `Gate`, ``none`` or None for none. A preset reads the columns of
+            `StructuralCoefficients()`; layers get copies of an example, with weights of their own.
+        kind: `StructuralGate` or `StructuralEdgeEncoder`.
+
+    Raises:
+        RequestError: it is none of these; an example of another width is refused where it is used.
+    """
+    if given is None or given == "none":
+        return None
+    if isinstance(given, str):
+        require_choice(kind.kind, given, (*PRESETS, "none"))
+        columns = StructuralGate.preset("default", 1).required_columns
+        return functools.partial(kind.preset, given, columns=columns)
+    if isinstance(given, Mapping):
+        return functools.partial(kind, **given)
+    if isinstance(given, kind):
+        return functools.partial(_like, given)
+    if isinstance(given, nn.Module) or not callable(given):
+        raise RequestError(
+            f"{kind.kind} is a {type(given).__name__}; give the name of a preset "
+            f"({', '.join(PRESETS)}), a {kind.__name__}, or a factory that takes the width, such "
+            f"as functools.partial({kind.__name__}, radius=1).",
+            code="gate.argument",
+        )
+    return given
+
+
+def _like(example: Any, channels: int) -> Any:
+    """Return a gate or encoder with the arguments and statistics of another, and new weights."""
+    made = copy.deepcopy(example)
+    if example.channels == -1:
+        made.materialize(channels)
+    elif example.channels != channels:
+        raise RequestError(
+            f"The {example.kind} has {example.channels} channels, but here it needs {channels}: "
+            f"give the name of a preset, or functools.partial({type(example).__name__}, ...), "
+            "which makes one for each width.",
+            code="gate.width",
+        )
+    made.reset_parameters()
+    return made
 
 
 class Encodings(TypedDict, total=False):
@@ -44,11 +124,69 @@ class NetworkOptions(TypedDict, total=False):
     out_channels: Required[int]
     level: Literal["graph", "node"]
     edge_channels: int | Sequence[int] | None
-    gate: GateFactory | None
-    structural_encoder: EdgeEncoderFactory | None
+    gate: Gate | None
+    structural_encoder: EdgeCoefficients | None
     hidden_channels: int
     num_layers: int
     dropout: float
+
+
+class CoefficientColumns(Protocol):
+    """The coefficients of a data set: a `CoefficientSpec`."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        ...
+
+    @property
+    def radius(self) -> tuple[int, ...]:
+        """Radii."""
+        ...
+
+    @property
+    def has_tree_value(self) -> bool:
+        """Whether the excess is defined."""
+        ...
+
+
+class NetworkData(Protocol):
+    """What `Network.for_data` asks a data module for."""
+
+    @property
+    def task(self) -> str:
+        """Its task, such as node_classification."""
+        ...
+
+    @property
+    def num_features(self) -> int | tuple[int, ...]:
+        """Width of the node features, or the cardinality of each categorical one."""
+        ...
+
+    @property
+    def num_edge_features(self) -> int | tuple[int, ...] | None:
+        """The same of the edges; None if none are read."""
+        ...
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of classes or targets."""
+        ...
+
+    @property
+    def spec(self) -> CoefficientColumns | None:
+        """The coefficients in its batches."""
+        ...
+
+    @property
+    def layer_spec(self) -> CoefficientColumns | None:
+        """The coefficient in its batches for layers that read their own."""
+        ...
+
+    @property
+    def encodings(self) -> Any:
+        """Its encodings, with a method `wanted`."""
+        ...
 
 
 class Network(nn.Module):
@@ -63,17 +201,22 @@ class Network(nn.Module):
         at_most_1wl: Whether it tells apart no more graphs than 1-WL, as long as it has neither a
             gate nor a coefficient nor edge features nor encodings.
         memory_choices: Arguments to reduce if a batch needs too much memory.
+        default_gate: The gate of `for_data`.
+        for_nodes: Arguments of `for_data` for tasks on nodes.
+        reads_encodings: Which encodings it takes, in the argument `encodings`.
+        reads_layer_coefficient: Whether its layers read a coefficient of their own.
 
     Args:
         in_channels: Width of the node features, or the cardinality of each categorical one.
         level: ``graph`` for one row per graph, ``node`` for one per node.
+        out_channels: Number of classes or targets, as `unionsnn.training.Task` finds it.
         hidden_channels: Width of the network.
         num_layers: Number of layers.
         readout: ``sum``, ``mean`` or ``max``; only for graphs.
         edge_channels: Width of the edge features, or the cardinality of each categorical one; None
             if there are none.
-        structural_encoder: Factory of an encoder that adds structural coefficients to the edge
-            features; None for none.
+        structural_encoder: What adds structural coefficients to the edge features, as in
+            `EdgeCoefficients`; None for none.
 
     Raises:
         RequestError: if a choice or size is not allowed, or edge features are given to a network
@@ -84,17 +227,121 @@ class Network(nn.Module):
     reads_edges: ClassVar[bool] = False
     at_most_1wl: ClassVar[bool] = False
     memory_choices: ClassVar[tuple[str, ...]] = ("hidden_channels", "num_layers")
+    default_gate: ClassVar[str | None] = None
+    for_nodes: ClassVar[Mapping[str, Any]] = {}
+    reads_encodings: ClassVar[tuple[str, ...]] = ()
+    reads_layer_coefficient: ClassVar[bool] = False
+
+    _given: tuple[tuple[Any, ...], dict[str, Any]]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Keep the arguments, whatever the constructor of a subclass takes."""
+        network = super().__new__(cls)
+        # Not yet a module, which sets attributes in its own way.
+        object.__setattr__(network, "_given", (args, kwargs))
+        return network
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Let `embed` take PyG's batches and graphs, too."""
+        super().__init_subclass__(**kwargs)
+        if "embed" in vars(cls):
+            cls.embed = _of_any_batch(cls.embed)  # type: ignore[method-assign]
+
+    @classmethod
+    def for_data(cls, data: NetworkData, **options: Any) -> Self:
+        """Make the network that fits a data module: widths, level, edge features and coefficients.
+
+        The statistics of gates, and what else depends on the training graphs, are fitted when a
+        `unionsnn.training.Task` starts to fit; by hand, `unionsnn.fit_statistics` fits the gates.
+
+        Args:
+            data: A data module, such as `unionsnn.data.TUDataModule("MUTAG", coefficients=True)`.
+            options: Arguments of the network. `gate` is the name of a preset (``default``,
+                ``paper``, ``authors-code`` or ``none``), which reads the columns of the data, or
+                anything else that is a `Gate`; by default the plain network, of UnionSNN
+                ``default``. `structural_encoder` likewise.
+
+        Raises:
+            RequestError: if the data lack what the network reads.
+        """
+        nodes = data.task.startswith("node")
+        made: dict[str, Any] = {
+            "in_channels": data.num_features,
+            "out_channels": data.num_outputs,
+            "level": "node" if nodes else "graph",
+            **(cls.for_nodes if nodes else {}),
+        }
+        if data.num_edge_features is not None:
+            made["edge_channels"] = data.num_edge_features
+        given = {"gate": cls.default_gate, **options}
+        for name, kind in _READERS.items():
+            if given.get(name) not in (None, "none"):
+                given[name] = _reading(given[name], kind, data.spec, cls.__name__)
+        if cls.reads_layer_coefficient and data.layer_spec is None:
+            raise RequestError(
+                f"The layers of {cls.__name__} read a coefficient of their own, which the data "
+                "module lacks: make it with layer_spec=CoefficientSpec(...), for GraphSNN "
+                'CoefficientSpec("overlap", "node_edge_count", exponent=2), for CurvGN '
+                'CoefficientSpec(descriptor="curvature_graph").',
+                code="batch.attribute",
+            )
+        if cls.reads_encodings:
+            made["encodings"] = {
+                name: bool(size) if name == "distance" else size
+                for name, size in data.encodings.wanted().items()
+                if name in cls.reads_encodings
+            }
+        try:
+            network = cls(**{**made, **given})
+        except RequestError as error:
+            if cls.reads_encodings and not data.encodings.wanted():
+                raise RequestError(
+                    *error.faults,
+                    f"{cls.__name__} takes the encodings of the data module, which has none: make "
+                    "it with encodings={...}, of the keys " + ", ".join(cls.reads_encodings) + ".",
+                    code="model.encodings",
+                ) from error
+            raise
+        if data.spec is not None:
+            for module in structural_modules(network):
+                module.set_columns(data.spec.columns)
+        return network
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments that make the network again, in plain types, for a checkpoint.
+
+        Raises:
+            RequestError: if one of them cannot be written down.
+        """
+        args, kwargs = self._given
+        signature = inspect.signature(type(self).__init__)
+        given = signature.bind(self, *args, **kwargs).arguments
+        first, *parameters = signature.parameters.values()
+        del given[first.name]
+        taken, anything = {each.name for each in parameters}, False
+        for parameter in parameters:
+            if parameter.kind is parameter.VAR_KEYWORD:
+                given.update(given.pop(parameter.name, {}))
+                anything = True
+        for name, kind in _READERS.items():
+            parts = [each for each in self.modules() if isinstance(each, kind)]
+            if parts and (anything or name in taken):
+                # As they are, whoever has set their columns, and also by default.
+                given[name] = _shared_options(parts, kind, type(self).__name__)
+        return {name: plain(value, name) for name, value in given.items()}
 
     def __init__(
         self,
         *,
         in_channels: int | Sequence[int],
         level: Literal["graph", "node"],
+        out_channels: int | None = None,
         hidden_channels: int,
         num_layers: int,
         readout: Literal["sum", "mean", "max"],
         edge_channels: int | Sequence[int] | None = None,
-        structural_encoder: EdgeEncoderFactory | None = None,
+        structural_encoder: EdgeCoefficients | None = None,
     ) -> None:
         super().__init__()
         require_at_least("hidden_channels", hidden_channels, 1)
@@ -102,26 +349,35 @@ class Network(nn.Module):
         require_choice("level", level, ("graph", "node"))
         require_choice("readout", readout, READOUTS)
         self.level = level
+        self.out_channels = out_channels
         self.hidden_channels = hidden_channels
         self.readout = readout
         self.encoder = make_encoder(in_channels, hidden_channels)
         self.edge_encoder: EdgeEncoder | None = None
-        if edge_channels is not None or structural_encoder is not None:
+        make = factory_of(structural_encoder, StructuralEdgeEncoder)
+        if edge_channels is not None or make is not None:
             if not self.reads_edges:
                 raise RequestError(
                     f"{type(self).__name__} does not read edge features: type "
                     "data.edge_features=none and gate.inject=gate, or choose another model.",
                     code="model.edges",
                 )
-            structural = None if structural_encoder is None else structural_encoder(hidden_channels)
+            structural = None if make is None else make(hidden_channels)
             self.edge_encoder = EdgeEncoder(edge_channels, structural, hidden_channels)
 
-    def forward(self, batch: GraphBatch) -> Tensor:
+    def forward(self, batch: GraphBatch | Data) -> Tensor:
         """Return logits or targets, [num_graphs or num_nodes, out_channels]."""
         return self.head(self.embed(batch))
 
-    def embed(self, batch: GraphBatch) -> Tensor:
-        """Return the embeddings of graphs (or nodes), the input of the head."""
+    def embed(self, batch: GraphBatch | Data) -> Tensor:
+        """Return the embeddings of graphs (or nodes), the input of the head.
+
+        Args:
+            batch: A `GraphBatch`, or a graph or batch of PyG with the same attributes.
+
+        Shapes:
+            - output: [num_graphs or num_nodes, hidden_channels]
+        """
         raise NotImplementedError
 
     def encoded_edges(self, batch: GraphBatch) -> Tensor | None:
@@ -148,9 +404,56 @@ class Network(nn.Module):
         return next(self.head.parameters()).element_size()
 
 
+def _of_any_batch(embed: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    @functools.wraps(embed)
+    def wrapped(network: Network, batch: GraphBatch | Data) -> Tensor:
+        return embed(network, batch if isinstance(batch, GraphBatch) else GraphBatch.of(batch))
+
+    return wrapped
+
+
+def _reading(
+    given: Any,
+    kind: type[StructuralGate] | type[StructuralEdgeEncoder],
+    spec: CoefficientColumns | None,
+    network: str,
+) -> Any:
+    """Return what makes a gate or encoder, of a preset one at the radii of the data."""
+    if spec is None:
+        raise RequestError(
+            f"{network} reads structural coefficients, which the data module has not: make it with "
+            "coefficients=True, or the network with gate=None.",
+            code="gate.columns",
+        )
+    if not isinstance(given, str):
+        return given
+    require_choice(kind.kind, given, (*PRESETS, "none"))
+    # The others are the paper's, of radius 1.
+    radius = spec.radius if given == "default" or 1 not in spec.radius else (1,)
+    of_data: dict[str, Any] = {"radius": radius}
+    if given == "default" and not spec.has_tree_value:
+        of_data["features"] = ("raw", "cyclomatic")
+    return functools.partial(kind.preset, given, **of_data)
+
+
+def _shared_options(
+    parts: Sequence[StructuralFeatures], kind: type[StructuralFeatures], network: str
+) -> dict[str, Any]:
+    """Return the arguments that all gates, or encoders, of a network were made with."""
+    options = parts[0].options
+    if any(type(each) is not kind or each.options != options for each in parts):
+        raise RequestError(
+            f"The {kind.kind}s of {network} are not all a {kind.__name__} with the same arguments, "
+            "so they cannot be written down.",
+            code="checkpoint.arguments",
+        )
+    return options
+
+
 def encodes_edges(options: NetworkOptions) -> bool:
     """Return whether a network with these arguments reads edge features."""
-    return options.get("edge_channels") is not None or options.get("structural_encoder") is not None
+    encoder = options.get("structural_encoder")
+    return options.get("edge_channels") is not None or encoder not in (None, "none")
 
 
 def sole_encoding(
@@ -175,13 +478,13 @@ def sole_encoding(
     return {name: size}  # type: ignore[misc]
 
 
-def refuse_gate(gate: GateFactory | None, model: str, reason: str) -> None:
+def refuse_gate(gate: Gate | None, model: str, reason: str) -> None:
     """Refuse a gate in a network to which the union plug-in does not apply.
 
     Raises:
         RequestError: if there is a gate, with the reason.
     """
-    if gate is not None:
+    if gate not in (None, "none"):
         raise RequestError(
             f"{model} takes no gate, because {reason}: type gate=none.", code="model.gate"
         )
@@ -218,20 +521,30 @@ def fit_to_training(
     rows: Callable[[], Tensor],
     sizes: Callable[[], Tensor],
     degrees: Callable[[], Tensor],
+    *,
+    again: bool = True,
 ) -> None:
     """Fit a network to the training graphs: statistics of gates and encoders, sizes and degrees.
 
     Args:
-        network: The network; with a method of `FitsSizes` or `FitsDegrees`, that is called.
+        network: The network; with a method of `FitsSizes` or `FitsDegrees`, that is called, and
+            an attribute `fitted` says whether it has been.
         rows: Returns the coefficients of all training edges, [num_edges, num_columns].
         sizes: Returns the number of nodes of each training graph, [num_graphs].
         degrees: Returns how many of their nodes receive 0, 1, 2, ... messages.
+        again: Whether to fit what is fitted already, as in a network of a checkpoint.
     """
-    needing = [module for module in structural_modules(network) if module.needs_statistics]
+    needing = [
+        module
+        for module in structural_modules(network)
+        if module.needs_statistics and (again or not module.fitted)
+    ]
     if needing:
         fitted_to = rows()
         for module in needing:
             module.fit_statistics(fitted_to)
+    if getattr(network, "fitted", False) and not again:
+        return
     if isinstance(network, FitsSizes):
         network.fit_sizes(sizes())
     if isinstance(network, FitsDegrees):

@@ -77,6 +77,11 @@ class PNA(MPNN):
                 layer.set_mean_log_degree(mean or 1.0)
         return self
 
+    @property
+    def fitted(self) -> bool:
+        """Whether there are degrees."""
+        return len(self.degree_histogram) > 0
+
     def get_extra_state(self) -> Tensor:
         """Return the histogram, for the state dict."""
         return self.degree_histogram

@@ -11,7 +11,7 @@ from torch_geometric.utils import subgraph
 
 from unionsnn.base.arguments import require_at_least
 from unionsnn.base.memory import Extent
-from unionsnn.models.network import EdgeEncoderFactory, GateFactory, Network, make_head, refuse_gate
+from unionsnn.models.network import EdgeCoefficients, Gate, Network, make_head, refuse_gate
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.padding import SPREAD, Padding, similar_sizes
 from unionsnn.nn.pairs import PairBlock, node_rows, pair_features
@@ -66,8 +66,8 @@ class PPGN(Network):
         out_channels: int,
         level: Literal["graph", "node"] = "graph",
         edge_channels: int | Sequence[int] | None = None,
-        gate: GateFactory | None = None,
-        structural_encoder: EdgeEncoderFactory | None = None,
+        gate: Gate | None = None,
+        structural_encoder: EdgeCoefficients | None = None,
         hidden_channels: int = 64,
         num_layers: int = 3,
         mlp_layers: int = 2,
@@ -76,6 +76,7 @@ class PPGN(Network):
     ) -> None:
         super().__init__(
             in_channels=in_channels,
+            out_channels=out_channels,
             level=level,
             hidden_channels=hidden_channels,
             num_layers=num_layers,

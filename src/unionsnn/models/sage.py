@@ -46,3 +46,7 @@ class GraphSAGE(MPNN):
             return SAGEConv(channels, channels, aggr=aggregation, normalize=normalize)
 
         super().__init__(conv, **stack)
+
+
+SAGE = GraphSAGE
+"""Its name on the command line."""

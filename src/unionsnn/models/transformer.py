@@ -10,16 +10,18 @@ from torch import Tensor, nn
 from unionsnn.base.errors import RequestError
 from unionsnn.base.memory import Extent
 from unionsnn.models.network import (
-    EdgeEncoderFactory,
+    EdgeCoefficients,
     Encodings,
-    GateFactory,
+    Gate,
     Network,
     NetworkOptions,
+    factory_of,
     make_head,
 )
 from unionsnn.nn.attention import AttentionBias, attention_bytes
 from unionsnn.nn.batch import GraphBatch, required
 from unionsnn.nn.encoders import LaplacianEncoder, RandomWalkEncoder
+from unionsnn.nn.gates import StructuralGate
 from unionsnn.nn.padding import Padding
 
 # In quarters: norms, activations and gathered rows take about a fourth of what linear maps keep.
@@ -61,9 +63,10 @@ class GraphTransformer(Network):
         level: ``graph`` for one row per graph, ``node`` for one per node.
         edge_channels: Width of the edge features, or the cardinality of each categorical one; None
             if there are none.
-        gate: Factory of Trans for a number of heads, one for all layers; None for a plain network.
-        structural_encoder: Factory of an encoder that adds structural coefficients to the edge
-            features; None for none.
+        gate: What makes Trans for a number of heads, one for all layers, as in `Gate`; None for a
+            plain network.
+        structural_encoder: What adds structural coefficients to the edge features, as in
+            `EdgeCoefficients`; None for none.
         hidden_channels: Width of the network, a multiple of `heads`.
         num_layers: Number of layers.
         heads: Number of attention heads.
@@ -84,6 +87,7 @@ class GraphTransformer(Network):
     """
 
     at_most_1wl = True
+    reads_encodings = ("random_walk", "laplacian", "distance")
 
     attends = True
     """Whether the layers have attention."""
@@ -99,8 +103,8 @@ class GraphTransformer(Network):
         out_channels: int,
         level: Literal["graph", "node"] = "graph",
         edge_channels: int | Sequence[int] | None = None,
-        gate: GateFactory | None = None,
-        structural_encoder: EdgeEncoderFactory | None = None,
+        gate: Gate | None = None,
+        structural_encoder: EdgeCoefficients | None = None,
         hidden_channels: int = 64,
         num_layers: int = 4,
         heads: int = 8,
@@ -113,6 +117,7 @@ class GraphTransformer(Network):
     ) -> None:
         super().__init__(
             in_channels=in_channels,
+            out_channels=out_channels,
             level=level,
             hidden_channels=hidden_channels,
             num_layers=num_layers,
@@ -125,9 +130,10 @@ class GraphTransformer(Network):
         steps, eigenvectors = self.encodings["random_walk"], self.encodings["laplacian"]
         self.random_walk = RandomWalkEncoder(steps, hidden_channels) if steps else None
         self.laplacian = LaplacianEncoder(eigenvectors, hidden_channels) if eigenvectors else None
+        make = factory_of(gate, StructuralGate)
         self.bias = AttentionBias(
             heads,
-            gate=None if gate is None else gate(heads),
+            gate=None if make is None else make(heads),
             max_distance=max_distance if self.encodings["distance"] else None,
             token=self.token,
         )

@@ -6,8 +6,9 @@ from typing import Unpack
 
 from unionsnn.base.errors import RequestError
 from unionsnn.models.mpnn import MPNN, StackOptions
-from unionsnn.models.network import two_layer_mlp
+from unionsnn.models.network import factory_of, two_layer_mlp
 from unionsnn.nn.conv.union import UnionConv
+from unionsnn.nn.gates import StructuralGate
 
 
 class UnionSNN(MPNN):
@@ -19,21 +20,25 @@ class UnionSNN(MPNN):
     Args:
         input_linear: Whether a linear map comes before message and self term, as in the authors'
             code.
-        stack: Arguments of `MPNN`; `gate` must not be None.
+        stack: Arguments of `MPNN`; `gate` is ``default`` and must not be None.
 
     Raises:
         RequestError: if there is no gate.
     """
 
     reads_edges = True
+    default_gate = "default"
 
     def __init__(self, *, input_linear: bool = False, **stack: Unpack[StackOptions]) -> None:
-        gate = stack.get("gate")
+        gate = factory_of(stack.get("gate", self.default_gate), StructuralGate)
         if gate is None:
             raise RequestError(
-                "UnionSNN needs a gate; without one it is GIN: use model=gin.",
+                "UnionSNN needs a gate; without one it is GIN: use model=gin, in Python "
+                "unionsnn.models.GIN.",
                 code="model.argument",
             )
+        # One factory for all layers.
+        stack["gate"] = gate
 
         norm = stack.get("norm", "batch")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal, Self, TypedDict
+from typing import Any, ClassVar, Literal, Self, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -177,6 +177,17 @@ class StructuralFeatures(nn.Module):
                 last = 2 * radius + 1 if feature == "distances" else len(names)
                 inputs += [(feature, (f"{name}_r{radius}",)) for name in names[:last]]
         return inputs + [(f, (name,)) for f in self.features for name in _OF_GRAPH.get(f, ())]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments of the constructor but for the width, in plain types."""
+        return {
+            "features": list(self.features),
+            "radius": list(self.radius),
+            "normalize_over": self.normalize_over,
+            "offset": self.offset,
+            "columns": list(self.columns),
+        }
 
     @property
     def needs_statistics(self) -> bool:

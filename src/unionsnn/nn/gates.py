@@ -197,6 +197,17 @@ class StructuralGate(StructuralFeatures):
             self.materialize(weight.size(0))
         super()._load_from_state_dict(state_dict, prefix, *args)
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments of the constructor but for the width, in plain types."""
+        return {
+            **super().options,
+            "normalization": self.normalization,
+            "residual": self.residual,
+            "layers": 1 if self.hidden is None else 2,
+            "negative_slope": self.negative_slope,
+        }
+
     def reset_parameters(self) -> None:
         """Reinitialise the weights; the statistics are kept."""
         for linear in (self.hidden, self.last):

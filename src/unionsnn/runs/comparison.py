@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from unionsnn.base.errors import ComparisonFailedError, DamagedFileError, Fault, RequestError
 from unionsnn.base.files import write_json
+from unionsnn.base.frames import frame
 from unionsnn.config.compose import compose_config, refuse_repeats
 from unionsnn.config.grid import flatten
 from unionsnn.config.identity import config_hash, differing_keys, refuse_debug
@@ -255,6 +256,36 @@ class Comparison:
     def larger_is_better(self) -> bool:
         """Whether a larger value of the reported metric is better."""
         return metric_mode(self.first.protocol.report) == "max"
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with a row for each run, and its difference from the first."""
+        differences = {each.label: each for each in self.differences}
+        rows = []
+        for run in self.runs:
+            row: dict[str, Any] = {
+                "label": run.label,
+                "model": run.record.model,
+                "gate": run.record.gate,
+                "metric": run.record.protocol.report,
+                "mean": run.record.summary.mean,
+                "std": run.record.summary.std,
+                "parameters": run.record.parameters,
+                "folder": str(run.folder),
+            }
+            if (other := differences.get(run.label)) is not None:
+                low, high = other.paired.interval or (None, None)
+                row |= {
+                    "baseline": other.baseline,
+                    "difference": other.paired.mean,
+                    "difference_low": low,
+                    "difference_high": high,
+                    "p_value": other.paired.p_value,
+                    "won": other.won,
+                    "lost": other.lost,
+                    "tied": other.tied,
+                }
+            rows.append(row)
+        return frame(rows)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain types, as written to a file."""

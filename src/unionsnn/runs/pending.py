@@ -9,8 +9,6 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-import torch
-
 from unionsnn.base.errors import RepetitionFailedError
 from unionsnn.base.files import write_json
 from unionsnn.config.schema import Config, ProtocolConfig
@@ -35,7 +33,7 @@ from unionsnn.runs.run_folder import RunFolder
 from unionsnn.runs.selection import select_in_fold
 from unionsnn.runs.workers import train_in_workers
 from unionsnn.training.build import announce_own, build_data, check_request
-from unionsnn.training.devices import check_accelerator
+from unionsnn.training.devices import check_accelerator, own_state
 from unionsnn.training.protocols import draw_splits
 from unionsnn.training.records import Repetition, Result
 from unionsnn.training.repetition import Training, train_repetition
@@ -46,40 +44,44 @@ logger = logging.getLogger(__name__)
 
 def complete(config: Config, progress: Progress | None = None) -> Result | None:
     """Check a request, train what it lacks, and return the merged record; see `run_experiment`."""
-    check_accelerator(config)
-    check_request(config)
-    torch.set_num_threads(config.trainer.threads)
-    with joined_by_torchrun(config):
-        if rank() > 0:
-            follow(config)
-            return None
-        if (whole := _whole_but_read_only(config, progress)) is not None:
-            return whole
-        with RunFolder.of(config).locked() as folder:
-            finished = folder.finished()
-            warn_of_other_versions(folder.path, finished)
-            refuse_other_code(folder, finished, accept=config.accept_code)
-            pending = [i for i in config.protocol.wanted if i not in finished]
-            data = build_data(config, progress)
-            if pending or data.source.belongs_to_user:
-                refuse_other_data(folder, finished, data.dataset_id)
-            if pending:
-                announce_own(config)
-            if pending and (unread := data.unread_edge_features):
-                logger.info(
-                    "%s: features of edges are not read: %s. data.edge_features=labels, attributes "
-                    "or both reads them.",
-                    config.data.name,
-                    unread,
-                )
-            failure = _train_pending(config, folder, data, pending, started=bool(finished))
-            result = merge(folder)
-            write_json(folder.results_path, result.to_json())
-            if pending and failure is None:
-                track_results(config, folder.path, result)
-            if failure is not None and not result.repetitions:
-                raise failure.error or RepetitionFailedError(f"{failure.reason}.")
-            return result
+    with own_state(config.trainer.threads):
+        check_accelerator(config)
+        check_request(config)
+        with joined_by_torchrun(config):
+            return _complete(config, progress)
+
+
+def _complete(config: Config, progress: Progress | None) -> Result | None:
+    if rank() > 0:
+        follow(config)
+        return None
+    if (whole := _whole_but_read_only(config, progress)) is not None:
+        return whole
+    with RunFolder.of(config).locked() as folder:
+        finished = folder.finished()
+        warn_of_other_versions(folder.path, finished)
+        refuse_other_code(folder, finished, accept=config.accept_code)
+        pending = [i for i in config.protocol.wanted if i not in finished]
+        data = build_data(config, progress)
+        if pending or data.source.belongs_to_user:
+            refuse_other_data(folder, finished, data.dataset_id)
+        if pending:
+            announce_own(config)
+        if pending and (unread := data.unread_edge_features):
+            logger.info(
+                "%s: features of edges are not read: %s. data.edge_features=labels, attributes "
+                "or both reads them.",
+                config.data.name,
+                unread,
+            )
+        failure = _train_pending(config, folder, data, pending, started=bool(finished))
+        result = merge(folder)
+        write_json(folder.results_path, result.to_json())
+        if pending and failure is None:
+            track_results(config, folder.path, result)
+        if failure is not None and not result.repetitions:
+            raise failure.error or RepetitionFailedError(f"{failure.reason}.")
+        return result
 
 
 def _whole_but_read_only(config: Config, progress: Progress | None) -> Result | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -310,9 +310,29 @@ def trained_widths(checkpoint: Checkpoint) -> tuple[int, ...] | None:
     return (given,)
 
 
-@torch.no_grad()
 def apply(model: nn.Module, data: GraphDataModule, config: Config) -> FloatArray:
     """Return probabilities or regression values of all items in order, [I, C]."""
+
+    def values(batch: GraphBatch) -> FloatArray:
+        return probabilities(model(batch).numpy().astype(np.float64), config.data.task)
+
+    return rows_of(values, model, data)
+
+
+@torch.no_grad()
+def rows_of(
+    values: Callable[[GraphBatch], FloatArray], model: nn.Module, data: GraphDataModule
+) -> FloatArray:
+    """Return what a network says of all items, in order.
+
+    Args:
+        values: Returns the rows of the items of a batch.
+        model: The network.
+        data: The graphs, whose targets are the numbers of the items.
+
+    Shapes:
+        -> [I, C].
+    """
     # The limit of pairs is for training; a larger graph gets its own batch.
     largest = int(data.store.num_nodes.max()) ** 2
     pairs = None if data.max_pairs is None else max(data.max_pairs, largest)
@@ -320,12 +340,12 @@ def apply(model: nn.Module, data: GraphDataModule, config: Config) -> FloatArray
         data.store, range(data.num_graphs), batch_size=data.batch_size, max_pairs=pairs
     )
     require_batches(model, loader.extents, "this machine can only predict for smaller graphs")
-    task, found = config.data.task, None
+    found = None
     for batch in loader:
-        values = probabilities(model(GraphBatch.of(batch)).numpy().astype(np.float64), task)
+        rows = values(GraphBatch.of(batch))
         if found is None:
-            found = np.empty((data.num_items, values.shape[1]))
-        found[batch.y.numpy()] = values
+            found = np.empty((data.num_items, rows.shape[1]))
+        found[batch.y.numpy()] = rows
     assert found is not None
     return found
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from unionsnn.base.frames import frame
 from unionsnn.runs.selection import pareto_front
 from unionsnn.search.queue import Trial
 from unionsnn.search.storage import shown
@@ -125,6 +126,20 @@ class StudyRecord:
     def repetitions_at_most(self) -> int:
         """How many repetitions they would have trained without pruning."""
         return self.repetitions * len(self.trials)
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with a row for each trial: state, parameters and objectives."""
+        return frame(
+            [
+                {
+                    "trial": trial.index,
+                    "state": trial.state,
+                    **trial.parameters,
+                    **dict(zip(self.study.file.objectives, trial.values or (), strict=False)),
+                }
+                for trial in self.trials
+            ]
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return plain types, as written to study.json."""

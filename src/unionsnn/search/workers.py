@@ -50,7 +50,7 @@ from unionsnn.search.study import Study
 from unionsnn.search.study_file import PARAMETERS
 from unionsnn.tracking.csv import Csv
 from unionsnn.training.build import build_data, check_request
-from unionsnn.training.devices import check_accelerator
+from unionsnn.training.devices import check_accelerator, own_state
 from unionsnn.training.records import Repetition
 from unionsnn.training.repetition import Training, train_repetition
 from unionsnn.training.tracking import GuardedRun
@@ -209,10 +209,10 @@ class TrialRunner:
         config = self.study.config(point).replace({"trainer.progress": "none"})
         check_accelerator(config)
         check_request(config)
-        torch.set_num_threads(config.trainer.threads)
         alone = len(config.protocol.wanted) == 1
         limit = time.monotonic() + _PATIENCE
         with contextlib.ExitStack() as stack:
+            stack.enter_context(own_state(config.trainer.threads))
             while True:
                 try:
                     folder = stack.enter_context(RunFolder.of(config, tested=False).locked())

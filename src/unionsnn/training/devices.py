@@ -32,6 +32,18 @@ def training_device(accelerator: str) -> torch.device:
     return torch.device("cpu")
 
 
+@contextmanager
+def own_state(threads: int) -> Iterator[None]:
+    """Let torch compute with a number of threads; restore theirs, and its generator, at the end."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def check_accelerator(config: Config) -> None:
     """Refuse an accelerator, number of devices or precision that this machine does not have.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from unionsnn.base.errors import DataError, RequestError
 from unionsnn.config.schema import ProtocolConfig, metric_mode
-from unionsnn.data.splits import Split, read_index_files, stratified_k_fold
+from unionsnn.data.splits import Split, read_index_files
 from unionsnn.training.records import Repetition
 from unionsnn.training.statistics import (
     Summary,
@@ -37,19 +37,8 @@ def draw_splits(protocol: ProtocolConfig, data: GraphDataModule, seed: int) -> l
     generator = np.random.default_rng(np.random.SeedSequence(seed))
     if not protocol.is_cross_validation:
         splits = data.default_splits(protocol.num_repetitions, generator)
-    elif protocol.split_folder is None and data.source.has_folds:
-        # Drawn for none but the set's own number of folds.
-        part = data.arrays.part
-        given = 0 if part is None else part.shape[1]
-        if given != protocol.num_repetitions:
-            raise DataError(
-                f"{data.name} prescribes {given} folds, but protocol.folds is "
-                f"{protocol.num_repetitions}; type protocol.folds={given}.",
-                code="protocol.folds",
-            )
-        splits = data.default_splits(given, generator)
     elif protocol.split_folder is None:
-        splits = stratified_k_fold(data.targets, protocol.num_repetitions, generator=generator)
+        splits = data.source.folds(data.arrays, protocol.num_repetitions, generator)
     else:
         stem = data.split_name
         splits = read_index_files(protocol.split_folder, stem, data.num_items)

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from unionsnn.base.errors import DamagedFileError
 from unionsnn.base.files import read_json
+from unionsnn.base.frames import frame
 from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import METRICS, TASK_METRICS, Config, MetricKind
 from unionsnn.config.sections import sentences
@@ -301,6 +302,7 @@ class Result:
         config_hash: Its hash.
         study: The study that chose the configuration, if one did.
         digest: SHA-256 of all of this, as `sealed` writes it; None in records of earlier versions.
+        folder: The run folder, if `unionsnn.train` returned the record; not written.
     """
 
     format: Literal[1]
@@ -327,6 +329,30 @@ class Result:
     config_hash: str
     study: dict[str, Any] | None = None
     digest: str | None = field(default=None, compare=False)
+    folder: Path | None = field(default=None, compare=False)
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with a row for each finished repetition.
+
+        Its columns: the repetition, its seed, metrics, epochs, seconds and sizes of the parts.
+        """
+        return frame(
+            [
+                {
+                    "data": self.data,
+                    "model": self.model,
+                    "gate": self.gate,
+                    "repetition": row.index,
+                    "seed": row.seed[0],
+                    **row.metrics,
+                    "best_epoch": row.best_epoch,
+                    "epochs": row.epochs,
+                    "seconds": row.seconds,
+                    **{f"{part}_size": size for part, size in row.sizes.items()},
+                }
+                for row in self.repetitions
+            ]
+        )
 
     @property
     def summary(self) -> Summary:
@@ -364,6 +390,7 @@ class Result:
     def to_json(self) -> dict[str, Any]:
         """Return plain types with their digest, as written to a file."""
         content = asdict(self) | {"result": self.result and self.result.to_dict()}
+        del content["folder"]
         content["repetitions"] = [
             _without_absent(row, "other_evaluations", "grid", "code", "digests")
             for row in content["repetitions"]

@@ -28,7 +28,7 @@ from unionsnn.config.schema import DEBUG_BATCHES, Config, ProtocolConfig, metric
 from unionsnn.config.targets import changed_code, code_digests
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.process_group import agreed, rank, world_size
-from unionsnn.data.splits import Split, split_hash
+from unionsnn.data.splits import Split, repetition_seeds, split_hash
 from unionsnn.training.averaging import weight_average
 from unionsnn.training.build import (
     build_task,
@@ -323,13 +323,12 @@ def prepare(training: Training, data: GraphDataModule) -> tuple[int, torch.Gener
         UndefinedMetricError: if the metric is undefined on a part of the split.
     """
     config, split = training.config, training.split
-    seeds = np.random.SeedSequence([config.seed, training.index]).generate_state(3)
-    model_seed, order_seed, control_seed = seeds
+    model_seed, order_seed, control_seed = repetition_seeds(config.seed, training.index)
     data.split = split
     require_metric(data, split)
     data.apply_control(config.coefficient.control, np.random.default_rng(control_seed))
-    data.generator = torch.Generator().manual_seed(int(order_seed))
-    return int(model_seed), data.generator
+    data.generator = torch.Generator().manual_seed(order_seed)
+    return model_seed, data.generator
 
 
 def measure_selected(training: Training, data: GraphDataModule) -> dict[str, float]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -10,21 +11,34 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torchmetrics import Metric
 
+from unionsnn.base.arguments import plain
+from unionsnn.base.errors import RequestError
 from unionsnn.config.schema import TASK_METRICS
+from unionsnn.data.datamodules import GraphDataModule
+from unionsnn.models.network import Network, fit_to_training
+from unionsnn.models.own import adapt
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.rescaled import Scale
 from unionsnn.training.metrics import ColumnMean, class_metric
+from unionsnn.training.recorded import network_of_record, record_network
 
 
 class Task(pl.LightningModule):
     """A network with loss, metric and optimiser.
 
     Logs ``train_loss``, and ``val_loss``, ``test_loss``, ``val_<metric>``, ``test_<metric>`` over
-    the whole part, independent of the batches.
+    the whole part, independent of the batches. When a fit with a data module starts, what depends
+    on the training graphs is fitted to them, once: statistics of gates and encoders, sizes and
+    degrees, and the scale of standardized targets.
+
+    ``load_from_checkpoint(path)`` needs nothing else for networks of this package, and for your own
+    if `record_network` finds their arguments; otherwise pass ``model=``. Files are read without
+    running code from them.
 
     Args:
-        model: Called with a `GraphBatch`.
-        num_outputs: Number of classes or targets.
+        model: Called with a `GraphBatch`; one of your own may take PyG's ``forward(data)`` or
+            ``forward(x, edge_index, batch)``. Or how to make it, as in a checkpoint.
+        num_outputs: Number of classes or targets; by default the model's ``out_channels``.
         metric: Name of its metric; by default the task's first.
         scale: Mean and spread of the targets in training, if the network predicts standardized
             ones: outputs and metrics are in the original units, the loss is in standardized ones.
@@ -36,6 +50,9 @@ class Task(pl.LightningModule):
 
     Shapes:
         class_weights: [num_classes].
+
+    Raises:
+        RequestError: if the number of outputs is unknown, or a network cannot be made again.
     """
 
     name: str
@@ -43,18 +60,36 @@ class Task(pl.LightningModule):
 
     def __init__(
         self,
-        model: nn.Module,
+        model: nn.Module | Mapping[str, Any],
         *,
-        num_outputs: int,
+        num_outputs: int | None = None,
         metric: str | None = None,
         scale: Scale | None = None,
-        lr: float,
-        weight_decay: float,
+        lr: float = 1e-3,
+        weight_decay: float = 0.0,
         optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None,
-        class_weights: Tensor | None = None,
+        class_weights: Tensor | Sequence[float] | None = None,
     ) -> None:
         super().__init__()
+        # Those of a subclass, too.
+        self.save_hyperparameters(ignore=["model", "scale"])
+        if not isinstance(model, nn.Module):
+            model = network_of_record(model, type(self).__name__)
+        self.hparams["model"] = record_network(model)
+        if num_outputs is None:
+            num_outputs = getattr(model, "out_channels", None)
+        if not isinstance(num_outputs, int):
+            raise RequestError(
+                f"{type(model).__name__} has no attribute out_channels: type "
+                f"{type(self).__name__}(model, num_outputs=...), the number of classes or targets.",
+                code="task.outputs",
+            )
+        # One that `build_model` made is adapted already; a layer of torch is no network.
+        own = not isinstance(model, Network) and not type(model).__module__.startswith("torch.")
+        if own and "forward" not in vars(model):
+            adapt(model, level=self.name.partition("_")[0], out_channels=num_outputs)
         self.model = model
+        self._fitted_to_training = False
         self.metric_name = metric or TASK_METRICS[self.name][0]
         self.scale = scale
         self.lr = lr
@@ -63,11 +98,64 @@ class Task(pl.LightningModule):
         self._rows: int | Tensor = 0
         self.weight_decay = weight_decay
         self.optimizer = optimizer
-        self.register_buffer("class_weights", class_weights, persistent=False)
+        weights = None if class_weights is None else torch.as_tensor(class_weights)
+        self.register_buffer("class_weights", weights, persistent=False)
         # Two instances, since validation and test may run in the same loop.
         self.metrics: Mapping[str, Metric] = nn.ModuleDict(  # type: ignore[assignment]
             {part: self.make_metric(num_outputs) for part in ("val", "test")}
         )
+
+    def on_fit_start(self) -> None:
+        """Fit what depends on the training graphs, unless it is fitted or was restored.
+
+        Raises:
+            RequestError: if the data are for another task.
+        """
+        data = self.trainer.datamodule  # type: ignore[attr-defined]
+        if not isinstance(data, GraphDataModule):
+            return
+        if data.task != self.name:
+            right = TASKS[data.task].__name__
+            raise RequestError(
+                f"The task of {data.name} is {data.task}, but {type(self).__name__} is for "
+                f"{self.name}: use unionsnn.training.{right}.",
+                code="data.task",
+            )
+        if self._fitted_to_training:
+            return
+        fit_to_training(
+            self.model,
+            lambda: data.part_coefficient("train"),
+            lambda: data.part_sizes("train"),
+            lambda: data.part_degrees("train"),
+            again=False,
+        )
+        if self.scale is None and (scale := data.target_scale()) is not None:
+            self.scale = Scale(*scale).to(self.device)
+        self._fitted_to_training = True
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keep in plain types what makes the task again; leave out arguments of other types."""
+        self.hparams["model"] = record_network(self.model)
+        kept, left_out = {}, []
+        for name, value in self.hparams.items():
+            try:
+                kept[name] = plain(value, name)
+            except RequestError:
+                left_out.append(name)
+        checkpoint[self.CHECKPOINT_HYPER_PARAMS_KEY] = kept
+        checkpoint["unionsnn"] = {"fitted": self._fitted_to_training, "left_out": left_out}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Take the precision of the weights, and whether they are fitted to a training part."""
+        weights = checkpoint["state_dict"]
+        tensors = [each for each in weights.values() if isinstance(each, Tensor)]
+        kinds = {each.dtype for each in tensors if each.is_floating_point()}
+        if len(kinds) == 1:
+            self.to(kinds.pop())
+        if self.scale is None and "scale.mean" in weights:
+            self.scale = Scale(weights["scale.mean"].clone(), weights["scale.std"].clone())
+        self._fitted_to_training = checkpoint.get("unionsnn", {}).get("fitted", False)
 
     def make_metric(self, num_outputs: int) -> Metric:
         """Return the metric of the task, of each column of scores or values.
@@ -88,8 +176,9 @@ class Task(pl.LightningModule):
         """Return the rows of output and target that belong to a part of the split."""
         return output, batch.y
 
-    def on_after_batch_transfer(self, batch: Data, dataloader_idx: int) -> Data:
+    def _in_precision(self, batch: Data) -> Data:
         """Convert a batch to the precision of the weights, which Lightning does not do for PyG."""
+        # Not in a hook, of which Lightning warns if a data module is given, too.
         wanted = next(self.parameters()).dtype
         if wanted == torch.float32:
             return batch
@@ -105,6 +194,7 @@ class Task(pl.LightningModule):
 
     def training_step(self, batch: Data, batch_idx: int) -> Tensor:
         """Return a batch's loss, weighted such that the mean over processes is the batch's loss."""
+        batch = self._in_precision(batch)
         output, target = self.select(self(batch), batch, "train")
         loss = self.loss(output, target)
         weight = batch.loss_weight if "loss_weight" in batch else 1.0
@@ -160,6 +250,7 @@ class Task(pl.LightningModule):
         return {"output": output, "target": target}
 
     def _evaluate(self, batch: Data, part: str) -> tuple[Tensor, Tensor]:
+        batch = self._in_precision(batch)
         output, target = self.select(self(batch), batch, part)
         metric = self.metrics[part]
         metric.update(output, target)

@@ -216,12 +216,50 @@ def read_pyg_dataset(
     )
 
 
+def read_pyg_graphs(graphs: Any, *, level: str, edge_features: bool) -> GraphArrays:
+    """Read graphs without targets, for a prediction; the targets are the numbers of the items.
+
+    Args:
+        graphs: A `Data`, a batch, or a sequence of `Data`; x and edge_attr as in
+            `read_pyg_dataset`.
+        level: Whether each ``graph`` or each ``node`` has a prediction.
+        edge_features: Whether to read edge_attr.
+
+    Raises:
+        DataError: A graph lacks something; says what.
+    """
+    from torch_geometric.data import Batch, Data
+
+    if isinstance(graphs, Batch):
+        graphs = graphs.to_data_list()
+    elif isinstance(graphs, Data):
+        graphs = [graphs]
+    graphs = _graphs(graphs, targets=False)
+    names = [f"graph {i}" for i in range(len(graphs))]
+    sizes = [_num_nodes(data, name) for data, name in zip(graphs, names, strict=True)]
+    edges = [_edges(*given) for given in zip(graphs, sizes, names, strict=True)]
+    of_edges: dict[str, Any] = {}
+    if edge_features:
+        counts = [each.shape[1] for each in edges]
+        of_edges = _features(graphs, counts, names, "edge_attr", "edge")
+    return graphs_of_edges(
+        edges,
+        slices(sizes),
+        names,
+        remedy="torch_geometric.transforms.ToUndirected()",
+        edge_features=of_edges,
+        **_features(graphs, sizes, names, "x", "node"),
+        y=np.arange(sum(sizes) if level == "node" else len(graphs)),
+        level=level,
+    )
+
+
 def _fault(sentence: str) -> DataError:
     return DataError(sentence, code="data.pyg")
 
 
-def _graphs(dataset: Any) -> list[Any]:
-    """Return the items of a data set; refuse what is not a homogeneous graph."""
+def _graphs(dataset: Any, *, targets: bool = True) -> list[Any]:
+    """Return the items of a data set; refuse what is not a homogeneous graph, with a target."""
     from torch_geometric.data import Data
 
     _check_slices(dataset)
@@ -244,7 +282,7 @@ def _graphs(dataset: Any) -> list[Any]:
                 f"item {i} is a batch of {len(data['ptr']) - 1} graphs; give a data set of graphs, "
                 "such as the list batch.to_data_list()"
             )
-        if data.get("y") is None:
+        if targets and data.get("y") is None:
             raise _fault(f"graph {i} has no y: there is nothing to predict")
         if data.get("edge_index") is None:
             raise _fault(f"graph {i} has no edge_index")

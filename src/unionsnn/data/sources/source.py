@@ -20,7 +20,13 @@ from unionsnn.base.words import nearest
 from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.catalog import CATALOG, CatalogEntry, size_limit
 from unionsnn.data.sources.download import fetch
-from unionsnn.data.splits import Split, random_holdout, stratified_holdout, with_validation
+from unionsnn.data.splits import (
+    Split,
+    random_holdout,
+    stratified_holdout,
+    stratified_k_fold,
+    with_validation,
+)
 
 Unlabelled = Literal["drop", "class", "mask"]
 """What a missing label means: its item is left out, it is a class like any other, or of several
@@ -208,6 +214,24 @@ class Source(BaseModel, ABC):
             with_validation(Split.from_parts(column), arrays.y, generator=generator)
             for column in part.T[:count]
         ]
+
+    def folds(self, arrays: GraphArrays, count: int, generator: np.random.Generator) -> list[Split]:
+        """Return the folds of a cross-validation: those of the set, or stratified by class.
+
+        Raises:
+            DataError: if the set has another number of folds of its own, or they cannot be drawn.
+        """
+        if not self.has_folds:
+            return stratified_k_fold(arrays.y, count, generator=generator)
+        # Drawn for none but the set's own number of folds.
+        given = 0 if arrays.part is None else arrays.part.shape[1]
+        if given != count:
+            raise DataError(
+                f"the set prescribes {given} folds, but protocol.folds is {count}; type "
+                f"protocol.folds={given}.",
+                code="protocol.folds",
+            )
+        return self.default_splits(arrays, given, generator)
 
 
 class NodeSource(Source):
