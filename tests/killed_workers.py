@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from small_studies import formula, made_record
+from unionsnn.runs import validation
 from unionsnn.runs.selection import best
-from unionsnn.search import workers
 from unionsnn.search.queue import Trial, open_study, read_trials
 from unionsnn.search.study import Study
 from unionsnn.search.workers import work
@@ -59,7 +59,7 @@ class Book:
             self._write(self.ended, line)
             return made_record(training, {"val_loss": formula(config, index)}, data)
 
-        patch.setattr(workers, "train_repetition", train)
+        patch.setattr(validation, "train_repetition", train)
 
     def _write(self, path: Path, line: str) -> None:
         with path.open("a") as file:

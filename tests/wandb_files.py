@@ -37,6 +37,10 @@ class Read:
         self.config: dict[str, Any] = {}
         self.exit_code: int | None = None
         self.run: Any = None
+        self.artifacts: list[Any] = []
+        self.statistics: list[dict[str, Any]] = []
+        # How a metric's history is summarized in one number.
+        self.summarized: dict[str, str] = {}
         for record in wandb_records(path):
             kind = record.WhichOneof("record_type")
             if kind == "run":
@@ -46,6 +50,13 @@ class Read:
                 self.history.append(decoded(record.history.item))
             elif kind == "summary":
                 self.summary |= decoded(record.summary.update)
+            elif kind == "artifact":
+                self.artifacts.append(record.artifact)
+            elif kind == "stats":
+                self.statistics.append(decoded(record.stats.item))
+            elif kind == "metric":
+                wanted = [f.name for f, on in record.metric.summary.ListFields() if on]
+                self.summarized |= dict.fromkeys([record.metric.name] if wanted else [], *wanted)
             elif kind == "exit":
                 self.exit_code = record.exit.exit_code
 

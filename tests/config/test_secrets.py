@@ -202,7 +202,7 @@ def test_what_is_recorded_has_no_password_and_the_run_is_the_same(
     assert secret.to_dict()["data"]["mirror"] == "https://me:***@h/x"
     # As after a failure, so that no run is started.
     (tmp_path / "tracking").mkdir()
-    (tmp_path / "tracking" / "failure.txt").touch()
+    (tmp_path / "tracking" / "failure_mlflow.txt").touch()
     assert SECRET not in str(GuardedRun(secret, tmp_path, "results").description)
     assert config_hash(secret) == config_hash(compose_config([]))
     # Again, as when it is resumed.

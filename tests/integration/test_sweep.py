@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 
 from small_studies import CONTENT
 from unionsnn.cli.app import command_line, main
-from unionsnn.search import workers
+from unionsnn.runs import validation
 from unionsnn.search.study_file import shipped
 
 SMOKE = [name for name in shipped() if name.endswith("_smoke")]
@@ -109,7 +109,7 @@ def test_a_dry_run_shows_space_count_and_estimate_and_writes_nothing(run: Any, s
         (["tu_tpe_smoke", "--nested"], "choose grid or random"),
         (["tu_grid_smoke", "--storage", "nonsense"], "cannot be opened"),
         (["tu_grid_smoke", "data=mutag"], "type unionsnn sweep tu_grid data=mutag"),
-        (["tu_grid_smoke", "--dry-run", "logger=[csv,wandb]"], "logger takes one of"),
+        (["tu_grid_smoke", "--dry-run", "logger=[csv,wand]"], "Did you mean 'wandb'"),
     ],
 )
 def test_a_wrong_request_has_status_2(run: Any, words: list[str], message: str) -> None:
@@ -128,7 +128,7 @@ def test_keys_given_twice_are_refused(run: Any, small: str) -> None:
 def test_a_study_that_lost_trials_says_so_with_status_1(
     run: Any, small: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    train = workers.train_repetition
+    train = validation.train_repetition
 
     def fail(training: Any, *rest: Any, **options: Any) -> Any:
         if training.config.optimizer.lr == 0.01:
@@ -136,7 +136,7 @@ def test_a_study_that_lost_trials_says_so_with_status_1(
         return train(training, *rest, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(workers, "train_repetition", fail)
+        patch.setattr(validation, "train_repetition", fail)
         for _ in range(2):
             done = run(small, "--trials-only")
             assert done.exit_code == 1

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from small_studies import CONTENT, formula, made_record, write
-from unionsnn.search import workers
+from unionsnn.runs import validation
 from unionsnn.search.study import Study, make_study
 from unionsnn.training.records import Repetition
 from unionsnn.training.repetition import Training
@@ -41,5 +41,5 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float, int]]:
         made.append((section.lr, section.weight_decay, index))
         return made_record(training, {"val_loss": formula(config, index)}, data)
 
-    monkeypatch.setattr(workers, "train_repetition", train)
+    monkeypatch.setattr(validation, "train_repetition", train)
     return made

@@ -15,9 +15,9 @@ from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import compose_config, config_folder
 from unionsnn.config.identity import config_hash
 from unionsnn.reports.views.study import final_lines
+from unionsnn.runs import validation
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.run_folder import RunFolder
-from unionsnn.search import workers
 from unionsnn.search.driver import choose_by_fold, run_study, write_best
 from unionsnn.search.queue import Trial
 from unionsnn.search.study import Study
@@ -55,7 +55,7 @@ def test_trials_never_test_and_the_chosen_one_is_tested_once_and_labelled(
     # The trial and the final run are the same training.
     assert {r.index: r.metrics["val_loss"] for r in final.repetitions} == best.repetitions
     # Neither trains again, and the label stays.
-    monkeypatch.setattr(workers, "train_repetition", None)
+    monkeypatch.setattr(validation, "train_repetition", None)
     again = run_study(study)
     assert len(tested) == 3
     assert again.final == final

@@ -23,6 +23,7 @@ from unionsnn.base.errors import (
     StudyStorageError,
 )
 from unionsnn.config import targets
+from unionsnn.runs import validation
 from unionsnn.search import queue, workers
 from unionsnn.search.driver import run_study
 from unionsnn.search.queue import WORKER_DIED, Trial, open_study, read_trials
@@ -62,7 +63,7 @@ SURROUNDINGS: dict[str, Callable[[], Exception]] = {
 def test_a_failure_of_the_surroundings_frees_the_trial_and_ends_the_command(
     make: Make, calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    train, study = workers.train_repetition, make(space=TWO)
+    train, study = validation.train_repetition, make(space=TWO)
     # The same, however often the command is repeated.
     for kind, error in SURROUNDINGS.items():
 
@@ -72,7 +73,7 @@ def test_a_failure_of_the_surroundings_frees_the_trial_and_ends_the_command(
             return train(*arguments, **options)
 
         with monkeypatch.context() as patch:
-            patch.setattr(workers, "train_repetition", full)
+            patch.setattr(validation, "train_repetition", full)
             with pytest.raises((OSError, RuntimeError)) as caught:
                 run_study(study)
         assert isinstance(caught.value, (RunFolderError, type(error()))), kind
@@ -145,7 +146,7 @@ def test_memory_is_no_verdict(make: Make, calls: Calls, monkeypatch: pytest.Monk
 
     study = make(space=TWO)
     with monkeypatch.context() as patch:
-        patch.setattr(workers, "train_repetition", full)
+        patch.setattr(validation, "train_repetition", full)
         with pytest.raises(RepetitionFailedError, match="--retry"):
             run_study(study, trials_only=True)
     assert {trial.state for trial in read_trials(open_study(study))} == {"lost"}

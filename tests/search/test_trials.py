@@ -12,6 +12,7 @@ import pytest
 
 from small_studies import TINY, formula, made_record, points
 from unionsnn.base.errors import MemoryRanOutError, MissingObjectiveError, RequestError
+from unionsnn.runs import validation
 from unionsnn.runs.selection import best, pareto_front
 from unionsnn.search import workers
 from unionsnn.search.driver import run_study
@@ -86,7 +87,7 @@ def test_an_interrupted_study_goes_on_with_the_same_trials(
     }
     whole = run(make(options={"name": "whole"}, **keys))
     study = make(options={"name": "stopped"}, **keys)
-    train, first = workers.train_repetition, len(calls)
+    train, first = validation.train_repetition, len(calls)
 
     def stop(*arguments: Any, **options: Any) -> Any:
         if len(calls) - first == 4:
@@ -94,7 +95,7 @@ def test_an_interrupted_study_goes_on_with_the_same_trials(
         return train(*arguments, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(workers, "train_repetition", stop)
+        patch.setattr(validation, "train_repetition", stop)
         with pytest.raises(KeyboardInterrupt):
             run(study)
     assert [cell.state for cell in read_trials(open_study(study))] == [
@@ -123,7 +124,7 @@ def test_a_trial_that_fails_says_why_and_the_study_goes_on(
     error: Exception | None,
     reason: str,
 ) -> None:
-    train = workers.train_repetition
+    train = validation.train_repetition
 
     def fail(training: Training, data: Any, *rest: Any, **options: Any) -> Repetition:
         if training.config.optimizer.lr == 0.01 and training.index == 1:
@@ -132,7 +133,7 @@ def test_a_trial_that_fails_says_why_and_the_study_goes_on(
             return made_record(training, {"val_loss": math.nan}, data)
         return train(training, data, *rest, **options)
 
-    monkeypatch.setattr(workers, "train_repetition", fail)
+    monkeypatch.setattr(validation, "train_repetition", fail)
     if error is None:
         monkeypatch.setattr(workers.RunFolder, "save_repetition", lambda *_: None)
     cells = run(make())
@@ -150,7 +151,7 @@ def test_a_record_without_the_metric_is_an_error(
     def train(training: Training, data: Any, *_: Any, **__: Any) -> Any:
         return made_record(training, {"val_accuracy": 1.0}, data)
 
-    monkeypatch.setattr(workers, "train_repetition", train)
+    monkeypatch.setattr(validation, "train_repetition", train)
     with pytest.raises(MissingObjectiveError, match="has no val_loss"):
         run(make())
 
@@ -159,7 +160,7 @@ def test_no_trial_that_finishes_is_an_error(make: Make, monkeypatch: pytest.Monk
     def train(*_: Any, **__: Any) -> Any:
         raise ValueError("never")
 
-    monkeypatch.setattr(workers, "train_repetition", train)
+    monkeypatch.setattr(validation, "train_repetition", train)
     with pytest.raises(RuntimeError, match=r"None of the 6 trials .* ValueError: never"):
         run_study(make())
 
@@ -194,7 +195,7 @@ def test_two_objectives_give_a_front(make: Make, monkeypatch: pytest.MonkeyPatch
         record = made_record(training, {"val_loss": abs(16 - width) / 16}, data)
         return replace(record, parameters=width**2)
 
-    monkeypatch.setattr(workers, "train_repetition", train)
+    monkeypatch.setattr(validation, "train_repetition", train)
     study = make(
         overrides=[w for w in TINY if "hidden" not in w],
         space={"model.hidden_channels": "choice(4, 8, 16, 32)"},
@@ -308,7 +309,7 @@ def test_values_that_would_mean_something_else_are_computed_anew(
         loss = formula(config, index)
         return made_record(training, {"val_loss": loss, "val_accuracy": 1 - loss}, data)
 
-    monkeypatch.setattr(workers, "train_repetition", train)
+    monkeypatch.setattr(validation, "train_repetition", train)
     space = {"optimizer.lr": "choice(0.1, 0.01)"}
     before = run(make(space=space))
     trained.clear()
@@ -344,7 +345,7 @@ def test_the_second_objective_is_a_mean_too(make: Make, monkeypatch: pytest.Monk
         record = made_record(training, {"val_loss": loss, "val_accuracy": loss**2 / 4}, data)
         return replace(record, parameters=7)
 
-    monkeypatch.setattr(workers, "train_repetition", train)
+    monkeypatch.setattr(validation, "train_repetition", train)
     study = make(objective=["val_loss", "val_accuracy"])
     assert study.directions == ["minimize", "maximize"]
     for cell in run(study):

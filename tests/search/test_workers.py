@@ -12,7 +12,7 @@ import pytest
 
 from killed_workers import GRID, Book, check_whole, child, kill_one_of, results
 from unionsnn.base.errors import WorkersDiedError
-from unionsnn.search import workers
+from unionsnn.runs import validation
 from unionsnn.search.driver import run_study
 from unionsnn.search.queue import Trial, open_study
 from unionsnn.search.study import Study
@@ -40,7 +40,7 @@ def test_a_trial_whose_worker_dies_too_often_is_given_up_with_the_reason(
         os._exit(9)
 
     study = make(retries=1, space={"optimizer.lr": "choice(0.1)"})
-    monkeypatch.setattr(workers, "train_repetition", die)
+    monkeypatch.setattr(validation, "train_repetition", die)
     child(open_study, study).join()
     for _ in range(2):
         worker = child(work, study, None, 0.1)

@@ -95,7 +95,7 @@ def test_whatever_fails_is_one_warning_and_no_more(
     assert "LEFT_BEHIND" not in os.environ
     # The next command asks the tracker again.
     folder = RunFolder.of(config).path
-    assert (folder / "tracking" / "failure.txt").exists()
+    assert (folder / "tracking" / "failure_wandb.txt").exists()
     tracking.prepare_tracking(folder)
     broken.fails_at = ""
     run = tracking.GuardedRun(config, folder, "repetition", 0)
@@ -104,7 +104,9 @@ def test_whatever_fails_is_one_warning_and_no_more(
     assert len(broken.calls) == before + 1
 
 
-def test_a_resumed_training_logs_all_epochs_once(tiny: Maker, tmp_path: Path) -> None:
+def test_a_resumed_training_logs_all_epochs_once(
+    tiny: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     logged: list[int] = []
 
     class Kept(Broken):
@@ -114,15 +116,15 @@ def test_a_resumed_training_logs_all_epochs_once(tiny: Maker, tmp_path: Path) ->
             logged.append(epoch)
 
     config = tiny("logger=wandb")
+    monkeypatch.setattr(Wandb, "start", lambda options, run: Kept())
     run = tracking.GuardedRun(config, tmp_path, "repetition", 0)
-    run._run = Kept()
     curves = Curves()
     callback = tracking.Tracking(run, curves)
     for epoch in range(5):
         curves.history.append({"val_loss": 1.0, "val_accuracy": 0.5})
         if epoch >= 2:
             callback._log_epochs()
-    callback.complete({}, None)
+    callback.complete({}, None, None)
     assert logged == [0, 1, 2, 3, 4]
 
 

@@ -6,10 +6,8 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,9 +16,11 @@ import pytest
 from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import compose_config
 from unionsnn.config.identity import config_hash
+from unionsnn.config.schema import Config
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.tracking.tracker import trackers
+from unionsnn.tracking.wandb import Wandb
 from unionsnn.training import tracking
 from unionsnn.training.records import Result
 from wandb_files import table_of, wandb_runs
@@ -56,11 +56,15 @@ def test_wandb_files_of_three_folds_equal_the_record(
         epochs = [h for h in read.history if "val_loss" in h]
         kept = [{k: h[k] for k in ("epoch", *record["curves"][0])} for h in epochs]
         assert kept == [{"epoch": i, **curve} for i, curve in enumerate(record["curves"])]
-        assert {key: read.summary[key] for key in row.metrics} == row.metrics
-        assert [read.summary[k] for k in ("best_epoch", "epochs")] == [
-            row.best_epoch,
-            row.epochs,
-        ]
+        final = {**row.metrics, "best_epoch": row.best_epoch, "epochs": row.epochs}
+        assert {key: read.summary[f"final/{key}"] for key in final} == final
+        assert read.run.display_name == f"4cycles_small/unionsnn/fold {row.index + 1}"
+        assert read.config["parameters"] == results.parameters
+        for epoch in epochs:
+            assert epoch["lr"] == config.optimizer.lr
+            assert epoch["gradient_norm"] > 0
+            assert epoch["epoch_seconds"] > 0
+        assert read.summarized == {"train_loss": "min", "val_loss": "min", "val_accuracy": "max"}
         expected = config.to_dict()
         assert {key: read.config[key] for key in expected} == expected
         assert read.config["environment"]["versions"] == results.versions
@@ -98,7 +102,16 @@ def test_a_tracker_changes_no_result(
         untracked["plain"] = without_time(run_experiment(tiny(run_dir=str(tmp_path / "plain"))))
     assert without_time(tracked) == untracked["plain"]
     # Its runs, if it keeps any, were started, logged to and finished.
-    assert not list((tmp_path / "tracked").rglob("failure.txt"))
+    assert not list((tmp_path / "tracked").rglob("failure_*.txt"))
+
+
+def hyperparameters(held: Any) -> dict[str, Any]:
+    """Columns of a run in TensorBoard's table HParams."""
+    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+
+    data = held.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
+    started = HParamsPluginData.FromString(data).session_start_info
+    return {k: getattr(v, v.WhichOneof("kind")) for k, v in started.hparams.items()}
 
 
 def test_tensorboard_files_equal_the_record(tiny: Maker) -> None:
@@ -115,13 +128,20 @@ def test_tensorboard_files_equal_the_record(tiny: Maker) -> None:
         for name in record["curves"][0]:
             values = [(e.step, e.value) for e in held.Scalars(name)]
             assert values == [(i, np.float32(c[name])) for i, c in enumerate(record["curves"])]
-        for name, value in row.metrics.items():
-            assert held.Scalars(f"final/{name}")[0].value == np.float32(value)
+        # No chart of one point: final values are columns of HParams, and text.
+        assert all(len(held.Scalars(tag)) == row.epochs for tag in held.Tags()["scalars"])
+        shown = hyperparameters(held)
+        assert {name: shown[f"final/{name}"] for name in row.metrics} == row.metrics
+        assert shown["optimizer.lr"] == config.optimizer.lr
+        text = held.Tensors("result/text_summary")[0].tensor_proto.string_val[0].decode()
+        assert all(f"|final/{k}|{v}|" in text for k, v in row.metrics.items())
+        assert "model.hidden_channels" in str(held.Tensors("config/text_summary"))
         assert held.Tensors("status/text_summary")[0].tensor_proto.string_val == [b"finished"]
         assert "learning_curves" in held.Tags()["images"]
     (path,) = folder.path.glob(f"tracking/tensorboard/{key}-results-*")
     held = EventAccumulator(str(path)).Reload()
-    assert held.Scalars("final/mean")[0].value == np.float32(results.result.mean)
+    assert held.Tags()["scalars"] == []
+    assert hyperparameters(held)["mean"] == results.result.mean
     assert "repetitions/text_summary" in held.Tags()["tensors"]
 
 
@@ -134,92 +154,46 @@ def test_no_two_runs_share_an_id(tiny: Maker, tmp_path: Path) -> None:
     assert len(ids) == 100
 
 
-class FakeClient:
-    """What a run of MLflow calls, kept in memory."""
-
-    def __init__(self, uri: str) -> None:
-        STORE.setdefault("uri", uri)
-
-    def get_experiment_by_name(self, name: str) -> Any:
-        return STORE.get(name)
-
-    def create_experiment(self, name: str, artifact_location: str | None = None) -> str:
-        STORE[name] = SimpleNamespace(experiment_id="7")
-        return "7"
-
-    def create_run(self, experiment_id: str, tags: dict[str, str], run_name: str) -> Any:
-        assert experiment_id == "7"
-        run = {"name": run_name, "tags": tags, "metrics": [], "params": {}, "files": []}
-        STORE["runs"].append(run)
-        return SimpleNamespace(info=SimpleNamespace(run_id=len(STORE["runs"]) - 1))
-
-    def log_batch(self, run_id: int, params: list[tuple[str, str]]) -> None:
-        assert len(params) <= 100
-        STORE["runs"][run_id]["params"] |= dict(params)
-
-    def log_metric(self, run_id: int, key: str, value: float, step: int | None = None) -> None:
-        STORE["runs"][run_id]["metrics"].append((key, step, value))
-
-    def log_text(self, run_id: int, text: str, name: str) -> None:
-        STORE["runs"][run_id]["files"].append(name)
-
-    def log_artifact(self, run_id: int, path: str) -> None:
-        assert Path(path).stat().st_size > 0
-        STORE["runs"][run_id]["files"].append(Path(path).name)
-
-    def set_terminated(self, run_id: int, status: str) -> None:
-        STORE["runs"][run_id]["status"] = status
-
-
-STORE: dict[str, Any] = {}
-
-
-@pytest.fixture
-def fake_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stand in for the package, which need not be installed."""
-    modules = {name: ModuleType(name) for name in ("mlflow", "mlflow.entities", "mlflow.tracking")}
-    modules["mlflow"].__spec__ = ModuleSpec("mlflow", None)
-    modules["mlflow.entities"].Param = lambda key, value: (key, value)  # type: ignore[attr-defined]
-    modules["mlflow.tracking"].MlflowClient = FakeClient  # type: ignore[attr-defined]
-    for name, module in modules.items():
-        monkeypatch.setitem(sys.modules, name, module)
-    STORE.clear()
-    STORE["runs"] = []
-
-
-@pytest.mark.usefixtures("fake_mlflow")
-def test_mlflow_gets_what_the_record_has(tiny: Maker) -> None:
-    config = tiny("logger=mlflow", "logger.uri=http://127.0.0.1:1", "logger.tags=[x]", *FOLDS)
+def test_mlflow_gets_what_the_record_has(
+    tiny: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Artifacts of another database than ours are in the working folder.
+    monkeypatch.chdir(tmp_path)
+    client = pytest.importorskip("mlflow.tracking", reason="the extra mlflow is not installed")
+    mlflow = pytest.importorskip("mlflow")
+    uri = f"sqlite:///{tmp_path}/own.db"
+    words = [f"logger.uri={uri}", "logger.tags=[x]", "logger.log_model=true"]
+    config = tiny("logger=mlflow", *words, *FOLDS)
+    before = mlflow.is_tracking_uri_set(), mlflow.get_tracking_uri()
     results = run_experiment(config)
-    *repetitions, whole = STORE["runs"]
-    assert STORE["uri"] == "http://127.0.0.1:1"
-    for row, run in zip(results.repetitions, repetitions, strict=True):
-        record = json.loads(RunFolder.of(config).repetition_path(row.index).read_text())
-        curves = [(k, i, v) for i, epoch in enumerate(record["curves"]) for k, v in epoch.items()]
-        assert [m for m in run["metrics"] if m[1] is not None] == curves
-        final = {k.removeprefix("final/"): v for k, step, v in run["metrics"] if step is None}
-        assert final == {**row.metrics, "best_epoch": row.best_epoch, "epochs": row.epochs}
-        assert run["params"]["optimizer.lr"] == str(config.optimizer.lr)
-        assert run["tags"]["x"] == "true"
-        assert run["files"] == ["curves.csv", "learning_curves.png"]
-        assert run["status"] == "FINISHED"
-    assert ("final/mean", None, results.result.mean) in whole["metrics"]
-    assert whole["files"] == ["repetitions.csv"]
-
-
-def test_the_real_mlflow_keeps_runs_in_the_run_folder(tiny: Maker) -> None:
-    tracking = pytest.importorskip("mlflow.tracking", reason="the extra mlflow is not installed")
-    config = tiny("logger=mlflow")
-    results = run_experiment(config)
-    path = RunFolder.of(config).path / "tracking" / "mlflow.db"
-    client = tracking.MlflowClient(f"sqlite:///{path}")
-    experiment = client.get_experiment_by_name("unionsnn")
-    runs = client.search_runs([experiment.experiment_id])
-    held = {run.data.tags["kind"]: run for run in runs}
-    metrics = results.repetitions[0].metrics
-    final = held["repetition"].data.metrics
-    assert {k: final[f"final/{k}"] for k in metrics} == metrics
-    assert {run.info.status for run in runs} == {"FINISHED"}
+    assert (mlflow.is_tracking_uri_set(), mlflow.get_tracking_uri()) == before
+    folder = RunFolder.of(config)
+    store = client.MlflowClient(uri)
+    experiment = store.get_experiment_by_name("unionsnn")
+    held = {run.info.run_name: run for run in store.search_runs([experiment.experiment_id])}
+    assert {run.info.status for run in held.values()} == {"FINISHED"}
+    stem = "4cycles_small/unionsnn"
+    for row in results.repetitions:
+        run = held.pop(f"{stem}/fold {row.index + 1}")
+        record = json.loads(folder.repetition_path(row.index).read_text())
+        for key in record["curves"][0]:
+            values = [(m.step, m.value) for m in store.get_metric_history(run.info.run_id, key)]
+            assert values == [(i, epoch[key]) for i, epoch in enumerate(record["curves"])]
+        final = {**row.metrics, "best_epoch": row.best_epoch, "epochs": row.epochs}
+        assert {k: run.data.metrics[f"final/{k}"] for k in final} == final
+        assert {"lr", "gradient_norm", "epoch_seconds"} <= run.data.metrics.keys()
+        assert run.data.params["optimizer.lr"] == str(config.optimizer.lr)
+        assert run.data.params["parameters"] == str(results.parameters)
+        assert run.data.tags["x"] == "true"
+        files = {each.path for each in store.list_artifacts(run.info.run_id)}
+        assert files == {"config.yaml", "curves.csv", "learning_curves.png", "model"}
+        (model,) = store.list_artifacts(run.info.run_id, "model")
+        assert model.path == f"model/{row.index:02d}.ckpt"
+    (whole,) = held.values()
+    assert whole.info.run_name == f"{stem}/results"
+    assert whole.data.metrics["mean"] == results.result.mean
+    files = {each.path for each in store.list_artifacts(whole.info.run_id)}
+    assert files == {"config.yaml", "repetitions.csv", "learning_curves.png"}
 
 
 def test_every_key_reaches_the_run(tiny: Maker, tmp_path: Path) -> None:
@@ -232,7 +206,7 @@ def test_every_key_reaches_the_run(tiny: Maker, tmp_path: Path) -> None:
     held = read.run
     assert (held.project, held.run_group, list(held.tags)) == tuple(keys.values())
     assert (held.entity, held.job_type) == ("e", "repetition")
-    assert held.display_name == "4cycles_small unionsnn repetition 3"
+    assert held.display_name == "4cycles_small/unionsnn"
 
 
 REFUSALS = [
@@ -245,6 +219,18 @@ REFUSALS = [
     ("logger=csv +logger.mode=online", "config.no_effect", ["type logger=wandb, or"]),
     ("+logger.tags=[a]", "config.no_effect", ["type logger=mlflow or logger=wandb"]),
     ("logger=mlflow +logger.entity=x", "config.no_effect", ["logger.entity"]),
+    ("logger=[csv,tensorboard] +logger.entity=x", "config.no_effect", ["type logger=wandb"]),
+    ("logger=[csv,csv]", "logger.several", ["each tracker once"]),
+    ("logger=[none,wandb]", "logger.several", ["none by itself"]),
+    ("logger=[]", "config.several", ["logger takes one of"]),
+    ("logger=[csv,wand]", "config.unknown_option", ["wandb"]),
+    ("logger=csv,wandb", "config.sweep", ["type logger=[csv,wandb]"]),
+    ("logger=[csv,wandb] logger.foo=1", "config.unknown_key", ["logger.foo"]),
+    (
+        "logger=wandb logger.log_model=true trainer.keep_checkpoints=false",
+        "config.no_effect",
+        ["logger.log_model"],
+    ),
 ]
 
 
@@ -274,3 +260,53 @@ def test_the_variable_of_wandb_sets_the_mode(
     assert logger.mode == (mode or "offline")
     logger = compose_config(["logger=wandb", "logger.mode=offline"]).logger
     assert logger.mode == "offline"
+
+
+def test_several_trackers_take_the_options_that_they_have() -> None:
+    words = ["logger=[tensorboard,mlflow,wandb]", "logger.project=p", "logger.mode=disabled"]
+    config = compose_config([*words, "logger.group=g"])
+    first, second, third = config.logger.parts
+    assert (first.name, second.name, third.name) == ("tensorboard", "mlflow", "wandb")
+    assert (second.project, third.project, third.mode) == ("p", "p", "disabled")
+    plain = config.to_dict()
+    assert plain["logger"]["name"] == ["tensorboard", "mlflow", "wandb"]
+    again = Config.from_dict(json.loads(json.dumps(plain)))
+    assert again.to_dict() == plain
+    assert again.logger == config.logger
+    assert config_hash(config) == config_hash(compose_config([]))
+    assert compose_config(["logger=[csv]"]).to_dict() == compose_config([]).to_dict()
+
+
+def test_several_loggers_in_a_file_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "experiment").mkdir()
+    path = tmp_path / "experiment" / "mine.yaml"
+    path.write_text("# @package _global_\ndefaults:\n  - override /logger: [tensorboard, csv]\n")
+    with pytest.raises(RequestError) as refusal:
+        compose_config(["experiment=mine"], tmp_path)
+    assert refusal.value.codes == ["config.several"]
+
+
+def test_one_of_several_trackers_may_fail(tiny: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ConnectionError("no server")
+
+    monkeypatch.setattr(Wandb, "start", fail)
+    config = tiny("logger=[csv,wandb,tensorboard]")
+    with pytest.warns(UserWarning, match="W&B failed") as caught:
+        results = run_experiment(config)
+    assert sum(issubclass(each.category, UserWarning) for each in caught) == 1
+    assert results.state == "finished"
+    folder = RunFolder.of(config).path
+    assert [path.name for path in folder.rglob("failure_*")] == ["failure_wandb.txt"]
+    assert len(list(folder.glob("tracking/tensorboard/*/events*"))) == 2
+    assert (folder / "logs" / "00" / "metrics.csv").exists()
+
+
+def test_a_model_is_an_artifact_if_asked_for(tiny: Maker) -> None:
+    config = tiny("logger=wandb", "logger.log_model=true")
+    run_experiment(config)
+    read, whole = sorted(wandb_runs(RunFolder.of(config).path), key=lambda r: r.run.job_type)
+    ((artifact),) = [each for each in read.artifacts if each.type == "model"]
+    assert artifact.name == f"model-{read.run.run_id}"
+    assert [each.path for each in artifact.manifest.contents] == ["00.ckpt"]
+    assert not [each for each in whole.artifacts if each.type == "model"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import shlex
 import signal
 import sys
@@ -84,8 +85,9 @@ def _what_to_type(error: click.NoSuchOption) -> str | None:
     option, context = error.option_name, error.ctx
     if option in ("-m", "--multirun"):
         return (
-            "unionsnn runs one experiment per command; to run several, type one command for each, "
-            "with its own overrides."
+            "unionsnn train runs one experiment. To compare several, type unionsnn compare "
+            "model=gin model=gat -- data=mutag; to search, unionsnn sweep STUDY "
+            "'optimizer.lr=choice(0.1,0.01)'."
         )
     if context and context.parent and any(option in each.opts for each in command_line.params):
         return f"{option} goes before the command: type unionsnn {option} {context.info_name} ..."
@@ -255,9 +257,24 @@ def train(
     from unionsnn.runs.experiment import run_experiment
     from unionsnn.runs.failures import failed_now
     from unionsnn.runs.run_folder import RunFolder
+    from unionsnn.tracking.wandb import SWEEP_VARIABLE
 
     torchrun = torchrun_process()
     if dry_run and torchrun and torchrun.rank > 0:
+        return
+    if (sweep_id := os.environ.get(SWEEP_VARIABLE)) and not dry_run:
+        from unionsnn.runs.validation import run_for_agent
+
+        with data_progress(config.trainer.progress) as progress:
+            measured = run_for_agent(config, sweep_id, progress)
+        if as_json:
+            echo_json(measured.to_json())
+        else:
+            values = ", ".join(f"{key} {value:.6g}" for key, value in measured.metrics.items())
+            click.echo(
+                f"run of the W&B sweep {sweep_id}: {values} (validation, mean of "
+                f"{len(measured.repetitions)}; the test part is not read)"
+            )
         return
     folder = RunFolder.of(config)
     before = {} if config.force or dry_run or as_json else folder.finished()

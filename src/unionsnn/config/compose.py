@@ -135,6 +135,16 @@ def compose_config(overrides: Sequence[str], config_dir: str | Path | None = Non
         known = published_task(str(config.data.get("_target_")), str(config.data.get("name")))
         for key in open_keys:
             config.data[key] = known.get(key)
+    several = [o.value() for o in parsed if o in groups and o.key_or_group == "logger"]
+    if several and isinstance(several[-1], list):
+        # Hydra merges their options, and keeps the last name. A file of the user's may be called
+        # otherwise than its tracker.
+        config.logger.name = [
+            name
+            if is_shipped("logger", name)
+            else _compose([*search, f"logger={name}"]).logger.name
+            for name in map(str, several[-1])
+        ]
     try:
         plain: Any = OmegaConf.to_container(config, resolve=True)
     except OmegaConfBaseException as error:
@@ -181,6 +191,13 @@ def _added(override: Override, known: set[str]) -> str:
     if key == "model._target_" and override.is_add():
         return words.lstrip("+")
     return words
+
+
+def _tracker_name(option: str, search: Sequence[str]) -> str:
+    """Return the tracker of an option, whose file may be the user's own with another name."""
+    if is_shipped("logger", option):
+        return option
+    return str(_compose([*search, f"logger={option}"]).logger.name)
 
 
 def refuse_repeats(words: Sequence[str]) -> None:
@@ -310,11 +327,25 @@ def _parse(overrides: Sequence[str]) -> list[Override]:
         if not override.key_or_group:
             faults.append(Fault(f"{words} names no key. {_SYNTAX}", "config.syntax"))
         elif override.is_sweep_override():
-            fault = f"{words}: several values at once belong to a sweep."
-            faults.append(Fault(fault, "config.sweep"))
+            faults.append(Fault(f"{words}: {_several(words)}", "config.sweep"))
     if faults:
         raise RequestError(*faults)
     return parsed
+
+
+def _several(words: str) -> str:
+    """Say what to type for several values of a key, which Hydra's multirun would take."""
+    key, _, values = words.partition("=")
+    if key == "logger":
+        return f"several trackers are a list; type logger=[{values}]."
+    search = f"to search, unionsnn sweep STUDY '{key}={{}}'."
+    if "(" in values:
+        return f"a training has one value for each key; {search.format(values)}"
+    each = " ".join(f"{key}={value.strip()}" for value in values.split(","))
+    return (
+        f"a training has one value for each key. To compare them, type unionsnn compare {each}; "
+        f"{search.format(f'choice({values})')}"
+    )
 
 
 _LONGEST = 10_000
@@ -373,16 +404,17 @@ def _group_fault(
             "config.missing",
         )
     value = override.value()
+    if group == "logger" and isinstance(value, list) and value:
+        # Several trackers go together.
+        value = next((name for name in value if str(name) not in options), value[0])
     named = isinstance(value, str | int | float) and not isinstance(value, bool)
     if override.is_delete() or (named and str(value) in options):
         return None
     if value is None and group == "experiment":
         return None
     if isinstance(value, list):
-        csv = " Metrics of each epoch are written as CSV beside any tracker." * (group == "logger")
         return Fault(
-            f"{override.input_line} names several; {group} takes one of "
-            f"{', '.join(sorted(options))}.{csv}",
+            f"{override.input_line}: {group} takes one of {', '.join(sorted(options))}.",
             "config.several",
         )
     if group == "data" and (request := published_request(str(value))):
@@ -444,7 +476,17 @@ def _type_fault(key: str, value: Any, default: Any) -> Fault | None:
 
 def _compose(overrides: Sequence[str]) -> DictConfig:
     try:
-        return compose("train", overrides=list(overrides))
+        config = compose("train", overrides=list(overrides), return_hydra_config=True)
+        chosen = config.hydra.runtime.choices
+        if chosen.get("logger") is None and not any(o.startswith("logger=[") for o in overrides):
+            raise RequestError(
+                "A file's defaults name several loggers; name them on the command line, as in "
+                "logger=[csv,wandb].",
+                code="config.several",
+            )
+        with flag_override(config, "struct", False):
+            del config["hydra"]
+        return config
     except RequestError:
         raise
     except RecursionError:

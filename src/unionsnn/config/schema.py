@@ -480,6 +480,7 @@ class Config(Section):
             *settled._process_faults(),
             *settled._count_faults(),
             *settled._step_faults(),
+            *settled._tracker_faults(),
         ]
         if faults:
             raise RequestError(*faults)
@@ -666,4 +667,21 @@ class Config(Section):
             yield Fault(
                 f"protocol.only names {beyond}; the repetitions are 0 to {count - 1}.",
                 "config.only",
+            )
+
+    def _tracker_faults(self) -> Iterator[Fault]:
+        """Say why there is no checkpoint for a tracker to keep."""
+        if not any(getattr(tracker, "log_model", False) for tracker in self.logger.parts):
+            return
+        if not self.trainer.keep_checkpoints:
+            yield Fault(
+                "logger.log_model is true, but trainer.keep_checkpoints is false: leave one of "
+                "them out.",
+                "config.no_effect",
+            )
+        if self.protocol.grid is not None:
+            yield Fault(
+                "logger.log_model is true, but a tracker has a run for each cell of protocol.grid, "
+                "and only the selected one's checkpoint is kept: leave logger.log_model out.",
+                "config.no_effect",
             )

@@ -78,7 +78,7 @@ def _complete(config: Config, progress: Progress | None) -> Result | None:
         result = merge(folder)
         write_json(folder.results_path, result.to_json())
         if pending and failure is None:
-            track_results(config, folder.path, result)
+            track_results(config, folder.path, result, folder.finished())
         if failure is not None and not result.repetitions:
             raise failure.error or RepetitionFailedError(f"{failure.reason}.")
         return result

@@ -113,6 +113,8 @@ def open_study(study: Study, *, extend: bool = False) -> optuna.Study:
         if before.get(key, "absent") != now.get(key, "absent")
     ]
     _refuse_other_code(stored, study)
+    # Earlier versions did not.
+    _name_metrics(stored, study)
     if not differences:
         return stored
     if not extend:
@@ -138,6 +140,14 @@ def open_study(study: Study, *, extend: bool = False) -> optuna.Study:
             stored.set_user_attr("code", attributes["code"])
     _plan(stored, study)
     return stored
+
+
+def _name_metrics(stored: optuna.Study, study: Study) -> None:
+    """Tell Optuna, and with it its dashboard, what the objectives are called."""
+    if stored.metric_names is None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            stored.set_metric_names(study.file.objectives)
 
 
 def _refuse_other_code(stored: optuna.Study, study: Study) -> None:
@@ -182,6 +192,7 @@ def _plan(stored: optuna.Study, study: Study) -> None:
     has as many as it should.
     """
     stored.set_user_attr("definition", study.definition)
+    _name_metrics(stored, study)
     if "code" not in stored.user_attrs and (code := code_digests(study.base)):
         stored.set_user_attr("code", code)
     there = stored.get_trials(deepcopy=False)

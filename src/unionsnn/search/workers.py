@@ -22,7 +22,6 @@ import torch
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.exceptions import StorageInternalError, UpdateFinishedTrialError
 from optuna.trial import TrialState
-from pytorch_lightning.callbacks import Callback
 
 from unionsnn.base.errors import (
     DataUnavailableError,
@@ -39,21 +38,18 @@ from unionsnn.base.processes import ProcessPool, end_on
 from unionsnn.base.secrets import masked
 from unionsnn.config.schema import Config
 from unionsnn.data.datamodules import GraphDataModule
-from unionsnn.runs.experiment import refuse_other_code, refuse_other_data
-from unionsnn.runs.pending import recorded_splits
 from unionsnn.runs.run_folder import RunFolder
+from unionsnn.runs.validation import EpochLog, validated
 from unionsnn.search.queue import LOST, Trial, attach, read_trials
 from unionsnn.search.samplers import quiet_optuna
 from unionsnn.search.space import Value
 from unionsnn.search.storage import plan_again, release_stale, storage_lost
 from unionsnn.search.study import Study
 from unionsnn.search.study_file import PARAMETERS
-from unionsnn.tracking.csv import Csv
 from unionsnn.training.build import build_data, check_request
 from unionsnn.training.devices import check_accelerator, own_state
 from unionsnn.training.records import Repetition
-from unionsnn.training.repetition import Training, train_repetition
-from unionsnn.training.tracking import GuardedRun
+from unionsnn.training.tracking import GuardedRun, parameters_text
 
 Watch = Callable[[list[Trial]], None]
 """Called regularly with the state of all planned trials."""
@@ -91,28 +87,26 @@ class QueueEmptyError(Exception):
     """Optuna created a new trial because another worker took the last planned one."""
 
 
-class EpochReports(Callback):
+class EpochReports(EpochLog):
     """Log the metrics of each epoch, and prune unpromising trainings.
 
     Args:
-        run: Run of a tracker that logs them; None if it logs repetitions.
+        run: Run of the trackers that logs them; None if it logs repetitions.
         trial: Optuna's trial, for pruning by epochs; None without it.
         key: Validation metric for the pruner.
     """
 
     def __init__(self, run: GuardedRun | None, trial: optuna.Trial | None, key: str) -> None:
-        self.run = run
+        super().__init__(run)
         self.trial = trial
         self.key = key
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Report the epoch."""
-        metrics = {key: float(value) for key, value in trainer.callback_metrics.items()}
-        epoch = trainer.current_epoch
-        if self.run is not None:
-            self.run.log(metrics, epoch)
+        super().on_train_epoch_end(trainer, pl_module)
         if self.trial is not None:
-            self.trial.report(metrics[self.key], step=epoch)
+            epoch = trainer.current_epoch
+            self.trial.report(float(trainer.callback_metrics[self.key]), step=epoch)
             if self.trial.should_prune():
                 raise optuna.TrialPruned(f"after epoch {epoch + 1}")
 
@@ -224,7 +218,10 @@ class TrialRunner:
             # Rows of the trial's run are repetitions, or epochs if there is one.
             axis = "epoch" if alone else "repetition"
             number = trial.user_attrs["cell"]
-            run = stack.enter_context(GuardedRun(config, folder.path, "trial", number, axis))
+            label = f"trial {number}: {parameters_text(point)}"
+            run = stack.enter_context(
+                GuardedRun(config, folder.path, "trial", number, axis, label=label)
+            )
             try:
                 results = self._train(config, folder, trial, run, alone)
             except optuna.TrialPruned as pruned:
@@ -252,21 +249,8 @@ class TrialRunner:
         read = (*sections, config.model.coefficient, config.model.encodings)
         if self._data is None or self._data[0] != read:
             self._data = read, build_data(config)
-        data = self._data[1]
-        finished = folder.finished()
-        refuse_other_data(folder, finished, data.dataset_id)
-        refuse_other_code(folder, finished, accept=config.accept_code)
-        splits = recorded_splits(folder, config.protocol, data, config.seed)
-        untracked = config
-        if config.logger.keeps_runs:
-            # The trial has one tracker run, which replaces those of its repetitions.
-            untracked = config.replace({"logger": Csv()})
-        for index in config.protocol.wanted:
-            record = finished.get(index)
-            if record is None:
-                training = Training(untracked, splits[index], index, folder.path)
-                record = train_repetition(training, data, reports, test=False)
-                folder.save_repetition(index, record)
+        for record in validated(config, folder, self._data[1], reports):
+            index = record.index
             values[index] = value = objective(record, key)
             for each, other in zip(beside, others, strict=True):
                 each.append(objective(record, other))

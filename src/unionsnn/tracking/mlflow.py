@@ -8,15 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+import yaml
 from pydantic import Field
 
 from unionsnn.tracking.tracker import (
     REQUEST_SECONDS,
     RETRIES,
     START_SECONDS,
+    LoggerRun,
     RunDescription,
     Table,
-    TrackedRun,
     Tracker,
 )
 
@@ -26,76 +27,65 @@ class MLflow(Tracker):
 
     title: ClassVar[str] = "MLflow"
     package: ClassVar[str | None] = "mlflow"
-    talkative: ClassVar[tuple[str, ...]] = ("mlflow", "alembic")
+    talkative: ClassVar[tuple[str, ...]] = ("mlflow", "alembic", "pytorch_lightning")
 
     name: Literal["mlflow"] = "mlflow"
     project: Annotated[str, Field(min_length=1)] = "unionsnn"
     group: str | None = Field(None, exclude_if=lambda value: value is None)
     tags: list[str] = Field(default_factory=list)
     uri: str | None = Field(None, exclude_if=lambda value: value is None)
+    log_model: bool = Field(False, exclude_if=lambda value: not value)
 
-    def variables(self, folder: Path) -> dict[str, str]:
+    def variables(self, run: RunDescription) -> dict[str, str | None]:
         """Return timeout and retries of requests to a server."""
         return {
             "MLFLOW_HTTP_REQUEST_TIMEOUT": str(REQUEST_SECONDS),
             "MLFLOW_HTTP_REQUEST_MAX_RETRIES": str(RETRIES),
         }
 
-    def start(self, run: RunDescription) -> TrackedRun:
+    def start(self, run: RunDescription) -> MLflowRun:
         """Start a run in the experiment named after the project."""
         return MLflowRun(self, run)
 
 
-class MLflowRun(TrackedRun):
-    """A run of MLflow.
-
-    Lightning's logger sets the tracking server for the whole process; this one has its own client.
-    """
-
-    # Limits of a server for one request and one value.
-    _PARAMETERS, _CHARACTERS = 100, 500
+class MLflowRun(LoggerRun):
+    """A run of MLflow."""
 
     def __init__(self, options: MLflow, run: RunDescription) -> None:
+        import mlflow
         from filelock import FileLock
-        from mlflow.entities import Param
-        from mlflow.tracking import MlflowClient
+        from pytorch_lightning.loggers import MLFlowLogger
 
         uri, artifacts = options.uri, None
         if uri is None:
             uri = f"sqlite:///{run.folder.absolute() / 'mlflow.db'}"
             artifacts = (run.folder.absolute() / "mlflow").as_uri()
-        # Otherwise processes that start together would each create the database and the experiment.
-        with FileLock(run.folder / ".mlflow.lock", timeout=START_SECONDS):
-            self._client = MlflowClient(uri)
-            experiment = self._client.get_experiment_by_name(options.project)
-            identifier = (
-                self._client.create_experiment(options.project, artifacts)
-                if experiment is None
-                else experiment.experiment_id
-            )
         labels = {"group": options.group or run.group, "kind": run.kind, "run_id": run.run_id}
-        labels |= dict.fromkeys(options.tags, "true")
-        started = self._client.create_run(identifier, tags=labels, run_name=run.name)
-        self._id = started.info.run_id
-        parameters = [
-            Param(key, str(value)[: self._CHARACTERS]) for key, value in _flat(run.content).items()
-        ]
-        for first in range(0, len(parameters), self._PARAMETERS):
-            part = parameters[first : first + self._PARAMETERS]
-            self._client.log_batch(self._id, params=part)
-
-    def log(self, values: Mapping[str, float], step: int) -> None:
-        """Log the metrics at a step."""
-        for key, value in values.items():
-            self._client.log_metric(self._id, key, value, step=step)
+        logger = MLFlowLogger(
+            experiment_name=options.project,
+            run_name=run.name,
+            tracking_uri=uri,
+            tags=labels | dict.fromkeys(options.tags, "true"),
+            artifact_location=artifacts,
+        )
+        super().__init__(logger)
+        before = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
+        try:
+            # Processes that start together would each create the database and the experiment.
+            with FileLock(run.folder / ".mlflow.lock", timeout=START_SECONDS):
+                self._client, self._id = logger.experiment, logger.run_id
+        finally:
+            # Lightning's logger sets it for the whole process.
+            mlflow.set_tracking_uri(before)
+        self._log_model = options.log_model
+        logger.log_hyperparams(run.flat())
+        self._client.log_text(self._id, yaml.safe_dump(dict(run.content)), "config.yaml")
 
     def report(
         self, values: Mapping[str, Any], tables: Mapping[str, Table], plot: Path | None = None
     ) -> None:
         """Log final values as metrics, tables and the plot as artifacts."""
-        for key, value in values.items():
-            if isinstance(value, int | float):
-                self._client.log_metric(self._id, f"final/{key}", value)
+        super().report(values, tables, plot)
         for name, (columns, rows) in tables.items():
             text = io.StringIO()
             csv.writer(text).writerows([columns, *rows])
@@ -103,14 +93,7 @@ class MLflowRun(TrackedRun):
         if plot is not None:
             self._client.log_artifact(self._id, str(plot))
 
-    def finish(self, *, failed: bool) -> None:
-        """End the run with the status FAILED or FINISHED."""
-        self._client.set_terminated(self._id, "FAILED" if failed else "FINISHED")
-
-
-def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in content.items():
-        inside = isinstance(value, Mapping) and value
-        flat |= _flat(value, f"{prefix}{key}.") if inside else {f"{prefix}{key}": value}
-    return flat
+    def save_model(self, checkpoint: Path) -> None:
+        """Log the checkpoint as an artifact."""
+        if self._log_model:
+            self._client.log_artifact(self._id, str(checkpoint), "model")

@@ -152,12 +152,18 @@ def train_repetition(
         point = ResumePoint(training.unfinished, order, about={**about, "code": code})
         check_resume_point(training, about)
         resumes = agreed(training.unfinished.exists())
-        # Whatever ends it early, also Ctrl-C, marks the tracker's run as failed.
-        run = GuardedRun(config, training.folder, "repetition", training.index)
-        tracking = Tracking(stack.enter_context(run), curves)
         torch.manual_seed(model_seed)
         task = build_task(config, data)
         fit_gates(task.model, data)
+        parameters = count_parameters(task.model)
+        content = {"parameters": parameters} | (
+            {} if training.cell is None else {"cell": training.cell}
+        )
+        # Whatever ends it early, also Ctrl-C, marks the trackers' runs as failed.
+        run = stack.enter_context(
+            GuardedRun(config, training.folder, "repetition", training.index, content=content)
+        )
+        tracking = Tracking(run, curves)
         average = weight_average(config.trainer)
         best = BestWeights(protocol.select_on, average) if protocol.select_on else None
         first = [c for c in (average,) if c]
@@ -183,9 +189,11 @@ def train_repetition(
                 # First, so that the stored predictions match the metrics.
                 others = other_evaluations(tester, task, data) if test else []
                 metrics = evaluate(tester, task, data, test=test)
-        tracking.complete(metrics, best.best_epoch if best else None)
-        if training.cell is not None or config.trainer.keep_checkpoints:
+        kept = training.cell is not None or config.trainer.keep_checkpoints
+        if kept:
             save_checkpoint(training.checkpoint, task.cpu(), config, data)
+        best_epoch = best.best_epoch if best else None
+        tracking.complete(metrics, best_epoch, training.checkpoint if kept else None)
     return Repetition(
         index=training.index,
         seed=[config.seed, training.index],
@@ -194,7 +202,7 @@ def train_repetition(
         metrics=metrics,
         other_evaluations=others or None,
         code=code or None,
-        best_epoch=best.best_epoch if best else None,
+        best_epoch=best_epoch,
         epochs=len(curves.history),
         curves=curves.history,
         dataset=data.dataset_id,
@@ -202,7 +210,7 @@ def train_repetition(
         coefficient_histogram=coefficient_histogram(data),
         encodings=data.encodings.wanted(),
         layer_coefficient=None if data.layer_spec is None else data.layer_spec.to_dict(),
-        parameters=count_parameters(task.model),
+        parameters=parameters,
         hidden_channels=width_of(task.model, config),
         device=device_name(trainer),
         seconds=round(point.seconds, 3),
