@@ -277,6 +277,13 @@ def test_several_trackers_take_the_options_that_they_have() -> None:
     assert compose_config(["logger=[csv]"]).to_dict() == compose_config([]).to_dict()
 
 
+def test_a_file_of_ones_own_may_be_one_of_several(tmp_path: Path) -> None:
+    (tmp_path / "logger").mkdir()
+    (tmp_path / "logger" / "mine.yaml").write_text("name: wandb\nproject: p\n")
+    plain = compose_config(["logger=[csv,mine]"], tmp_path).to_dict()["logger"]
+    assert plain == {"name": ["csv", "wandb"], "project": "p", "mode": "offline", "tags": []}
+
+
 def test_several_loggers_in_a_file_are_refused(tmp_path: Path) -> None:
     (tmp_path / "experiment").mkdir()
     path = tmp_path / "experiment" / "mine.yaml"

@@ -124,6 +124,10 @@ def compose_config(overrides: Sequence[str], config_dir: str | Path | None = Non
         config = _compose([*search, *(str(o.input_line) for o in parsed)])
         if own and not any(o.key_or_group == "model.name" for o in parsed):
             config.model.name = own.rpartition(".")[2]
+        loggers = [o.value() for o in parsed if o.key_or_group == "logger"]
+        if loggers and isinstance(loggers[-1], list):
+            # Hydra merges their options, and keeps the last name.
+            config.logger.name = [_tracker_name(str(option), search) for option in loggers[-1]]
     unresolved = dict(flatten(OmegaConf.to_container(config)))
     if missing := sorted(key for key, value in unresolved.items() if value in ("???", _OPEN)):
         raise RequestError(
@@ -135,16 +139,6 @@ def compose_config(overrides: Sequence[str], config_dir: str | Path | None = Non
         known = published_task(str(config.data.get("_target_")), str(config.data.get("name")))
         for key in open_keys:
             config.data[key] = known.get(key)
-    several = [o.value() for o in parsed if o in groups and o.key_or_group == "logger"]
-    if several and isinstance(several[-1], list):
-        # Hydra merges their options, and keeps the last name. A file of the user's may be called
-        # otherwise than its tracker.
-        config.logger.name = [
-            name
-            if is_shipped("logger", name)
-            else _compose([*search, f"logger={name}"]).logger.name
-            for name in map(str, several[-1])
-        ]
     try:
         plain: Any = OmegaConf.to_container(config, resolve=True)
     except OmegaConfBaseException as error:
