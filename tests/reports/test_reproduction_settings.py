@@ -112,5 +112,5 @@ def test_a_failed_repetition_makes_the_status_1_and_the_others_run(
     monkeypatch.setattr(experiment, "run_experiment", run)
     done = call("-q", "reproduce", "table3", "--datasets", "mutag", "--models", "gin,unionsnn")
     assert done.exit_code == 1
-    assert "FAILED GIN: repetition 2: broken" in done.stdout
+    assert "FAILED GIN: repetition 3: broken" in done.stdout
     assert "75.00" in done.stdout

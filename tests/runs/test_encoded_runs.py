@@ -52,7 +52,7 @@ def test_a_model_is_trained_on_the_encodings_that_it_asks_for(
         # It holds the digest of the record as it was written.
         RunFolder.of(config).results_path.unlink()
         changed = (
-            r"The file of encoded_model\.Encoded \(repetition 0\) has changed since .*force=true"
+            r"The file of encoded_model\.Encoded \(repetition 1\) has changed since .*force=true"
         )
         with pytest.raises(RequestError, match=changed) as caught:
             run_experiment(config)

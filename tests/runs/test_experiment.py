@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import pytest
 import torch
 
 from fabricated import write_folder
+from unionsnn.base.display import display
 from unionsnn.base.errors import NonFiniteLossError, RequestError, RunFolderError
 from unionsnn.base.files import write_json
 from unionsnn.config.schema import Config
@@ -23,9 +23,7 @@ from unionsnn.runs import pending
 from unionsnn.runs.dry_run import describe
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.run_folder import RunFolder
-from unionsnn.training import repetition
 from unionsnn.training.build import build_model, count_parameters
-from unionsnn.training.callbacks import PlainProgress
 from unionsnn.training.checkpoints import load_checkpoint
 from unionsnn.training.records import Result
 
@@ -274,7 +272,7 @@ def test_nan_in_training_stops_with_epoch_and_key(
         lambda self, output, target: output.sum() * float("nan"),
     )
     config = tiny()
-    with pytest.raises(NonFiniteLossError, match=r"loss is nan in epoch 0\. Lower optimizer\.lr"):
+    with pytest.raises(NonFiniteLossError, match=r"loss is nan in epoch 1\. Lower optimizer\.lr"):
         run_experiment(config)
     assert RunFolder.of(config).finished() == {}
 
@@ -347,22 +345,24 @@ def test_ctrl_c_in_an_epoch_is_an_interrupt(tiny: Maker, monkeypatch: pytest.Mon
         run_experiment(tiny())
 
 
-def test_plain_progress_ends_with_the_last_epoch(
-    tiny: Maker, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_training_shows_its_epochs_from_1_with_loss_metric_and_best(
+    tiny: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    progress = PlainProgress("label", interval=0.0)
-    shown = progress.on_train_epoch_end
+    with display("plain") as shown:
+        assert shown is not None
+        seen: list[tuple[str, str, list[str]]] = []
+        show = shown.show
 
-    def first_only(*arguments: Any) -> None:
-        shown(*arguments)
-        progress.interval = math.inf
+        def noted(key: object, label: str, *rest: Any, **more: Any) -> None:
+            show(key, label, *rest, **more)
+            seen.append((label, shown.rows[key].count, list(shown.rows[key].figures)))
 
-    monkeypatch.setattr(progress, "on_train_epoch_end", first_only)
-    monkeypatch.setattr(repetition, "progress_callbacks", lambda *_: [progress])
-    run_experiment(tiny("trainer.max_epochs=3"))
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("label")]
-    assert [line.split()[2] for line in lines] == ["1/3", "3/3"]
-    assert lines[-1].endswith("; done")
+        monkeypatch.setattr(shown, "show", noted)
+        run_experiment(tiny("trainer.max_epochs=3"))
+        assert shown.rows == {}
+    counts = dict.fromkeys(count for label, count, _ in seen if label == "epoch")
+    assert list(counts) == ["1 of 3", "2 of 3", "3 of 3"]
+    assert seen[-1][2] == ["train_loss", "val_accuracy", "val_loss", "best val_loss"]
 
 
 def test_a_run_says_once_which_features_of_edges_it_leaves_unread(

@@ -136,10 +136,10 @@ def test_the_table_names_it_and_the_status_is_1(
     assert done.exit_code == 1
     assert "│ 1 │        failed │" in done.stdout
     assert "INCOMPLETE: 3 of 4 repetitions" in done.stdout
-    assert "FAILED repetition 1: broken by hand" in done.stdout
+    assert "FAILED repetition 2: broken by hand" in done.stdout
     assert "Traceback" not in done.stderr
     shown = CliRunner().invoke(command_line, ["report", str(tmp_path / "runs")])
-    assert "repetition 1: broken by hand" in shown.stdout
+    assert "repetition 2: broken by hand" in shown.stdout
 
 
 def test_compare_trains_the_others_and_then_says_what_failed(
@@ -147,7 +147,7 @@ def test_compare_trains_the_others_and_then_says_what_failed(
 ) -> None:
     begun: list[str] = []
 
-    def run(config: Config, progress: Any = None) -> Result:
+    def run(config: Config, progress: Any = None, workers: Any = None) -> Result:
         begun.append(config.model.name)
         if begun[-1] == "gin":
             raise ValueError("broken\nby hand")
@@ -162,7 +162,7 @@ def test_compare_trains_the_others_and_then_says_what_failed(
     assert begun == ["gin", "gcn"]
     assert str(error.value).splitlines()[:2] == [
         "gin: broken by hand",
-        "gcn: repetitions 1, 2: killed",
+        "gcn: repetitions 2, 3: killed",
     ]
 
 

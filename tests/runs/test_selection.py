@@ -63,7 +63,7 @@ def test_the_best_on_validation_is_tested_once_and_is_that_cell_trained_alone(
     assert len(list((folder / "predictions").iterdir())) == 3
     assert "nested: grid of 4, selected per fold on val_accuracy" in summary_line(record)
     assert len(selected_lines(record)) == 3
-    assert selected_lines(record)[0].startswith("chosen in 0: optimizer.lr=")
+    assert selected_lines(record)[0].startswith("chosen in 1: optimizer.lr=")
     grid = record.repetitions[0].grid
     grid["selected"] = grid["cells"][0]["cell"]
     grid["cells"][1] = {"cell": {"optimizer.lr": 9}, "failed": "NaN"}

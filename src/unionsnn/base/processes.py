@@ -144,6 +144,14 @@ class ProcessPool(Generic[Task, Result]):
             process.kill()
             process.join()
 
+    def abandon(self) -> None:
+        """Stop the processes that are at work; idle ones stay for later tasks."""
+        busy = list(self._busy.values())
+        self._busy.clear()
+        for process, _task in busy:
+            process.kill()
+            process.join()
+
     @property
     def running(self) -> list[Task]:
         """Tasks being worked on."""
@@ -197,6 +205,7 @@ class ProcessPool(Generic[Task, Result]):
         tasks: deque[Task],
         look: Callable[[], object] = lambda: None,
         interval: float | None = None,
+        limit: int | None = None,
     ) -> Iterator[tuple[Task, Result | Died]]:
         """Work on tasks, and yield each with its result when it has ended.
 
@@ -204,12 +213,13 @@ class ProcessPool(Generic[Task, Result]):
             tasks: The queue of tasks; those removed from it meanwhile are not started.
             look: Called after each wait, for instance to show progress.
             interval: Maximum number of seconds to wait.
+            limit: Maximum number of tasks at once, below the size of the pool.
 
         Raises:
             Exception: whatever a task raised.
         """
         while tasks or self._busy:
-            while tasks and len(self._busy) < self.size:
+            while tasks and len(self._busy) < min(self.size, limit or self.size):
                 self.start(tasks.popleft())
             for task, outcome in self.ended(interval):
                 if isinstance(outcome, Exception):

@@ -196,6 +196,19 @@ def _traceback(error: Exception) -> str:
     return f"its traceback is in {path}."
 
 
+class _Stderr(logging.StreamHandler[Any]):
+    """Log to the standard error of the moment, which a live display has redirected."""
+
+    @property
+    def stream(self) -> Any:
+        """The stream."""
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, value: Any) -> None:
+        """Ignore what the handler was made with."""
+
+
 class _Masked(logging.Formatter):
     """Log without passwords, also those in the tracebacks of an error that is logged."""
 
@@ -219,7 +232,7 @@ def command_line(ctx: click.Context, verbose: bool, quiet: bool) -> None:
         )
     ctx.obj = Options(verbose, quiet)
     level = logging.DEBUG if verbose else logging.ERROR if quiet else logging.INFO
-    handler = logging.StreamHandler()
+    handler = _Stderr()
     handler.setFormatter(_Masked("%(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("unionsnn").setLevel(level)
@@ -249,9 +262,10 @@ def train(
 
     refuse_repeats(overrides)
     config = compose_config(overrides, config_dir)
-    if options.quiet or as_json:
+    torchrun = torchrun_process()
+    if options.quiet or as_json or (torchrun and torchrun.rank > 0):
         config = config.replace({"trainer.progress": "none"})
-    from unionsnn.reports.progress import data_progress
+    from unionsnn.base.display import display, stage
     from unionsnn.reports.views import results
     from unionsnn.reports.views.debugging import print_debug
     from unionsnn.runs.experiment import run_experiment
@@ -259,7 +273,6 @@ def train(
     from unionsnn.runs.run_folder import RunFolder
     from unionsnn.tracking.wandb import SWEEP_VARIABLE
 
-    torchrun = torchrun_process()
     if dry_run and torchrun and torchrun.rank > 0:
         return
     if (sweep_id := os.environ.get(SWEEP_VARIABLE)) and not dry_run:
@@ -279,16 +292,16 @@ def train(
     folder = RunFolder.of(config)
     before = {} if config.force or dry_run or as_json else folder.finished()
     if dry_run:
-        from unionsnn.runs.dry_run import describe
-
-        with data_progress(config.trainer.progress) as progress:
+        with display(config.trainer.progress) as progress:
+            with stage("loading torch"):
+                from unionsnn.runs.dry_run import describe
             plan = describe(config, progress, trust=trust)
         if as_json:
             echo_json(plan)
         else:
             results.print_dry_run(plan)
         return
-    with data_progress(config.trainer.progress) as progress:
+    with display(config.trainer.progress) as progress:
         record = run_experiment(config, progress)
     if record is None:
         # A process started by torchrun, other than the first.

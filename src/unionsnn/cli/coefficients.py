@@ -50,12 +50,13 @@ def precompute(
     config = compose_config(overrides, config_dir)
     if options.quiet or as_json:
         config = config.replace({"trainer.progress": "none"})
-    from unionsnn.reports.progress import data_progress
+    from unionsnn.base.display import display, stage
     from unionsnn.reports.table import show
     from unionsnn.reports.views.coefficients import precomputed_table
-    from unionsnn.runs.precompute import precompute as compute
 
-    with data_progress(config.trainer.progress) as progress:
+    with display(config.trainer.progress) as progress:
+        with stage("loading torch"):
+            from unionsnn.runs.precompute import precompute as compute
         result = compute(config, progress)
     if as_json:
         echo_json(result)
@@ -132,6 +133,7 @@ def coefficients(
     edge_index or a scipy adjacency matrix, or PyG's .pt. The table has one row per edge of the
     file: graph, source, target and the coefficients.
     """
+    from unionsnn.base.display import display
     from unionsnn.base.words import about
     from unionsnn.coefficients.cache import CoefficientCache
     from unionsnn.coefficients.planning import expected_seconds
@@ -140,7 +142,6 @@ def coefficients(
     from unionsnn.data.sources.graph_files.formats import read_graph_file
     from unionsnn.reports.figures.plots import check_drawable, draw_coefficients, save_figure
     from unionsnn.reports.formatting import counted
-    from unionsnn.reports.progress import data_progress
     from unionsnn.reports.table import show
     from unionsnn.reports.views.coefficients import (
         as_csv,
@@ -172,7 +173,7 @@ def coefficients(
             kept = "" if no_cache else "; what is finished is kept if you interrupt it"
             smaller = "" if max(spec.radius) == 1 else " (--radius 1 is the shortest)"
             click.echo(f"This takes {about(seconds)} on one core{smaller}{kept}.", err=True)
-    with data_progress(options.progress(as_json=False)) as progress:
+    with display(options.progress(as_json=False)) as progress:
         arguments: dict[str, Any] = {
             "symmetrize": both_ways,
             "threads": threads,

@@ -45,8 +45,8 @@ def compare(
     protocol=cross_validation. Unfinished runs are trained; then each is compared with A,
     repetition by repetition.
     """
+    from unionsnn.base.display import display, stage
     from unionsnn.config.compose import compose_config
-    from unionsnn.reports.progress import data_progress
     from unionsnn.reports.table import EXTENSIONS, check_output, show
     from unionsnn.reports.views.comparison import comparison_report, comparison_tables
     from unionsnn.reports.views.results import print_dry_run
@@ -61,9 +61,10 @@ def compare(
     if as_json or options.quiet:
         candidates = [each.silent() for each in candidates]
         config = config.replace({"trainer.progress": "none"})
-    with data_progress(config.trainer.progress) as progress:
+    with display(config.trainer.progress) as progress:
         if dry_run:
-            from unionsnn.runs.dry_run import describe
+            with stage("loading torch"):
+                from unionsnn.runs.dry_run import describe
 
             plans = [
                 describe(c.config, progress, trust=trust)
@@ -72,8 +73,8 @@ def compare(
             ]
         else:
             result = run_comparison(candidates, config.paths.output, progress)
-            if out is not None:
-                comparison_report(result).write(out)
+    if out is not None and not dry_run:
+        comparison_report(result).write(out)
     if as_json:
         echo_json(plans if dry_run else {**result.to_json(), "path": str(result.path)})
     elif dry_run:

@@ -67,17 +67,17 @@ def datasets(options: Options, words: tuple[str, ...], plot: Path | None, as_jso
 def _plot(name: str, root: Path, plot: Path, progress: Any) -> None:
     import numpy as np
 
+    from unionsnn.base.display import display
     from unionsnn.coefficients import CoefficientSpec
     from unionsnn.config.compose import compose_config
     from unionsnn.data.datasets import disjoint_union
     from unionsnn.reports.figures.plots import check_plot, save_figure
-    from unionsnn.reports.progress import data_progress
     from unionsnn.reports.views.datasets import draw_histograms
     from unionsnn.training.build import build_data
 
     check_plot(plot)
     config = compose_config([f"data={name}"]).replace({"paths.data": str(root)})
-    with data_progress(progress) as report:
+    with display(progress) as report:
         data = build_data(config, report)
         spec = data.spec or CoefficientSpec(quantities=("a", "a_tree", "nodes", "edges"))
         column = data.coefficients(spec)[:, spec.columns.index("a_r1")]

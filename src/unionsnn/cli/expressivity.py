@@ -201,15 +201,14 @@ def _theorems(request: Request) -> None:
 
 def _measured(request: Request, progress_kind: str) -> dict[str, Any]:
     """Measure what colourings tell apart, without training; draw the golden pairs."""
+    from unionsnn.base.display import display, stage
     from unionsnn.data.sources.download import data_root
-    from unionsnn.expressivity.bench import measure
     from unionsnn.expressivity.edge_colorings import parse_colorings
     from unionsnn.reports.figures.expressivity import (
         draw_golden_pairs,
         make_folder,
         save_figures,
     )
-    from unionsnn.reports.progress import data_progress
 
     colorings = parse_colorings(request.choices)
     if request.plot is not None:
@@ -217,7 +216,9 @@ def _measured(request: Request, progress_kind: str) -> dict[str, Any]:
             make_folder(request.plot)
         except DataError as error:
             raise RequestError(*error.faults) from None
-    with data_progress(progress_kind) as progress:
+    with display(progress_kind) as progress:
+        with stage("loading networkx and the kernels"):
+            from unionsnn.expressivity.bench import measure
         result = measure(
             request.sets or _DEFAULT_SETS,
             colorings,
@@ -236,20 +237,21 @@ def _measured(request: Request, progress_kind: str) -> dict[str, Any]:
 
 def _trained(request: Request, progress_kind: str) -> dict[str, Any]:
     """Train and test a network on each pair of a set, and return the record."""
+    from unionsnn.base.display import display, stage
     from unionsnn.config.compose import refuse_repeats
     from unionsnn.data.sources.download import data_root
-    from unionsnn.expressivity.graph_sets import SETS, load_set
-    from unionsnn.expressivity.trained_pairs import (
-        compare_pairs,
-        pairs_of,
-        sample_of,
-        trained_config,
-    )
-    from unionsnn.reports.progress import data_progress
 
     refuse_repeats(request.overrides)
     name = request.sets[0] if request.sets else "brec"
-    with data_progress(progress_kind) as progress:
+    with display(progress_kind) as progress:
+        with stage("loading torch"):
+            from unionsnn.expressivity.graph_sets import SETS, load_set
+            from unionsnn.expressivity.trained_pairs import (
+                compare_pairs,
+                pairs_of,
+                sample_of,
+                trained_config,
+            )
         families = load_set(name, root=data_root(), mirror=request.mirror, offline=request.offline)
         pairs = pairs_of(families)
         # A file may have the same stem as a set, but is not that set.

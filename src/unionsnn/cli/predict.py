@@ -55,14 +55,15 @@ def predict(
     A network of this package runs no other code. One from elsewhere is imported only with --trust,
     or if a file in the folder model of --config-dir names its class.
     """
-    from unionsnn.reports.progress import data_progress
+    from unionsnn.base.display import display, stage
     from unionsnn.reports.table import check_output, show
     from unionsnn.reports.views import predictions
-    from unionsnn.runs.prediction import predict as apply
 
     if out is not None:
         check_output("--out", out, predictions.EXTENSIONS, inputs=[file])
-    with data_progress(options.progress(as_json=as_json)) as progress:
+    with display(options.progress(as_json=as_json)) as progress:
+        with stage("loading torch"):
+            from unionsnn.runs.prediction import predict as apply
         found = apply(
             run,
             file,

@@ -64,8 +64,8 @@ def reproduce(
     after -- apply to all cells:
     unionsnn reproduce table3 --datasets mutag -- protocol=cross_validation.
     """
+    from unionsnn.base.display import display, stage
     from unionsnn.reports.paper import paper_table
-    from unionsnn.reports.progress import data_progress
     from unionsnn.reports.reproduction import estimates, plan_table, run_cells
     from unionsnn.reports.table import EXTENSIONS, check_output, show
     from unionsnn.reports.views.reproduction import plan_report, reproduction_report
@@ -91,22 +91,24 @@ def reproduce(
         return
     # A grid takes long, so its estimate is printed first.
     if dry_run or (grid and not quiet):
-        with data_progress(kind) as progress:
+        with display(kind) as progress:
             seconds = estimates(cells, progress, trust=trust or not dry_run) if trained else {}
         show_report(plan_report(cells, seconds), None, as_json=as_json)
         if dry_run:
             return
     elif not quiet and cost is None:
         show(plan_report(cells).tables)
-    from unionsnn.runs import costs, experiment
+    with display(kind) as progress:
+        from unionsnn.runs.experiment import run_experiment
 
-    run: Run = experiment.run_experiment
-    if cost is not None:
-        preprocessing = cost.measure == "preprocessing"
-        run = costs.timed_preprocessing if preprocessing else costs.timed_training
-    with data_progress(kind) as progress:
+        run: Run = run_experiment
+        if cost is not None:
+            with stage("loading torch"):
+                from unionsnn.runs import costs
+            preprocessing = cost.measure == "preprocessing"
+            run = costs.timed_preprocessing if preprocessing else costs.timed_training
         outcomes = list(run_cells(cells, run, progress))
-        show_report(reproduction_report(outcomes), out, as_json=as_json)
+    show_report(reproduction_report(outcomes), out, as_json=as_json)
     if any(o.failed or (o.absent and not available_only) for o in outcomes):
         sys.exit(1)
 

@@ -65,30 +65,32 @@ def sweep(
     metric and never tested. Rerun the command to resume a study, here or on another machine with
     the same storage.
     """
+    from unionsnn.base.display import display, stage
     from unionsnn.config.compose import refuse_repeats
-    from unionsnn.search.study import make_study
 
     refuse_repeats(overrides)
+    with display(options.progress(as_json=as_json)), stage("loading torch and optuna"):
+        from unionsnn.search.study import make_study
     request = make_study(
         study, overrides, name=name, trials=trials, storage=storage, config_dir=config_dir
     )
     kind = request.base.trainer.progress
     if as_json or options.quiet:
         kind = "none"
-    from unionsnn.reports.progress import data_progress
+    from unionsnn.base.display import display
     from unionsnn.reports.table import show, write_text
     from unionsnn.reports.views.study import (
+        Trials,
         final_lines,
         plan_table,
         study_page,
-        study_progress,
         trials_table,
     )
     from unionsnn.runs.failures import failed_now
     from unionsnn.search.driver import RETRY, describe_study, run_study
 
     if dry_run:
-        with data_progress(kind) as progress:
+        with display(kind) as progress:
             plan = describe_study(request, progress, trust=trust)
         if as_json:
             echo_json(plan)
@@ -96,10 +98,8 @@ def sweep(
             show([plan_table(plan)])
         return
     key, direction = request.file.objectives[0], request.directions[0]
-    with (
-        study_progress(kind, key, direction) as watch,
-        data_progress(kind) as progress,
-    ):
+    with display(kind) as progress:
+        watch = None if progress is None else Trials(progress, key, direction)
         record = run_study(
             request,
             watch,

@@ -22,6 +22,7 @@ from unionsnn.coefficients.engine import (
     estimated_seconds,
 )
 from unionsnn.coefficients.graph import SimpleGraph
+from unionsnn.coefficients.kernels.jit import compiling
 from unionsnn.coefficients.passes import AnyRadius, PathColumns, RadiusOne, WholeGraphColumns
 from unionsnn.coefficients.space import (
     BASIC_QUANTITIES,
@@ -176,10 +177,11 @@ class CoefficientSpec:
         """
         threads = check_count("threads", threads, "all cores available")
         block_size = check_count("block_size", block_size, "no limit")
-        graph = SimpleGraph.from_edge_index(edge_index, num_nodes, symmetrize=symmetrize)
-        return graph.to_directed(
-            self.undirected_values(graph, threads, block_size, progress, blocks)
-        )
+        with compiling():
+            graph = SimpleGraph.from_edge_index(edge_index, num_nodes, symmetrize=symmetrize)
+            return graph.to_directed(
+                self.undirected_values(graph, threads, block_size, progress, blocks)
+            )
 
     def estimated_seconds(
         self, edge_index: Any, num_nodes: int, *, threads: int | None = None
@@ -191,9 +193,10 @@ class CoefficientSpec:
             num_nodes: As in `compute`.
             threads: As in `compute`.
         """
-        graph = SimpleGraph.from_edge_index(edge_index, num_nodes)
-        passes = self.passes(graph).values()
-        return sum(estimated_seconds(part.edge_pass, threads) for part in passes)
+        with compiling():
+            graph = SimpleGraph.from_edge_index(edge_index, num_nodes)
+            passes = self.passes(graph).values()
+            return sum(estimated_seconds(part.edge_pass, threads) for part in passes)
 
     def undirected_values(
         self,

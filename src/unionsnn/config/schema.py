@@ -368,6 +368,11 @@ class ProtocolConfig(Section):
         return self.name.startswith("cross")
 
     @property
+    def unit(self) -> str:
+        """What a repetition is called."""
+        return "fold" if self.is_cross_validation else "repetition"
+
+    @property
     def num_repetitions(self) -> int:
         """Number of folds or seeds; 1 for a holdout."""
         if self.name == "holdout":
@@ -404,8 +409,8 @@ class ProtocolConfig(Section):
         rule = f"best {self.select_on} of the repetition, test touched once"
         if self.grid is None:
             return rule
-        each = "fold" if self.is_cross_validation else "repetition"
-        return f"nested: grid of {self.num_cells}, selected per {each} on {self.select_on}; {rule}"
+        on = f"selected per {self.unit} on {self.select_on}"
+        return f"nested: grid of {self.num_cells}, {on}; {rule}"
 
 
 class PathsConfig(Section):

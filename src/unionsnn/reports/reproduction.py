@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from unionsnn.base.display import current_display
 from unionsnn.base.errors import DataUnavailableError, RequestError, TooLargeError
 from unionsnn.base.words import nearest
 from unionsnn.config.compose import compose_config, config_folder
@@ -250,15 +251,17 @@ def run_cells(
         progress: Called during long work on data.
     """
     outcomes: dict[str, Outcome] = {}
-    for number, cell in enumerate(cells, 1):
+    shown, row = current_display(), object()
+    for number, cell in enumerate(cells):
         if cell.config is None:
             yield Outcome(cell, absent=cell.absent)
             continue
         if cell.key in outcomes:
             yield replace(outcomes[cell.key], cell=cell)
             continue
-        if cell.config.trainer.progress != "none":
-            logger.info("[%d/%d] %s", number, len(cells), cell.label)
+        if shown is not None:
+            now = {"now": cell.label}
+            shown.show(row, "cell of the table", number, len(cells), figures=now, numbered=True)
         try:
             made = run(cell.config, progress)
             outcome = Outcome(cell, made) if isinstance(made, Result) else Outcome(cell, cost=made)
@@ -271,6 +274,8 @@ def run_cells(
             logger.error("%s FAILED: %s", cell.label, outcome.error)
         outcomes[cell.key] = outcome
         yield outcome
+    if shown is not None:
+        shown.end(row)
 
 
 def _one_line(error: Exception) -> str:

@@ -10,13 +10,16 @@ import json
 import logging
 import shlex
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from unionsnn.base.display import current_display, stage
 from unionsnn.base.errors import ComparisonFailedError, DamagedFileError, Fault, RequestError
 from unionsnn.base.files import write_json
 from unionsnn.base.frames import frame
+from unionsnn.base.processes import ProcessPool
 from unionsnn.config.compose import compose_config, refuse_repeats
 from unionsnn.config.grid import flatten
 from unionsnn.config.identity import config_hash, differing_keys, refuse_debug
@@ -386,26 +389,7 @@ def run_comparison(
         ComparisonFailedError: if repetitions failed, after all others were trained.
     """
     _refuse_other_splits(candidates, progress)
-    done, failures = [], []
-    for number, each in enumerate(candidates, 1):
-        record = each.record
-        if record is None:
-            assert each.config is not None
-            if each.config.trainer.progress != "none":
-                logger.info("configuration %d of %d: %s", number, len(candidates), each.label)
-            try:
-                record = run_experiment(each.config, progress)
-            except RequestError:
-                raise
-            except Exception as error:  # Any error: the others continue.
-                logger.debug("%s failed", each.label, exc_info=True)
-                failures.append(f"{each.label}: {' '.join(str(error).split())}")
-                continue
-            # Only torchrun's other processes get none, and it starts no comparison.
-            assert record is not None
-            failed = failure_lines(failed_now(record, each.config))
-            failures += [f"{each.label}: {line}" for line in failed]
-        done.append(replace(each, record=record))
+    done, failures = _run(candidates, progress)
     if failures:
         raise ComparisonFailedError("\n".join([*failures, _NOT_COMPARED]))
     _refuse_other_records(done)
@@ -417,14 +401,59 @@ def run_comparison(
     return replace(comparison, path=path)
 
 
+def _run(
+    candidates: Sequence[Candidate], progress: Progress | None
+) -> tuple[list[Candidate], list[str]]:
+    """Run the candidates without a record, in the same processes; return all, and what failed."""
+    done, failures = [], []
+    pending = [c.config for c in candidates if c.record is None and c.config is not None]
+    shown, row = current_display(), object()
+    with ExitStack() as stack:
+        workers = None
+        size = max((config.protocol.workers for config in pending), default=1)
+        if size > 1 and len(pending) > 1:
+            with stage("loading torch"):
+                from unionsnn.runs.workers import Worker
+            workers = stack.enter_context(ProcessPool(Worker(), size))
+        for number, each in enumerate(candidates):
+            if each.config is None or each.record is not None:
+                done.append(each)
+                continue
+            if shown is not None:
+                stack.callback(shown.end, row)
+                shown.show(
+                    row,
+                    "configuration",
+                    number,
+                    len(candidates),
+                    figures={"now": each.label},
+                    numbered=True,
+                )
+            try:
+                record = run_experiment(each.config, progress, workers)
+            except RequestError:
+                raise
+            except Exception as error:  # Any error: the others continue.
+                logger.debug("%s failed", each.label, exc_info=True)
+                failures.append(f"{each.label}: {' '.join(str(error).split())}")
+                continue
+            # Only torchrun's other processes get none, and it starts no comparison.
+            assert record is not None
+            failed = failure_lines(failed_now(record, each.config))
+            failures += [f"{each.label}: {line}" for line in failed]
+            done.append(replace(each, record=record))
+    return done, failures
+
+
 def _refuse_other_splits(candidates: Sequence[Candidate], progress: Progress | None) -> None:
     """Compare records on disk with the current data and splits, before training."""
     finished = [c for c in candidates if c.record is not None]
     pending = [c for c in candidates if c.record is None]
     if not finished or not pending:
         return
-    from unionsnn.training.build import build_data
-    from unionsnn.training.protocols import draw_splits
+    with stage("loading torch"):
+        from unionsnn.training.build import build_data
+        from unionsnn.training.protocols import draw_splits
 
     config = pending[0].config
     assert config is not None

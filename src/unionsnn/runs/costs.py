@@ -14,7 +14,7 @@ from unionsnn.config.schema import Config
 from unionsnn.data.datasets import disjoint_union
 from unionsnn.data.sources.source import Progress
 from unionsnn.training.build import build_data, build_task, check_request, fit_gates
-from unionsnn.training.callbacks import StopOnNonFinite
+from unionsnn.training.callbacks import StopOnNonFinite, shown_epochs
 from unionsnn.training.devices import check_accelerator, quiet_lightning
 from unionsnn.training.memory import memory_errors, require_memory
 from unionsnn.training.protocols import draw_splits
@@ -104,7 +104,8 @@ def timed_training(config: Config, progress: Progress | None = None) -> Cost:
         torch.manual_seed(config.seed)
         task = build_task(config, data)
         fit_gates(task.model, data)
-        trainer = make_trainer(config, 0, [StopOnNonFinite(), clock])
+        callbacks = [StopOnNonFinite(), clock, *shown_epochs("", config.protocol.select_on)]
+        trainer = make_trainer(config, callbacks)
         data.device = trainer.strategy.root_device
         require_memory(task.model, data, data.device)
         with memory_errors(task.model, data):

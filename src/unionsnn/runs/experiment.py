@@ -9,8 +9,9 @@ import warnings
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from unionsnn.base.display import display, stage
 from unionsnn.base.environment import environment
 from unionsnn.base.errors import RequestError
 from unionsnn.base.files import write_json
@@ -26,8 +27,13 @@ from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training.protocols import summarize
 from unionsnn.training.records import RecordedFailure, RecordedProtocol, Repetition, Result
 
+if TYPE_CHECKING:
+    from unionsnn.runs.workers import Workers
 
-def run_experiment(config: Config, progress: Progress | None = None) -> Result | None:
+
+def run_experiment(
+    config: Config, progress: Progress | None = None, workers: Workers | None = None
+) -> Result | None:
     """Train unfinished repetitions and return the merged record.
 
     A failed repetition does not stop the others; the same request trains it again. Of the processes
@@ -36,6 +42,8 @@ def run_experiment(config: Config, progress: Progress | None = None) -> Result |
     Args:
         config: A checked configuration.
         progress: Called during long work on data.
+        workers: Processes that train repetitions, if ``protocol.workers`` asks for several; by
+            default they are started, and end with the experiment.
 
     Raises:
         RequestError: if the request does not fit the data, the model or the machine.
@@ -53,10 +61,10 @@ def run_experiment(config: Config, progress: Progress | None = None) -> Result |
     config.logger.check()
     if (whole := _whole(config, progress)) is not None:
         return whole
-    # Imports torch.
-    from unionsnn.runs.pending import complete
-
-    return complete(config, progress)
+    with display(config.trainer.progress):
+        with stage("loading torch"):
+            from unionsnn.runs.pending import complete
+        return complete(config, progress, workers)
 
 
 def _whole(config: Config, progress: Progress | None) -> Result | None:
@@ -251,7 +259,7 @@ def refuse_other_code(
     }
     if not changed:
         return
-    names = ", ".join(f"{name} (repetition {index})" for name, index in changed.items())
+    names = ", ".join(f"{name} (repetition {index + 1})" for name, index in changed.items())
     fault = (
         f"The file of {names} has changed since {folder.path} was trained with it, so its results "
         "are those of other code."

@@ -101,10 +101,10 @@ def failed_now(record: Result, config: Config) -> list[RecordedFailure]:
 
 
 def failure_lines(failed: Sequence[RecordedFailure]) -> list[str]:
-    """Return a line for each reason, with its repetitions."""
+    """Return a line for each reason, with its repetitions, counted from 1."""
     reasons: dict[str, list[str]] = {}
     for row in failed:
-        reasons.setdefault(row.reason, []).append(str(row.index))
+        reasons.setdefault(row.reason, []).append(str(row.index + 1))
     return [
         f"repetition{'s' if len(which) > 1 else ''} {', '.join(which)}: {reason}"
         for reason, which in reasons.items()

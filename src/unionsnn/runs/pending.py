@@ -6,9 +6,10 @@ import functools
 import logging
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
+from unionsnn.base.display import current_display
 from unionsnn.base.errors import RepetitionFailedError
 from unionsnn.base.files import write_json
 from unionsnn.config.schema import Config, ProtocolConfig
@@ -31,27 +32,31 @@ from unionsnn.runs.experiment import (
 from unionsnn.runs.failures import Failure, Outcome, SameAgain, attempt
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.runs.selection import select_in_fold
-from unionsnn.runs.workers import train_in_workers
+from unionsnn.runs.workers import Workers, train_in_workers
 from unionsnn.training.build import announce_own, build_data, check_request
 from unionsnn.training.devices import check_accelerator, own_state
 from unionsnn.training.protocols import draw_splits
 from unionsnn.training.records import Repetition, Result
-from unionsnn.training.repetition import Training, train_repetition
+from unionsnn.training.repetition import REPETITIONS, Training, train_repetition
 from unionsnn.training.tracking import prepare_tracking, track_results
 
 logger = logging.getLogger(__name__)
 
 
-def complete(config: Config, progress: Progress | None = None) -> Result | None:
+def complete(
+    config: Config, progress: Progress | None = None, workers: Workers | None = None
+) -> Result | None:
     """Check a request, train what it lacks, and return the merged record; see `run_experiment`."""
     with own_state(config.trainer.threads):
         check_accelerator(config)
         check_request(config)
         with joined_by_torchrun(config):
-            return _complete(config, progress)
+            return _complete(config, progress, workers)
 
 
-def _complete(config: Config, progress: Progress | None) -> Result | None:
+def _complete(
+    config: Config, progress: Progress | None, workers: Workers | None
+) -> Result | None:
     if rank() > 0:
         follow(config)
         return None
@@ -74,7 +79,7 @@ def _complete(config: Config, progress: Progress | None) -> Result | None:
                 config.data.name,
                 unread,
             )
-        failure = _train_pending(config, folder, data, pending, started=bool(finished))
+        failure = _train_pending(config, folder, data, pending, workers, started=bool(finished))
         result = merge(folder)
         write_json(folder.results_path, result.to_json())
         if pending and failure is None:
@@ -106,6 +111,7 @@ def _train_pending(
     folder: RunFolder[Config],
     data: GraphDataModule,
     pending: Sequence[int],
+    workers: Workers | None,
     *,
     started: bool,
 ) -> Failure | None:
@@ -116,21 +122,35 @@ def _train_pending(
     prepare_tracking(folder.path)
     splits = recorded_splits(folder, config.protocol, data, config.seed)
     waiting, alike = deque(pending), SameAgain(started)
-    # Closed at once if saving fails or a signal comes: workers end with it.
-    with closing(train_all(config, data, splits, waiting, folder.path)) as outcomes:
-        for index, outcome in outcomes:
+    shown, unit, total = current_display(), config.protocol.unit, len(config.protocol.wanted)
+
+    def count(done: int) -> None:
+        if shown is not None and total > 1:
+            shown.show(REPETITIONS, f"{unit}s done", done, total)
+
+    before = total - len(pending)
+    count(before)
+    with ExitStack() as stack:
+        if shown is not None:
+            stack.callback(shown.end, REPETITIONS)
+        # Closed at once if saving fails or a signal comes: workers end with it.
+        outcomes = stack.enter_context(
+            closing(train_all(config, data, splits, waiting, folder.path, workers))
+        )
+        for done, (index, outcome) in enumerate(outcomes, before + 1):
             if isinstance(outcome, Failure):
                 first = first or outcome
                 folder.save_failure(index, outcome.kind, outcome.reason)
                 # Of a single repetition, the error itself is shown.
                 if config.protocol.num_repetitions > 1:
-                    logger.error("repetition %d FAILED: %s", index, outcome.reason)
+                    logger.error("%s %d FAILED: %s", unit, index + 1, outcome.reason)
             else:
                 folder.save_repetition(index, outcome)
             if alike.add(outcome) and waiting:
                 logger.error("Two failed with the same error, none is finished: the rest waits.")
                 waiting.clear()
             write_json(folder.results_path, merge(folder).to_json())
+            count(done)
     return first
 
 
@@ -140,6 +160,7 @@ def train_all(
     splits: Sequence[Split],
     waiting: deque[int],
     folder: Path,
+    workers: Workers | None = None,
 ) -> Generator[tuple[int, Outcome]]:
     """Train repetitions one after another or in workers; yield each outcome when it is done.
 
@@ -148,7 +169,7 @@ def train_all(
     if min(config.protocol.workers, len(waiting)) > 1:
         # Once, here, so that workers find the caches filled.
         data.prepare_data()
-        yield from train_in_workers(config, splits, waiting, folder)
+        yield from train_in_workers(config, splits, waiting, folder, workers)
         return
     if num_processes(config) > 1:
         # Once, here, so that the other processes find the caches filled.
@@ -156,7 +177,6 @@ def train_all(
         with together(config):
             while waiting:
                 index = waiting.popleft()
-                announce(config, index)
                 training = agreed(Training(config, splits[index], index, folder))
                 # A failure here ends the other processes, and with them the command.
                 yield index, train_repetition(training, data)
@@ -164,16 +184,8 @@ def train_all(
     repeat: Callable[..., Repetition] = select_in_fold if config.protocol.grid else train_repetition
     while waiting:
         index = waiting.popleft()
-        announce(config, index)
         training = Training(config, splits[index], index, folder)
         yield index, attempt(functools.partial(repeat, training, data))
-
-
-def announce(config: Config, index: int) -> None:
-    """Log which of several repetitions starts."""
-    count = config.protocol.num_repetitions
-    if count > 1 and config.trainer.progress != "none":
-        logger.info("repetition %d of %d", index + 1, count)
 
 
 def recorded_splits(

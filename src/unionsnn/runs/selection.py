@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from unionsnn.base.display import current_display
 from unionsnn.base.errors import DamagedFileError, NonFiniteLossError
 from unionsnn.base.files import read_mapping, set_aside, write_json
 from unionsnn.config.grid import Cell, cell_text, cells_of
@@ -89,17 +90,22 @@ def select_in_fold(
     data_of = CellData(config, data)
     outcomes: list[Repetition | FailedCell] = []
     chosen: int | None = None
+    shown, row = current_display(), object()
     for number, (cell, each) in enumerate(zip(cells, trainings, strict=True)):
         if watch is not None:
             watch.part = f"cell {number + 1}/{len(cells)}"
-        if config.trainer.progress != "none":
-            logger.info("cell %d of %d: %s", number + 1, len(cells), cell_text(cell))
+        if shown is not None:
+            shown.show(
+                row, "cell", number, len(cells), figures={"now": cell_text(cell)}, numbered=True
+            )
         outcomes.append(train_cell(each, data_of(each.config), watch))
         values = [[o.metrics[key]] if key in o.metrics else None for o in outcomes]
         chosen = best(values, [key])
         for other in range(number + 1):
             if other != chosen:
                 trainings[other].checkpoint.unlink(missing_ok=True)
+    if shown is not None:
+        shown.end(row)
     if chosen is None:
         reason = outcomes[0].failed if isinstance(outcomes[0], FailedCell) else key
         raise NonFiniteLossError(f"All {len(cells)} cells of the grid failed: {reason}")
@@ -207,11 +213,11 @@ class CellData:
     """
 
     def __init__(self, config: Config, data: GraphDataModule) -> None:
-        self._made = [(_read(config), data)]
+        self._made = [(read_by(config), data)]
 
     def __call__(self, config: Config) -> GraphDataModule:
         """Return the data module of a cell."""
-        wanted = _read(config)
+        wanted = read_by(config)
         for read, data in self._made:
             if read == wanted:
                 return data
@@ -221,7 +227,7 @@ class CellData:
         return made
 
 
-def _read(config: Config) -> tuple[Any, ...]:
+def read_by(config: Config) -> tuple[Any, ...]:
     """Return the parts of a configuration that determine its data module."""
     encodings = config.model.encodings
     return config.data, coefficient_spec(config), layer_spec(config), encodings

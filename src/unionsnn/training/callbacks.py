@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import csv
 import math
-import sys
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,9 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 from numpy.typing import NDArray
-from pytorch_lightning.callbacks import (
-    Callback,
-    Checkpoint,
-    ProgressBar,
-    RichProgressBar,
-    TQDMProgressBar,
-)
+from pytorch_lightning.callbacks import Callback, Checkpoint
 
+from unionsnn.base.display import Display, current_display
 from unionsnn.base.errors import NonFiniteLossError
 from unionsnn.base.files import atomic_write
 from unionsnn.config.schema import metric_mode
@@ -38,7 +32,7 @@ class StopOnNonFinite(Callback):
         for key, value in trainer.callback_metrics.items():
             if not math.isfinite(float(value)):
                 raise NonFiniteLossError(
-                    f"{key} is {float(value)} in epoch {trainer.current_epoch}. Lower "
+                    f"{key} is {float(value)} in epoch {trainer.current_epoch + 1}. Lower "
                     "optimizer.lr, or look for extreme values in the features."
                 )
 
@@ -350,56 +344,101 @@ class EpochPredictions(Callback):
         self._fits = state_dict["fits"]
 
 
-class PlainProgress(ProgressBar):
-    """One line every few seconds for logs and pipes, and one at the end of a long training.
+class Epochs(Callback):
+    """Tell how far a training is: its epochs, the last figures, and the best value.
 
     Args:
-        label: Printed before each line.
-        interval: Minimum number of seconds between lines.
+        tell: Called with the number of epochs done, of which a part counts, their maximum number,
+            and the figures by name.
+        monitor: Metric whose best value is told; val_loss if None.
     """
 
-    def __init__(self, label: str, interval: float = 10.0) -> None:
-        super().__init__()
-        self.label = label
-        self.interval = interval
-        self._last = time.monotonic()
-        self._shown: int | None = None
+    def __init__(
+        self, tell: Callable[[float, int, dict[str, float | str]], object], monitor: str | None
+    ) -> None:
+        self.tell = tell
+        self.monitor = monitor or "val_loss"
+        self._best: tuple[float, int] | None = None
+        self._figures: dict[str, float | str] = {}
 
-    def disable(self) -> None:
-        """Disable output; Lightning calls this in all processes except the first."""
-        self.interval = math.inf
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Tell that training has started, or goes on."""
+        self._best, self._figures = None, {}
+        self.tell(trainer.current_epoch, trainer.max_epochs or 0, self._figures)
+
+    def on_train_batch_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        """Tell the share of the epoch."""
+        # Validation is the rest.
+        part = batch_idx / max(1.0, trainer.num_training_batches)
+        self.tell(trainer.current_epoch + part, trainer.max_epochs or 0, self._figures)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Print the epoch's metrics if it is time."""
-        if time.monotonic() - self._last >= self.interval:
-            self._print(trainer, trainer.current_epoch + 1)
+        """Tell the epoch's loss and metrics."""
+        epoch = trainer.current_epoch + 1
+        figures = {
+            k: float(v)
+            for k, v in trainer.callback_metrics.items()
+            if k == "train_loss" or k.startswith("val_")
+        }
+        value = float(trainer.callback_metrics[self.monitor])
+        sign = 1 if metric_mode(self.monitor) == "min" else -1
+        if self._best is None or sign * value < sign * self._best[0]:
+            self._best = value, epoch
+        best = f"{self._best[0]:.4f} (epoch {self._best[1]})"
+        self._figures = {**figures, f"best {self.monitor}": best}
+        self.tell(epoch, trainer.max_epochs or 0, self._figures)
+
+
+def shown_epochs(label: str, monitor: str | None, inside: object = None) -> list[Callback]:
+    """Return the callback that shows a training in the display that is open, if there is one.
+
+    Args:
+        label: What is trained; empty if it is all that is.
+        monitor: As in `Epochs`.
+        inside: Key of the row whose step the training is.
+    """
+    shown = current_display()
+    if shown is None:
+        return []
+    return [ShownEpochs(shown, f"{label}: epoch" if label else "epoch", monitor, inside)]
+
+
+class ShownEpochs(Epochs):
+    """Show a training as a row of a display.
+
+    Args:
+        shown: The display.
+        label: Label of the row.
+        monitor: As in `Epochs`.
+        inside: As in `shown_epochs`.
+    """
+
+    def __init__(
+        self, shown: Display, label: str, monitor: str | None, inside: object = None
+    ) -> None:
+        super().__init__(self._show, monitor)
+        self.shown = shown
+        self.label = label
+        self.inside = inside
+
+    def _show(self, done: float, total: int, figures: dict[str, float | str]) -> None:
+        self.shown.show(
+            self, self.label, done, total, figures=figures, inside=self.inside, numbered=True
+        )
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Print the last epoch's metrics if lines were printed before."""
-        if self._shown not in (None, trainer.current_epoch):
-            self._print(trainer, trainer.current_epoch, "; done")
+        """Remove the row."""
+        self.shown.end(self)
 
-    def _print(self, trainer: pl.Trainer, epoch: int, end: str = "") -> None:
-        self._last, self._shown = time.monotonic(), epoch
-        values = " ".join(f"{k} {float(v):.4f}" for k, v in trainer.callback_metrics.items())
-        text = f"{self.label} epoch {epoch}/{trainer.max_epochs} {values}{end}"
-        print(text, file=sys.stderr, flush=True)
-
-
-def progress_callbacks(kind: str, label: str) -> list[Callback]:
-    """Return the progress display: ``auto``, ``bar``, ``plain`` or ``none``.
-
-    ``auto`` is a bar on a terminal or in a notebook, and plain lines elsewhere.
-    """
-    if kind == "auto":
-        kind = "bar" if sys.stderr.isatty() or in_notebook() else "plain"
-    if kind == "bar":
-        return [TQDMProgressBar() if in_notebook() else RichProgressBar(leave=False)]
-    return [PlainProgress(label)] if kind == "plain" else []
-
-
-def in_notebook() -> bool:
-    """Return whether this is a notebook, which needs another kind of bar."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
-    return type(shell).__name__ == "ZMQInteractiveShell"
+    def on_exception(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
+    ) -> None:
+        """Remove the row."""
+        self.shown.end(self)

@@ -44,7 +44,7 @@ from unionsnn.training.callbacks import (
     ResumePoint,
     StopOnNonFinite,
     TestPredictions,
-    progress_callbacks,
+    shown_epochs,
 )
 from unionsnn.training.checkpoints import (
     AtomicCheckpoints,
@@ -67,6 +67,9 @@ from unionsnn.training.records import Repetition
 from unionsnn.training.schedules import schedule_callbacks
 from unionsnn.training.tasks import Task
 from unionsnn.training.tracking import GuardedRun, Tracking
+
+REPETITIONS = "repetitions"
+"""Key of the row that counts the repetitions of an experiment."""
 
 HISTOGRAM_BINS = 40
 """Number of bins of the coefficients' histogram in a record."""
@@ -94,6 +97,16 @@ class Training:
     def name(self) -> str:
         """Name of its files."""
         return f"{self.index:02d}" if self.cell is None else f"{self.index:02d}-{self.cell:03d}"
+
+    @property
+    def label(self) -> str:
+        """What it is called where it is shown; counted from 1, empty if it is the only one."""
+        protocol, parts = self.config.protocol, []
+        if protocol.num_repetitions > 1:
+            parts.append(f"{protocol.unit} {self.index + 1}")
+        if self.cell is not None:
+            parts.append(f"cell {self.cell + 1}")
+        return ", ".join(parts)
 
     @property
     def unfinished(self) -> Path:
@@ -168,6 +181,7 @@ def train_repetition(
         best = BestWeights(protocol.select_on, average) if protocol.select_on else None
         first = [c for c in (average,) if c]
         callbacks = [*first, StopOnNonFinite(), curves, tracking, *(c for c in (best, watch) if c)]
+        callbacks += shown_epochs(training.label, protocol.select_on, REPETITIONS)
         callbacks += [*stop_callbacks(protocol), *schedule_callbacks(config)]
         callbacks += own_callbacks(config)
         predictions: list[Callback] = []
@@ -185,7 +199,7 @@ def train_repetition(
         with memory_errors(task.model, data):
             metrics, others = dict(curves.history[-1]), []
             if best:
-                tester = trainer if alone else make_trainer(config, training.index, predictions)
+                tester = trainer if alone else make_trainer(config, predictions)
                 # First, so that the stored predictions match the metrics.
                 others = other_evaluations(tester, task, data) if test else []
                 metrics = evaluate(tester, task, data, test=test)
@@ -286,7 +300,7 @@ def fit(
     strategy: str | Strategy = "auto"
     if world_size() > 1:
         strategy = ddp_strategy(all_used=uses_all_parameters(task, data))
-    trainer = make_trainer(config, training.index, callbacks, strategy)
+    trainer = make_trainer(config, callbacks, strategy)
     data.device = trainer.strategy.root_device
     data.accumulated = config.trainer.accumulate_grad_batches
     require_memory(task.model, data, data.device)
@@ -352,7 +366,7 @@ def measure_selected(training: Training, data: GraphDataModule) -> dict[str, flo
     with surroundings(config):
         task = build_task(config, data)
         task.model.load_state_dict(content["state_dict"])
-        trainer = make_trainer(config, training.index, [TestPredictions(training.predictions)])
+        trainer = make_trainer(config, [TestPredictions(training.predictions)])
         data.device = trainer.strategy.root_device
         with memory_errors(task.model, data):
             metrics = evaluate(trainer, task, data)
@@ -372,23 +386,17 @@ def evaluate(
 
 
 def make_trainer(
-    config: Config,
-    index: int,
-    callbacks: Sequence[Callback],
-    strategy: str | Strategy = "auto",
+    config: Config, callbacks: Sequence[Callback], strategy: str | Strategy = "auto"
 ) -> pl.Trainer:
     """Make Lightning's trainer for one repetition.
 
     Args:
         config: The configuration.
-        index: Number of the repetition.
-        callbacks: Callbacks in addition to the progress display.
+        callbacks: Its callbacks.
         strategy: How processes train together; ``auto`` for a single process.
     """
     section = config.trainer
     together = strategy != "auto"
-    label = f"{config.data.name} {config.model.name} repetition {index}"
-    progress = progress_callbacks(section.progress, label)
     few = {"limit_train_batches": DEBUG_BATCHES} if config.debug == "fast" else {}
     return pl.Trainer(
         # Otherwise Lightning takes its rank from variables of Slurm, MPI or LSF, answers Slurm's
@@ -409,8 +417,8 @@ def make_trainer(
         accumulate_grad_batches=section.accumulate_grad_batches,
         max_epochs=section.max_epochs,
         profiler=SimpleProfiler() if config.debug == "profile" else None,
-        callbacks=[*callbacks, *progress],
-        enable_progress_bar=bool(progress),
+        callbacks=[*callbacks],
+        enable_progress_bar=False,
         logger=False,
         enable_checkpointing=any(isinstance(each, Checkpoint) for each in callbacks),
         enable_model_summary=False,

@@ -1,11 +1,15 @@
 """Compilation with numba: typed, cached on disk, never stale."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core import event
+
+from unionsnn.base.display import Display, current_display
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -49,6 +53,46 @@ def kernel(function: Function) -> Function:
     except (AttributeError, RuntimeError):
         compiled = numba.njit(**_OPTIONS)(function)
     return compiled
+
+
+COMPILING = "compiling kernels (once, about 30 s)"
+
+
+class _Compilations(event.Listener):
+    """Shows that numba compiles: kernels that call others compile these first.
+
+    Args:
+        shown: The display.
+    """
+
+    def __init__(self, shown: Display) -> None:
+        self.shown = shown
+        self._open = 0
+
+    def on_start(self, event: event.Event) -> None:
+        """Show it."""
+        self._open += 1
+        self.shown.show(COMPILING, COMPILING)
+
+    def on_end(self, event: event.Event) -> None:
+        """Show it no longer."""
+        self._open -= 1
+        if not self._open:
+            self.shown.end(COMPILING)
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Show in the display that is open, if there is one, when kernels are being compiled."""
+    shown = current_display()
+    if shown is None:
+        yield
+        return
+    try:
+        with event.install_listener("numba:compile", _Compilations(shown)):
+            yield
+    finally:
+        shown.end(COMPILING)
 
 
 def dispatcher(kernels: Sequence[Function], arguments: str, unknown: str) -> Function:

@@ -38,7 +38,7 @@ def results_table(record: Result) -> Table:
     keys = [report, *validated]
     rows: list[list[Any]] = [
         [
-            row.index,
+            row.index + 1,
             *(metric_text(key, row.metrics.get(key)) for key in keys),
             None if row.best_epoch is None else row.best_epoch + 1,
             row.epochs,
@@ -46,7 +46,7 @@ def results_table(record: Result) -> Table:
         ]
         for row in record.repetitions
     ]
-    rows += [[row.index, "failed", *[None] * (len(keys) + 2)] for row in record.failed]
+    rows += [[row.index + 1, "failed", *[None] * (len(keys) + 2)] for row in record.failed]
     title = f"{record.model} on {record.data}"
     if record.control != "none":
         title += f", control: {record.control}"
@@ -100,11 +100,11 @@ def selected_lines(record: Result) -> list[str]:
         if (grid := row.grid) is not None:
             value = next(c[grid["on"]] for c in grid["cells"] if c["cell"] == grid["selected"])
             shown = metric_text(grid["on"], value)
-            lines.append(f"chosen in {row.index}: {cell_text(grid['selected'])} ({shown})")
+            lines.append(f"chosen in {row.index + 1}: {cell_text(grid['selected'])} ({shown})")
             failed = [cell for cell in grid["cells"] if "failed" in cell]
             if failed:
                 lines.append(
-                    f"FAILED in {row.index}: {len(failed)} of {len(grid['cells'])} cells, the "
+                    f"FAILED in {row.index + 1}: {len(failed)} of {len(grid['cells'])} cells, the "
                     f"first {cell_text(failed[0]['cell'])}: {failed[0]['failed']}"
                 )
     return lines

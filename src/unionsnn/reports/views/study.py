@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-
 from unionsnn.reports.formatting import duration_text, interval_text, metric_text, spread_text
-from unionsnn.reports.progress import bar_progress, progress_kind
 from unionsnn.reports.table import Mark, Table, html_page, numbers, words
 from unionsnn.reports.views.results import summary_line
 
 if TYPE_CHECKING:
+    from unionsnn.base.display import Display
     from unionsnn.search.queue import Trial
     from unionsnn.search.record import StudyRecord
-    from unionsnn.search.workers import Watch
 
 
 _DONE = ("finished", "pruned", "failed", "lost")
@@ -113,7 +109,7 @@ def final_lines(record: StudyRecord) -> list[str]:
             f"{report}: {spread_text(report, result.mean, result.std)}, 95 % interval "
             f"{interval_text(report, result.interval)} ({result.method})",
             f"selection: {nested.selection}",
-            "trials by fold: " + ", ".join(f"{f.fold}: {f.trial}" for f in nested.folds),
+            "trials by fold: " + ", ".join(f"{f.fold + 1}: {f.trial}" for f in nested.folds),
         ]
     if record.final_elsewhere is not None:
         lines += [f"final run: {record.final_elsewhere}"]
@@ -158,45 +154,46 @@ def study_page(record: StudyRecord, figures: Sequence[tuple[str, str]], script: 
     )
 
 
-@contextmanager
-def study_progress(kind: str, key: str, direction: str) -> Iterator[Watch | None]:
-    """Yield a callback that shows the state of all trials.
+class Trials:
+    """Shows the state of all trials: a row of a display, and elsewhere a line for each that ends.
 
     Args:
-        kind: ``auto``, ``bar``, ``plain`` or ``none``.
+        shown: The display.
         key: Name of the first objective.
         direction: ``maximize`` or ``minimize``.
     """
-    kind = progress_kind(kind)
-    if kind == "none":
-        yield None
-    elif kind == "plain":
-        yield TrialLines(key, direction)
-    else:
-        bar = TrialBar(key, direction)
-        with bar.progress:
-            yield bar
 
-
-class _Trials:
-    def __init__(self, key: str, direction: str) -> None:
+    def __init__(self, shown: Display, key: str, direction: str) -> None:
+        self.shown = shown
         self.key = key
         self.better: Callable[..., float] = min if direction == "minimize" else max
+        self._told: set[int] | None = None
 
     def best(self, cells: Sequence[Trial]) -> str:
         """Return the best value so far."""
         values = [cell.values[0] for cell in cells if cell.values is not None]
         return value_text(self.key, self.better(values)) if values else "–"
 
-
-class TrialLines(_Trials):
-    """A line for each trial that has ended."""
-
-    def __init__(self, key: str, direction: str) -> None:
-        super().__init__(key, direction)
-        self._told: set[int] | None = None
-
     def __call__(self, cells: Sequence[Trial]) -> None:
+        """Show the trials; once all are done, the row makes room for the final training."""
+        count = {state: sum(cell.state == state for cell in cells) for state in (*_DONE, "running")}
+        done = sum(count[state] for state in _DONE)
+        running = [
+            f"{cell.index} (repetition {len(cell.repetitions) + 1})"
+            for cell in cells
+            if cell.state == "running"
+        ]
+        figures = {f"best {self.key}": self.best(cells)}
+        figures |= {state: str(count[state]) for state in _DONE[1:] if count[state]}
+        if running:
+            figures["running"] = ", ".join(running)
+        self.shown.show("trials", "trials done", done, len(cells), figures=figures)
+        if done == len(cells):
+            self.shown.end("trials")
+        if not self.shown.is_live:
+            self._print(cells)
+
+    def _print(self, cells: Sequence[Trial]) -> None:
         """Print the trials that ended since the last call."""
         ended = {cell.index: cell for cell in cells if cell.state in _DONE}
         if self._told is None:
@@ -214,33 +211,3 @@ class TrialLines(_Trials):
             counted = f"{len(ended)} of {len(cells)}, best {self.best(cells)}"
             print(f"{' '.join(parts)}; {counted}", file=sys.stderr, flush=True)
         self._told |= ended.keys()
-
-
-class TrialBar(_Trials):
-    """A progress bar with the states of trials, the best value and the running trials."""
-
-    def __init__(self, key: str, direction: str) -> None:
-        super().__init__(key, direction)
-        self.progress = bar_progress(
-            TextColumn("trials"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.description}"),
-        )
-        self._task = self.progress.add_task("", total=None)
-
-    def __call__(self, cells: Sequence[Trial]) -> None:
-        """Update the bar; remove it when all is done, to make room for the final training."""
-        count = {state: sum(cell.state == state for cell in cells) for state in (*_DONE, "running")}
-        done = sum(count[state] for state in _DONE)
-        running = " ".join(
-            f"{cell.index} ({len(cell.repetitions)})" for cell in cells if cell.state == "running"
-        )
-        words = f"best {self.key} {self.best(cells)}; {count['pruned']} pruned"
-        words += "".join(f", {count[s]} {s}" for s in ("failed", "lost") if count[s])
-        if running:
-            words += f"; running: {running}"
-        self.progress.update(self._task, completed=done, total=len(cells), description=words)
-        if done == len(cells):
-            self.progress.stop()
