@@ -100,8 +100,8 @@ def measure(overrides: list[str], epochs: int) -> BareEpochs:
         beside = BareEpochs(data)
         make = repetition.make_trainer
 
-        def with_bare_epochs(config: Any, index: int, callbacks: Any, *further: Any) -> pl.Trainer:
-            return make(config, index, [*callbacks, beside], *further)
+        def with_bare_epochs(config: Any, callbacks: Any, *further: Any) -> pl.Trainer:
+            return make(config, [*callbacks, beside], *further)
 
         repetition.make_trainer = with_bare_epochs
         try:

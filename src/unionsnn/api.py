@@ -41,15 +41,15 @@ def train(
             the record, under ``failed``.
     """
     _refuse_torchrun("train")
+    from unionsnn.base.display import display
     from unionsnn.config.compose import compose_config
     from unionsnn.config.identity import run_folder
-    from unionsnn.reports.progress import data_progress
     from unionsnn.runs.experiment import run_experiment
 
     config = compose_config(_words(overrides), config_dir)
     if not progress:
         config = config.replace({"trainer.progress": "none"})
-    with data_progress(config.trainer.progress) as report:
+    with display(config.trainer.progress) as report:
         record = run_experiment(config, report)
     # Only torchrun's other processes get none.
     assert record is not None
@@ -78,8 +78,8 @@ def compare(
     _refuse_torchrun("compare")
     import torch
 
+    from unionsnn.base.display import display
     from unionsnn.config.compose import compose_config
-    from unionsnn.reports.progress import data_progress
     from unionsnn.runs.comparison import read_candidates, refuse_incomparable, run_comparison
     from unionsnn.training.records import Result
 
@@ -102,7 +102,7 @@ def compare(
     kind = config.trainer.progress
     if not progress:
         candidates, kind = [each.silent() for each in candidates], "none"
-    with torch.random.fork_rng(devices=[]), data_progress(kind) as report:
+    with torch.random.fork_rng(devices=[]), display(kind) as report:
         return run_comparison(candidates, config.paths.output, report)
 
 
@@ -147,8 +147,8 @@ def sweep(
     _refuse_torchrun("sweep")
     import torch
 
-    from unionsnn.reports.progress import data_progress
-    from unionsnn.reports.views.study import study_progress
+    from unionsnn.base.display import display
+    from unionsnn.reports.views.study import Trials
     from unionsnn.search.driver import run_study
     from unionsnn.search.study import make_study
 
@@ -162,11 +162,8 @@ def sweep(
     )
     kind = request.base.trainer.progress if progress else "none"
     key, direction = request.file.objectives[0], request.directions[0]
-    with (
-        torch.random.fork_rng(devices=[]),
-        study_progress(kind, key, direction) as watch,
-        data_progress(kind) as report,
-    ):
+    with torch.random.fork_rng(devices=[]), display(kind) as report:
+        watch = None if report is None else Trials(report, key, direction)
         return run_study(
             request,
             watch,

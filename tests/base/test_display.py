@@ -26,7 +26,6 @@ def plain() -> Iterator[Display]:
 
 def drawn(shown: Display, width: int) -> str:
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
-    shown._console = console
     console.print(shown.renderable())
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()

@@ -276,11 +276,22 @@ def test_completion_scripts(command: Command, shell: str) -> None:
     assert f"_UNIONSNN_COMPLETE={shell}_complete" in script.stdout
 
 
-def test_completion_of_overrides(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("words", "word"),
+    [
+        ("train model=g", "model=gin"),
+        ("reproduce table1", "table12"),
+        ("models union_gi", "union_gin"),
+        ("config opt", "optimizer"),
+    ],
+)
+def test_completion(
+    command: Command, monkeypatch: pytest.MonkeyPatch, words: str, word: str
+) -> None:
     monkeypatch.setenv("_UNIONSNN_COMPLETE", "bash_complete")
-    monkeypatch.setenv("COMP_WORDS", "unionsnn train model=g")
+    monkeypatch.setenv("COMP_WORDS", f"unionsnn {words}")
     monkeypatch.setenv("COMP_CWORD", "2")
-    assert "plain,model=gin" in command().stdout.splitlines()
+    assert f"plain,{word}" in command().stdout.splitlines()
 
 
 def test_a_failing_run_exits_with_1_and_says_why(command: Command) -> None:

@@ -15,6 +15,7 @@ from scipy import stats
 
 from made_records import result
 from unionsnn.base.errors import RequestError
+from unionsnn.base.processes import ProcessPool
 from unionsnn.runs import pending
 from unionsnn.runs.comparison import (
     Candidate,
@@ -92,6 +93,27 @@ def test_folds_are_compared_pair_by_pair(read: Reader, tmp_path: Path) -> None:
         assert run["result"] == record["result"]
         assert run["parameters"] == record["parameters"]
     assert one["protocol"]["split_hash"] == two["protocol"]["split_hash"]
+
+
+def test_all_configurations_are_trained_by_the_same_processes_with_the_same_numbers(
+    read: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[object] = []
+    spawn = ProcessPool._spawn
+
+    def counted(pool: ProcessPool[Any, Any]) -> Any:
+        started.append(pool)
+        return spawn(pool)
+
+    monkeypatch.setattr(ProcessPool, "_spawn", counted)
+    words = ("model=gin", "model=union_gin", "model=gcn")
+    together = compared(read(*words, common=[*SEEDS, "protocol.workers=2"]), tmp_path)
+    assert len(started) == 2
+    shutil.rmtree(tmp_path / "runs")
+    alone = compared(read(*words, common=SEEDS), tmp_path)
+    assert len(started) == 2
+    assert [run["result"] for run in together["runs"]] == [run["result"] for run in alone["runs"]]
+    assert together["differences"] == alone["differences"]
 
 
 def test_the_result_is_written_and_a_second_call_trains_nothing(

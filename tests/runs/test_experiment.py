@@ -358,11 +358,12 @@ def test_a_training_shows_its_epochs_from_1_with_loss_metric_and_best(
             seen.append((label, shown.rows[key].count, list(shown.rows[key].figures)))
 
         monkeypatch.setattr(shown, "show", noted)
-        run_experiment(tiny("trainer.max_epochs=3"))
+        run_experiment(tiny("trainer.max_epochs=3", "trainer.progress=plain"))
         assert shown.rows == {}
     counts = dict.fromkeys(count for label, count, _ in seen if label == "epoch")
     assert list(counts) == ["1 of 3", "2 of 3", "3 of 3"]
-    assert seen[-1][2] == ["train_loss", "val_accuracy", "val_loss", "best val_loss"]
+    last = [figures for label, _, figures in seen if label == "epoch"][-1]
+    assert last == ["train_loss", "val_accuracy", "val_loss", "best val_loss"]
 
 
 def test_a_run_says_once_which_features_of_edges_it_leaves_unread(

@@ -19,6 +19,7 @@ from unionsnn.models.network import fit_to_training
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.export import TOLERANCE, difference, example, export_checkpoint, traced
+from unionsnn.runs.networks import networks
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training.build import build_model, locate
 
@@ -35,6 +36,13 @@ def documented() -> dict[str, str]:
 
 def test_the_page_names_no_other_model() -> None:
     assert set(documented()) <= set(MODELS)
+
+
+def test_the_page_says_what_the_classes_do() -> None:
+    reasons = {each.name: each.reason for each in networks()}
+    page = documented()
+    words = {name: f"no: {why}" if why else "yes" for name, why in reasons.items()}
+    assert page == {name: words[name] for name in page}
 
 
 def cases() -> list[object]:

@@ -134,7 +134,7 @@ def test_the_table_names_it_and_the_status_is_1(
     monkeypatch.setattr("unionsnn.config.compose.compose_config", lambda *_, **__: config)
     done = CliRunner().invoke(command_line, ["train"], catch_exceptions=False)
     assert done.exit_code == 1
-    assert "│ 1 │        failed │" in done.stdout
+    assert "│ 2 │        failed │" in done.stdout
     assert "INCOMPLETE: 3 of 4 repetitions" in done.stdout
     assert "FAILED repetition 2: broken by hand" in done.stdout
     assert "Traceback" not in done.stderr

@@ -26,7 +26,7 @@ class CalledError(Exception):
 def answered(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return whether a request is answered without what needs torch."""
 
-    def complete(config: Config, progress: Any = None) -> Result:
+    def complete(config: Config, *rest: Any) -> Result:
         raise CalledError
 
     def ask(config: Config) -> bool:

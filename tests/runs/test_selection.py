@@ -67,7 +67,7 @@ def test_the_best_on_validation_is_tested_once_and_is_that_cell_trained_alone(
     grid = record.repetitions[0].grid
     grid["selected"] = grid["cells"][0]["cell"]
     grid["cells"][1] = {"cell": {"optimizer.lr": 9}, "failed": "NaN"}
-    assert selected_lines(record)[1].startswith("FAILED in 0: 1 of ")
+    assert selected_lines(record)[1].startswith("FAILED in 1: 1 of ")
     assert selected_lines(record)[1].endswith("cells, the first optimizer.lr=9: NaN")
 
 

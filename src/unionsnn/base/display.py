@@ -28,8 +28,6 @@ INTERVAL = 10.0
 """Seconds between two plain lines of the same work."""
 
 _REFRESHES = 3.0
-# Width of a row without its figures.
-_BARS = 90
 # Counts above are shown as a share.
 _COUNTED = 9_999
 
@@ -114,10 +112,9 @@ class Display:
             from rich.console import Console
             from rich.live import Live
 
-            self._console = console or Console(stderr=True)
             self._live = Live(
                 get_renderable=self.renderable,
-                console=self._console,
+                console=console or Console(stderr=True),
                 transient=True,
                 refresh_per_second=_REFRESHES,
                 # What is printed meanwhile must not go from standard output to standard error.
@@ -165,11 +162,11 @@ class Display:
         if figures is not None:
             row.figures = figures
 
-    def end(self, key: object) -> None:
-        """End a row, with a last plain line if it had some before."""
+    def end(self, key: object, *, say: bool = True) -> None:
+        """End a row, with a last plain line if it had some before and `say`."""
         with self._lock:
             row = self.rows.pop(key, None)
-        if row is not None and row.told not in (None, row.done) and self._live is None:
+        if row is not None and row.told not in (None, row.done) and say and not self.is_live:
             row.numbered = False
             self._print([row], ", done")
 
@@ -184,8 +181,8 @@ class Display:
 
     def seconds_left(self, key: object) -> float | None:
         """Return the seconds left of a row at the speed so far; None if not known yet."""
-        row = self.rows[key]
-        if row.total is None:
+        row = self.rows.get(key)
+        if row is None or row.total is None:
             return None
         inner = [r.done / r.total for r in list(self.rows.values()) if r.inside == key and r.total]
         done = row.done + (sum(inner))
@@ -204,15 +201,11 @@ class Display:
 
         with self._lock:
             rows = list(self.rows.items())
-        figures = {key: "  ".join(row.texts) for key, row in rows}
-        longest = max(map(len, figures.values()), default=0)
-        wide = self._console.width >= _BARS + longest
         table = Table.grid(
             Column(no_wrap=True, overflow="ellipsis"),
-            Column(width=24 if wide else 16),
+            Column(width=16),
             Column(no_wrap=True, justify="right"),
             Column(no_wrap=True, justify="right"),
-            *([Column(no_wrap=True)] if wide else []),
             padding=(0, 2, 0, 0),
         )
         below = []
@@ -226,17 +219,10 @@ class Display:
                 finished_style="cyan",
             )
             left = self.seconds_left(key)
-            cells: list[RenderableType] = [
-                Text(row.label),
-                share,
-                Text(row.count),
-                Text("" if left is None else f"{clock(left)} left", style="dim"),
-            ]
-            if wide:
-                cells.append(Text(figures[key]))
-            elif figures[key]:
-                below.append(Text(f"{row.label}  {figures[key]}"))
-            table.add_row(*cells)
+            said = Text("" if left is None else f"{clock(left)} left", style="dim")
+            table.add_row(Text(row.label), share, Text(row.count), said)
+            if row.figures:
+                below.append(Text("  ".join([row.label, *row.texts])))
         return Group(table, *(Padding(line, (0, 0, 0, 2)) for line in below))
 
     # -- plain lines -----------------------------------------------------------------------

@@ -24,16 +24,20 @@ from unionsnn.base.version import __version__
 from unionsnn.cli.coefficients import cache, case_study, coefficients, precompute
 from unionsnn.cli.common import (
     OVERRIDE,
+    Listed,
     Options,
     config_dir_option,
     dry_run_option,
     echo_json,
+    examples,
     json_option,
     trust_option,
 )
 from unionsnn.cli.compare import compare
 from unionsnn.cli.data import clean, datasets
 from unionsnn.cli.expressivity import expressivity
+from unionsnn.cli.library import config as config_command
+from unionsnn.cli.library import models
 from unionsnn.cli.predict import export, predict
 from unionsnn.cli.reports import report, reproduce
 from unionsnn.cli.sweep import sweep
@@ -142,8 +146,20 @@ def _settings(words: Sequence[str], taken: Collection[str]) -> tuple[list[str], 
     return settings, with_equals
 
 
-class CommandLine(click.Group):
+SECTIONS = {
+    "Train and compare": ("train", "compare", "sweep", "reproduce", "report"),
+    "Use a trained network": ("predict", "export"),
+    "Analyse graphs": ("coefficients", "expressivity", "case-study"),
+    "Data": ("datasets", "precompute", "cache", "clean"),
+    "What there is": ("models", "config", "info", "completion"),
+}
+"""The commands, by what one wants to do."""
+
+
+class CommandLine(Listed):
     """The top-level group, where an error becomes lines on stderr and an exit status."""
+
+    sections = SECTIONS
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; print each fault of an error with its code and end with its status."""
@@ -216,7 +232,15 @@ class _Masked(logging.Formatter):
         return masked(super().format(record))
 
 
-@click.group(cls=CommandLine, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=CommandLine,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=examples(
+        "unionsnn train data=mutag model=gin",
+        "unionsnn compare model=gin model=union_gin -- data=mutag",
+        "unionsnn COMMAND --help",
+    ),
+)
 @click.version_option(__version__, prog_name="unionsnn")
 @click.option("-v", "--verbose", is_flag=True, help="Log more, and show tracebacks.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only results and errors.")
@@ -238,7 +262,13 @@ def command_line(ctx: click.Context, verbose: bool, quiet: bool) -> None:
     logging.getLogger("unionsnn").setLevel(level)
 
 
-@command_line.command()
+@command_line.command(
+    epilog=examples(
+        "unionsnn train data=mutag model=gin",
+        "unionsnn train data=mutag model=union_gin protocol=cross_validation seed=1",
+        "unionsnn train data=folder data.path=my_graphs --dry-run",
+    ),
+)
 @click.argument("overrides", nargs=-1, type=OVERRIDE)
 @config_dir_option
 @dry_run_option("Show what would be done, with a time estimate.")
@@ -278,7 +308,7 @@ def train(
     if (sweep_id := os.environ.get(SWEEP_VARIABLE)) and not dry_run:
         from unionsnn.runs.validation import run_for_agent
 
-        with data_progress(config.trainer.progress) as progress:
+        with display(config.trainer.progress) as progress:
             measured = run_for_agent(config, sweep_id, progress)
         if as_json:
             echo_json(measured.to_json())
@@ -332,7 +362,11 @@ def info(as_json: bool) -> None:
         show([info_table(content)])
 
 
-@command_line.command()
+@command_line.command(
+    epilog=examples(
+        "unionsnn completion bash >> ~/.bashrc",
+    ),
+)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print the completion script for a shell; source it in the shell's start-up file."""
@@ -357,6 +391,8 @@ _COMMANDS = (
     cache,
     datasets,
     clean,
+    models,
+    config_command,
 )
 for command in _COMMANDS:
     command_line.add_command(command)

@@ -17,9 +17,11 @@ from unionsnn.base.words import nearest
 from unionsnn.cli.common import (
     FILE,
     OVERRIDE,
+    Listed,
     Options,
     config_dir_option,
     echo_json,
+    examples,
     header_option,
     json_option,
     out_option,
@@ -30,7 +32,11 @@ if TYPE_CHECKING:
     from unionsnn.coefficients.upkeep import CacheItem
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "unionsnn precompute data=mutag gate=paper",
+    ),
+)
 @click.argument("overrides", nargs=-1, type=OVERRIDE)
 @config_dir_option
 @json_option("Print the summary as JSON.")
@@ -92,7 +98,12 @@ class _ChoiceOption(click.Option):
         return super().get_help_record(ctx)
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "unionsnn coefficients graph.csv",
+        "unionsnn coefficients graph.graphml --radius 1,2 --out rows.parquet --plot graph.svg",
+    ),
+)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @out_option("Table to write: .csv or .parquet. Default: CSV on stdout.")
 @click.option(
@@ -251,7 +262,13 @@ def _checked(
     return CoefficientSpec(**choices)
 
 
-@click.command("case-study")
+@click.command(
+    "case-study",
+    epilog=examples(
+        "unionsnn case-study",
+        "unionsnn case-study data=mutag --plot effects.svg",
+    ),
+)
 @click.argument("overrides", nargs=-1, type=OVERRIDE)
 @click.option("--graphs", type=click.IntRange(1), default=3000, help="Number of union subgraphs.")
 @click.option(
@@ -305,7 +322,7 @@ def case_study(
         save_figure(draw_effects(result.effects, title=title, label="change of a"), plot)
 
 
-@click.group()
+@click.group(cls=Listed)
 def cache() -> None:
     """List, check and delete the coefficients and encodings on disk.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,6 +52,29 @@ config_dir_option = click.option(
 common_option = click.option(
     "--with", "common", multiple=True, metavar="KEY=VALUE", help="The same as KEY=VALUE after --."
 )
+
+
+class Listed(click.Group):
+    """A group that lists its commands with their whole first sentences, in sections.
+
+    Args:
+        sections: Names of the commands of each section; None for one section of all.
+    """
+
+    sections: Mapping[str, Sequence[str]] | None = None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands in their sections."""
+        for title, names in (self.sections or {"Commands": self.list_commands(ctx)}).items():
+            found = [(name, self.get_command(ctx, name)) for name in names]
+            rows = [(name, each.get_short_help_str(limit=200)) for name, each in found if each]
+            with formatter.section(title):
+                formatter.write_dl(rows, col_max=14)
+
+
+def examples(*lines: str) -> str:
+    """Return the end of a command's help: lines to type."""
+    return "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in lines)])
 
 
 def dry_run_option(text: str) -> Callable[[FC], FC]:

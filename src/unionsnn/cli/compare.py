@@ -13,13 +13,20 @@ from unionsnn.cli.common import (
     config_dir_option,
     dry_run_option,
     echo_json,
+    examples,
     json_option,
     out_option,
     trust_option,
 )
 
 
-@click.command(cls=CommonAfterDashes)
+@click.command(
+    cls=CommonAfterDashes,
+    epilog=examples(
+        "unionsnn compare model=gin model=union_gin -- data=mutag",
+        "unionsnn compare model=gin runs/mutag/unionsnn/holdout-1a2b3c4d",
+    ),
+)
 @click.argument("configurations", nargs=-1, metavar="A B ... [-- COMMON ...]")
 @common_option
 @config_dir_option

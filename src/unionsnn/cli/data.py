@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from unionsnn.cli.common import FILE, Completed, Options, echo_json, json_option
+from unionsnn.cli.common import FILE, Completed, Options, echo_json, examples, json_option
 
 _ROOT = "paths.data="
 
@@ -27,7 +27,12 @@ def _root(words: Sequence[str]) -> tuple[Path, list[str]]:
     return data_root(given[-1] if given else None), [w for w in words if not w.startswith(_ROOT)]
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "unionsnn datasets",
+        "unionsnn datasets mutag --plot mutag.svg",
+    ),
+)
 @click.argument(
     "words", nargs=-1, type=Completed("name", _names), metavar="[NAME] [paths.data=FOLDER]"
 )
@@ -87,7 +92,11 @@ def _plot(name: str, root: Path, plot: Path, progress: Any) -> None:
     save_figure(draw_histograms(degree, column[sender < receiver], title), plot)
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "unionsnn clean coefficients",
+    ),
+)
 @click.argument(
     "words",
     nargs=-1,

@@ -16,6 +16,7 @@ from unionsnn.cli.common import (
     Options,
     config_dir_option,
     echo_json,
+    examples,
     json_option,
     out_option,
     show_report,
@@ -121,7 +122,13 @@ class Request:
             check_output("--out", self.out, EXTENSIONS)
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "unionsnn expressivity brec --choices 1wl,a",
+        "unionsnn expressivity brec --trained model=gin --sample 0.05",
+        "unionsnn expressivity --theorems",
+    ),
+)
 @click.argument(
     "words", nargs=-1, type=Completed("set", _words), metavar="[SET|FILE ...] [OVERRIDE ...]"
 )

@@ -10,6 +10,7 @@ from unionsnn.cli.common import (
     Options,
     config_dir_option,
     echo_json,
+    examples,
     header_option,
     json_option,
     out_option,
@@ -20,7 +21,11 @@ from unionsnn.config.targets import named_networks
 _THERE = click.Path(exists=True, path_type=Path)
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "unionsnn predict runs/mutag/gin/holdout-1a2b3c4d graphs.csv --out predictions.csv",
+    ),
+)
 @click.argument("run", metavar="RUN", type=_THERE)
 @click.argument("file", metavar="FILE", type=_THERE)
 @out_option("Table to write: .csv, .parquet or .json.")
@@ -90,7 +95,11 @@ def _trusted(config_dir: str | None) -> set[str]:
     return named_networks(config_dir, *(each.path for each in package_folders(config_folder())))
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "unionsnn export runs/mutag/gin/holdout-1a2b3c4d --out gin.pt2",
+    ),
+)
 @click.argument("run", metavar="RUN", type=_THERE)
 @out_option("Program to write: .pt2.", required=True)
 @trust_option("Import the network's class although it is not of this package.")

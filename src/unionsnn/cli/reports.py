@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,12 @@ import click
 from unionsnn.base.errors import RequestError
 from unionsnn.cli.common import (
     CommonAfterDashes,
+    Completed,
     Options,
     common_option,
     config_dir_option,
     dry_run_option,
+    examples,
     json_option,
     out_option,
     show_report,
@@ -25,12 +28,24 @@ if TYPE_CHECKING:
     from unionsnn.reports.reproduction import Run
 
 
+def _tables() -> Iterable[str]:
+    from unionsnn.reports.paper import paper_tables
+
+    return paper_tables()
+
+
 def _names(ctx: click.Context, param: click.Parameter, value: str | None) -> list[str]:
     return [name.strip() for name in (value or "").split(",") if name.strip()]
 
 
-@click.command(cls=CommonAfterDashes)
-@click.argument("table", metavar="TABLE")
+@click.command(
+    cls=CommonAfterDashes,
+    epilog=examples(
+        "unionsnn reproduce table3 --datasets mutag --models gin,unionsnn",
+        "unionsnn reproduce table3 --dry-run",
+    ),
+)
+@click.argument("table", type=Completed("text", _tables), metavar="TABLE")
 @click.option("--datasets", callback=_names, help="Only these data sets: mutag,proteins.")
 @click.option("--models", callback=_names, help="Only these rows: gin,union_gin,unionsnn.")
 @click.option("--grid", is_flag=True, help="Select from the paper's grid inside each repetition.")
@@ -113,7 +128,12 @@ def reproduce(
         sys.exit(1)
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "unionsnn report runs",
+        "unionsnn report runs --out results.html",
+    ),
+)
 @click.argument("folders", nargs=-1, metavar="DIR...", type=click.Path(path_type=Path))
 @click.option("--claims", is_flag=True, help="Print whether the paper's claims hold.")
 @json_option("Print full numbers as JSON.")

@@ -14,6 +14,7 @@ from unionsnn.cli.common import (
     config_dir_option,
     dry_run_option,
     echo_json,
+    examples,
     json_option,
     trust_option,
 )
@@ -25,7 +26,12 @@ def _names() -> Iterable[str]:
     return shipped()
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "unionsnn sweep tu_tpe data=mutag",
+        "unionsnn sweep my_study.yaml --workers 4 --trials 40",
+    ),
+)
 @click.argument("study", type=Completed("study", _names), metavar="NAME_OR_FILE")
 @click.argument("overrides", nargs=-1, type=OVERRIDE)
 @click.option("--workers", type=click.IntRange(1), default=1, help="Number of processes.")
@@ -67,17 +73,15 @@ def sweep(
     """
     from unionsnn.base.display import display, stage
     from unionsnn.config.compose import refuse_repeats
+    from unionsnn.search.study import make_study
 
     refuse_repeats(overrides)
-    with display(options.progress(as_json=as_json)), stage("loading torch and optuna"):
-        from unionsnn.search.study import make_study
     request = make_study(
         study, overrides, name=name, trials=trials, storage=storage, config_dir=config_dir
     )
     kind = request.base.trainer.progress
     if as_json or options.quiet:
         kind = "none"
-    from unionsnn.base.display import display
     from unionsnn.reports.table import show, write_text
     from unionsnn.reports.views.study import (
         Trials,
@@ -87,8 +91,9 @@ def sweep(
         trials_table,
     )
     from unionsnn.runs.failures import failed_now
-    from unionsnn.search.driver import RETRY, describe_study, run_study
 
+    with display(kind), stage("loading torch and optuna"):
+        from unionsnn.search.driver import RETRY, describe_study, run_study
     if dry_run:
         with display(kind) as progress:
             plan = describe_study(request, progress, trust=trust)

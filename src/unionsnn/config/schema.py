@@ -15,6 +15,7 @@ from pydantic import (
     PlainSerializer,
     PrivateAttr,
     SerializeAsAny,
+    WithJsonSchema,
     model_validator,
 )
 
@@ -103,12 +104,15 @@ def plain_model(name: str) -> str:
     return "graphormer" if name == "unionormer" else name.removeprefix("union_")
 
 
+_TARGET = "class of this package or of your own, by its dotted path"
+
+
 class _OpenSection(Section):
     """A section whose further keys are arguments of the class `_target_`."""
 
     model_config = ConfigDict(extra="allow")
 
-    target: str = Field(alias="_target_")
+    target: str = Field(alias="_target_", description=_TARGET)
 
 
 # Arguments of data formats that are younger than the first records.
@@ -119,19 +123,22 @@ class DataConfig(_OpenSection):
     """Keys of every data set."""
 
     target: Annotated[str, AfterValidator(current_target), PlainSerializer(recorded_target)] = (
-        Field(alias="_target_")
+        Field(alias="_target_", description=_TARGET)
     )
-    name: Name
-    task: Literal[
-        "graph_classification",
-        "graph_binary_classification",
-        "graph_multilabel_classification",
-        "graph_regression",
-        "node_classification",
+    name: Annotated[Name, Field(description="of the set, in names of folders and in tables")]
+    task: Annotated[
+        Literal[
+            "graph_classification",
+            "graph_binary_classification",
+            "graph_multilabel_classification",
+            "graph_regression",
+            "node_classification",
+        ],
+        Field(description="what is learned of each graph or node"),
     ]
-    metric: str
-    batch_size: PositiveInt
-    features: str
+    metric: Annotated[str, Field(description="by which results are reported")]
+    batch_size: Annotated[PositiveInt, Field(description="number of graphs in a batch")]
+    features: Annotated[str, Field(description=f"of the nodes: {', '.join(FEATURES)}")]
     mirror: str | None
     offline: bool
     # If not given, these are not part of the hash that names a run folder.
@@ -189,6 +196,9 @@ class DataConfig(_OpenSection):
         return self
 
 
+_RADIUS = {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}}]}
+
+
 class CoefficientChoices(Section):
     """The arguments of `CoefficientSpec`, which checks them."""
 
@@ -196,7 +206,7 @@ class CoefficientChoices(Section):
     descriptor: str
     encoding: str | None
     # None until gate and task are known.
-    radius: Any = None
+    radius: Annotated[Any, WithJsonSchema(_RADIUS)] = None
     alpha: float
     exponent: float | None = None
 
@@ -260,7 +270,7 @@ class LayerCoefficientConfig(CoefficientChoices):
 class ModelConfig(_OpenSection):
     """Keys of every model."""
 
-    name: Name
+    name: Annotated[Name, Field(description="of the network, in names of folders and in tables")]
     # A class of the user's may have its own, or none.
     hidden_channels: PositiveInt | None = absent_if_none()
     num_layers: Annotated[int, Field(ge=1, le=10_000)] | None = absent_if_none()
@@ -334,7 +344,10 @@ class GateConfig(Section):
 class ProtocolConfig(Section):
     """How an experiment is split, repeated and selected, and what it reports."""
 
-    name: Literal["holdout", "repeated_seeds", "cross_validation", "cross_validation_paper"]
+    name: Annotated[
+        Literal["holdout", "repeated_seeds", "cross_validation", "cross_validation_paper"],
+        Field(description="how repetitions are split and selected"),
+    ]
     select_on: str | None
     stop_on: str | None
     report: str

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pytorch_lightning import LightningDataModule
 from torch import Tensor
 
+from unionsnn.base.display import stage
 from unionsnn.base.errors import DataError, RequestError
 from unionsnn.coefficients import CoefficientSpec
 from unionsnn.coefficients.cache import CoefficientCache
@@ -225,16 +226,20 @@ class GraphDataModule(LightningDataModule):
         """The graphs as a PyG data set, with coefficients if a spec is given."""
         if self._graphs is None:
             specs = {"edge_coefficient": self.spec, "layer_coefficient": self.layer_spec}
-            self._graphs = build_dataset(
-                self.arrays,
-                self.features,
-                {name: self.coefficients(spec) for name, spec in specs.items() if spec},
-                {name: self.encoding(name, n) for name, n in self.encodings.wanted().items()},
-                normalize_features=self.normalize_features,
-                widths=self.widths,
-                edge_features=self.edge_features,
-                edge_widths=self.edge_label_widths,
-            )
+            coefficients = {name: self.coefficients(spec) for name, spec in specs.items() if spec}
+            wanted = self.encodings.wanted().items()
+            encodings = {name: self.encoding(name, size) for name, size in wanted}
+            with stage(f"preparing {self.name}"):
+                self._graphs = build_dataset(
+                    self.arrays,
+                    self.features,
+                    coefficients,
+                    encodings,
+                    normalize_features=self.normalize_features,
+                    widths=self.widths,
+                    edge_features=self.edge_features,
+                    edge_widths=self.edge_label_widths,
+                )
         return self._graphs
 
     @property
@@ -385,7 +390,10 @@ class GraphDataModule(LightningDataModule):
         """Read coefficients of all edges from the cache, or compute them, [num_edges, C]."""
         edges, cache = disjoint_union(self.arrays), self.coefficient_cache
         if not self.computes and not self.has_coefficients(spec):
-            return np.random.default_rng(0).random((edges.shape[1], len(spec.columns)))
+            # Both directions of an edge have the same row.
+            ends = np.sort(edges, axis=0)
+            _, edge = np.unique(ends[0] * self.arrays.num_nodes + ends[1], return_inverse=True)
+            return np.random.default_rng(0).random((edges.shape[1], len(spec.columns)))[edge]
         try:
             values = cache.get(
                 edges,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from unionsnn.base.display import stage
 from unionsnn.base.errors import DamagedFileError, DataError
 from unionsnn.base.files import UNUSABLE_FOLDER_ERRNOS
 from unionsnn.data.arrays import MAPPED_BYTES, GraphArrays
@@ -37,7 +38,7 @@ def processed_graphs(source: Source, raw: RawFiles, name: str) -> tuple[GraphArr
     """
     content = source.processed_key(raw)
     if content is None:
-        return _read(source, raw), None
+        return _read(source, raw, name), None
     key = hashlib.sha256(f"{PROCESSED_VERSION} {content}".encode()).hexdigest()
     path = raw.root / "processed" / f"{name}-{key[:16]}.npz"
     arrays = _load_known(source, path)
@@ -49,7 +50,7 @@ def processed_graphs(source: Source, raw: RawFiles, name: str) -> tuple[GraphArr
                 arrays = _load_known(source, path, warn=False)
                 if arrays is None:
                     remove_parts(path)
-                    arrays = _read(source, raw)
+                    arrays = _read(source, raw, name)
                     arrays.save(path)
                     if path.stat().st_size > MAPPED_BYTES:
                         arrays = GraphArrays.load(path)
@@ -90,8 +91,8 @@ def _load_intact(path: Path, *, warn: bool = True) -> GraphArrays | None:
         return None
 
 
-def _read(source: Source, raw: RawFiles) -> GraphArrays:
-    with set_aside_if_wrong(raw.fetched):
+def _read(source: Source, raw: RawFiles, name: str) -> GraphArrays:
+    with stage(f"reading {name}"), set_aside_if_wrong(raw.fetched):
         arrays = source.read(raw)
         if source.known is not None:
             source.known.check(arrays)

@@ -204,6 +204,8 @@ def compare_pairs(
         if pending and environment() not in record["environments"]:
             record["environments"].append(environment())
         what = f"{config.data.name}, {config.model.name}"
+        if progress is not None and pending:
+            progress(what, len(wanted) - len(pending), len(wanted))
         for outcome in _compared(config, [pair.graphs for pair in pairs], pending):
             index = outcome["index"]
             named = {"name": pairs[index].name, "category": pairs[index].category}

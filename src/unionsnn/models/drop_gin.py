@@ -59,6 +59,8 @@ class DropGIN(GIN):
     at_most_1wl = False
     memory_choices = (*GIN.memory_choices, "runs")
 
+    not_exported = "which nodes a run drops depends on the data"
+
     def __init__(
         self,
         *,

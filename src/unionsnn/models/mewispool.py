@@ -63,6 +63,8 @@ class MEWISPoolNet(Network):
         RequestError: if a choice or size is not allowed, there is a gate, or the task is on nodes.
     """
 
+    not_exported = "which nodes a pooling keeps depends on the data"
+
     def __init__(
         self,
         *,

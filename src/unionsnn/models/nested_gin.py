@@ -46,6 +46,8 @@ class NestedGIN(GIN):
     reads_encodings = ("subgraph",)
     memory_choices = (*GIN.memory_choices, "encodings.subgraph")
 
+    not_exported = "the number of copies in its subgraphs depends on the data"
+
     def __init__(
         self,
         *,

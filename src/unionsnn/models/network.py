@@ -200,6 +200,7 @@ class Network(nn.Module):
         reads_edges: Whether its layers read edge features.
         at_most_1wl: Whether it tells apart no more graphs than 1-WL, as long as it has neither a
             gate nor a coefficient nor edge features nor encodings.
+        not_exported: Why torch.export cannot trace it; empty if it can.
         memory_choices: Arguments to reduce if a batch needs too much memory.
         default_gate: The gate of `for_data`.
         for_nodes: Arguments of `for_data` for tasks on nodes.
@@ -226,6 +227,7 @@ class Network(nn.Module):
     head: nn.Module
     reads_edges: ClassVar[bool] = False
     at_most_1wl: ClassVar[bool] = False
+    not_exported: ClassVar[str] = ""
     memory_choices: ClassVar[tuple[str, ...]] = ("hidden_channels", "num_layers")
     default_gate: ClassVar[str | None] = None
     for_nodes: ClassVar[Mapping[str, Any]] = {}

@@ -59,6 +59,8 @@ class PPGN(Network):
 
     reads_edges = True
 
+    not_exported = "torch.export cannot trace its padded matrices for a free number of nodes"
+
     def __init__(
         self,
         *,

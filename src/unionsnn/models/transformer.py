@@ -95,6 +95,8 @@ class GraphTransformer(Network):
     edge_rows: ClassVar[int] = 0
     """Rows of the network's width that a layer keeps for each edge with features."""
 
+    not_exported = "torch.export cannot trace its padded attention for a free number of nodes"
+
     def __init__(
         self,
         layer: Callable[..., nn.Module],

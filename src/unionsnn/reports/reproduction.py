@@ -275,7 +275,7 @@ def run_cells(
         outcomes[cell.key] = outcome
         yield outcome
     if shown is not None:
-        shown.end(row)
+        shown.end(row, say=False)
 
 
 def _one_line(error: Exception) -> str:

@@ -420,7 +420,7 @@ def _run(
                 done.append(each)
                 continue
             if shown is not None:
-                stack.callback(shown.end, row)
+                stack.callback(shown.end, row, say=False)
                 shown.show(
                     row,
                     "configuration",

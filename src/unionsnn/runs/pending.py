@@ -54,9 +54,7 @@ def complete(
             return _complete(config, progress, workers)
 
 
-def _complete(
-    config: Config, progress: Progress | None, workers: Workers | None
-) -> Result | None:
+def _complete(config: Config, progress: Progress | None, workers: Workers | None) -> Result | None:
     if rank() > 0:
         follow(config)
         return None

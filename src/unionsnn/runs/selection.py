@@ -105,7 +105,7 @@ def select_in_fold(
             if other != chosen:
                 trainings[other].checkpoint.unlink(missing_ok=True)
     if shown is not None:
-        shown.end(row)
+        shown.end(row, say=False)
     if chosen is None:
         reason = outcomes[0].failed if isinstance(outcomes[0], FailedCell) else key
         raise NonFiniteLossError(f"All {len(cells)} cells of the grid failed: {reason}")

@@ -22,7 +22,7 @@ from unionsnn.config.schema import Config
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.sources.source import Progress
 from unionsnn.runs.experiment import refuse_other_code, refuse_other_data
-from unionsnn.runs.pending import announce, recorded_splits
+from unionsnn.runs.pending import recorded_splits
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.tracking.csv import Csv
 from unionsnn.tracking.wandb import SWEEP_VARIABLE, Wandb
@@ -151,7 +151,6 @@ def run_for_agent(config: Config, sweep: str, progress: Progress | None = None) 
                     for key in record.metrics
                 }
                 if not alone:
-                    announce(config, record.index)
                     of_one = {f"one/{key}": value for key, value in record.metrics.items()}
                     run.log({**means, **of_one}, record.index)
             run.report(means)

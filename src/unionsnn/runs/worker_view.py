@@ -136,4 +136,5 @@ class WorkerView:
 
     def _end(self, shown: Display, index: int) -> None:
         self._rows.discard(index)
-        shown.end((self.folder, index))
+        # What its file said last is not the end.
+        shown.end((self.folder, index), say=False)

@@ -381,13 +381,10 @@ class Epochs(Callback):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Tell the epoch's loss and metrics."""
-        epoch = trainer.current_epoch + 1
-        figures = {
-            k: float(v)
-            for k, v in trainer.callback_metrics.items()
-            if k == "train_loss" or k.startswith("val_")
-        }
-        value = float(trainer.callback_metrics[self.monitor])
+        epoch, metrics = trainer.current_epoch + 1, trainer.callback_metrics
+        keys = sorted(k for k in metrics if k == "train_loss" or k.startswith("val_"))
+        figures = {key: float(metrics[key]) for key in keys}
+        value = float(metrics[self.monitor])
         sign = 1 if metric_mode(self.monitor) == "min" else -1
         if self._best is None or sign * value < sign * self._best[0]:
             self._best = value, epoch

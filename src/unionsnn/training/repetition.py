@@ -20,6 +20,7 @@ from pytorch_lightning.callbacks import Callback, Checkpoint, EarlyStopping
 from pytorch_lightning.profilers import SimpleProfiler
 from pytorch_lightning.strategies import Strategy
 
+from unionsnn.base.display import stage
 from unionsnn.base.environment import environment
 from unionsnn.base.errors import RequestError
 from unionsnn.base.files import set_aside, write_json
@@ -196,7 +197,7 @@ def train_repetition(
         profiler: Any = trainer.profiler  # type: ignore[attr-defined]
         if config.debug == "profile":
             write_json(training.profile, {"parts": parts_of_time(profiler)})
-        with memory_errors(task.model, data):
+        with memory_errors(task.model, data), stage("evaluating the best epoch"):
             metrics, others = dict(curves.history[-1]), []
             if best:
                 tester = trainer if alone else make_trainer(config, predictions)

@@ -1,0 +1,80 @@
+"""What is said of the configuration: each key has a type and a meaning, and the files agree."""
+
+from __future__ import annotations
+
+import pytest
+
+from unionsnn.base.errors import RequestError
+from unionsnn.config.compose import compose_config
+from unionsnn.config.keys import content_of, gate_of, groups, keys_of
+from unionsnn.config.schema import Config
+
+GROUPS = {each.name: each for each in groups() if each.name not in ("experiment", "grid")}
+
+
+@pytest.mark.parametrize("group", ["", *GROUPS])
+def test_each_key_has_a_type_a_default_and_a_meaning(group: str) -> None:
+    keys = keys_of(group)
+    assert keys
+    assert [key.name for key in keys if not key.meaning] == []
+    assert [key.name for key in keys if not key.kind] == []
+    assert [key.name for key in keys if not key.default] == []
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_each_key_of_an_option_has_a_meaning(group: str) -> None:
+    for option in GROUPS[group].options:
+        lacking = [key.name for key in keys_of(group, option) if not (key.meaning and key.kind)]
+        assert lacking == [], option
+
+
+def test_each_section_and_each_of_its_keys_is_there() -> None:
+    for name, field in Config.model_fields.items():
+        if name in GROUPS and name != "logger":
+            assert field.annotation is not None
+            wanted = {f.alias or k for k, f in field.annotation.model_fields.items()}
+            found = {key.name.split(".")[1] for key in keys_of(name)}
+            assert wanted - found <= {"curve", "max_path", "norm", "readout"} - found, name
+
+
+def test_types_are_those_of_the_schema() -> None:
+    kinds = {key.name: key.kind for group in ("", *GROUPS) for key in keys_of(group)}
+    assert kinds["seed"] == "whole number ≥ 0"
+    assert kinds["force"] == "true, false"
+    assert kinds["trainer.accelerator"] == "auto, cpu, gpu, mps"
+    assert kinds["protocol.only"] == "list of whole number ≥ 0 or null"
+    assert kinds["data.unlabelled"] == "drop, class, mask or null"
+    assert kinds["model.encodings.random_walk"] == "whole number ≥ 0"
+    assert kinds["logger.mode"] == "offline, online, disabled"
+
+
+def test_an_option_has_its_own_defaults_and_meanings() -> None:
+    folder = {key.name: key for key in keys_of("data", "folder")}
+    assert folder["data.table"].meaning == "a CSV file in the folder, with the columns file,label"
+    assert folder["data.features"].default == "degree"
+    assert all(not key.options for key in folder.values())
+    assert "protocol.folds" not in {key.name for key in keys_of("protocol", "holdout")}
+
+
+@pytest.mark.parametrize("name", ["gin", "union_nested_gin", "unionormer", "curvgn"])
+def test_the_content_of_an_option_is_what_a_request_gets(name: str) -> None:
+    config = compose_config([f"model={name}"])
+    plain = compose_config([]).to_dict()
+    plain["coefficient"]["radius"] = None
+    parts = {"model": content_of("model", name), "gate": content_of("gate", gate_of(name))}
+    assert Config.from_dict({**plain, **parts}) == config
+
+
+@pytest.mark.parametrize(
+    ("group", "option", "code", "suggestion"),
+    [
+        ("optimiser", None, "config.unknown_group", "optimizer"),
+        ("model", "gni", "config.unknown_option", "gin"),
+    ],
+)
+def test_what_is_unknown_is_refused(
+    group: str, option: str | None, code: str, suggestion: str
+) -> None:
+    with pytest.raises(RequestError, match=f"Did you mean '{suggestion}'") as caught:
+        keys_of(group, option)
+    assert caught.value.codes == [code]
