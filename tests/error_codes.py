@@ -47,6 +47,9 @@ def _faults(tree: ast.Module) -> Iterator[tuple[str, str]]:
         if made is errors.Fault:
             code: ast.expr | None = node.args[1]
         elif isinstance(made, type) and issubclass(made, errors.UnionsnnError):
+            if node.args and isinstance(node.args[0], ast.Starred) and "code" not in given:
+                # Faults that have codes already.
+                continue
             code = given.get("code", ast.Constant(made.default_code))
         else:
             continue

@@ -328,6 +328,23 @@ def test_a_subclass_keeps_its_own_arguments(
     assert (again.momentum, again.lr) == (0.5, 0.1)
 
 
+def test_what_a_checkpoint_cannot_hold_is_named(
+    cycles: Callable[..., CyclesDataModule], tmp_path: Path
+) -> None:
+    def sgd(task: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.SGD(task.parameters(), lr=0.1)
+
+    model = GIN.for_data(cycles(), hidden_channels=4)
+    weights = torch.tensor([0.5, 1.5])
+    task = GraphClassification(model, optimizer=sgd, class_weights=weights)
+    path = saved(task, tmp_path / "t.ckpt")
+    with pytest.warns(UserWarning, match=r"load_from_checkpoint\(path, optimizer=\.\.\.\)"):
+        again = GraphClassification.load_from_checkpoint(path)
+    assert torch.equal(again.class_weights, weights)
+    again = GraphClassification.load_from_checkpoint(path, optimizer=sgd)
+    assert isinstance(again.configure_optimizers(), torch.optim.SGD)
+
+
 # -- networks ------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -155,7 +156,17 @@ class Task(pl.LightningModule):
             self.to(kinds.pop())
         if self.scale is None and "scale.mean" in weights:
             self.scale = Scale(weights["scale.mean"].clone(), weights["scale.std"].clone())
-        self._fitted_to_training = checkpoint.get("unionsnn", {}).get("fitted", False)
+        about = checkpoint.get("unionsnn", {})
+        self._fitted_to_training = about.get("fitted", False)
+        lost = [name for name in about.get("left_out", ()) if self.hparams.get(name) is None]
+        if lost:
+            again = ", ".join(f"{name}=..." for name in lost)
+            warnings.warn(
+                f"The checkpoint was written with {', '.join(lost)} of its own, which no file can "
+                f"hold; the default is used instead. Type {type(self).__name__}."
+                f"load_from_checkpoint(path, {again}) to train on as before.",
+                stacklevel=2,
+            )
 
     def make_metric(self, num_outputs: int) -> Metric:
         """Return the metric of the task, of each column of scores or values.
