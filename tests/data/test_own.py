@@ -309,8 +309,12 @@ def test_root_is_a_folder_of_the_data_root_unless_given(tmp_path: Path) -> None:
     ("dataset", "arguments", "message"),
     [
         ("own_datasets.Nothing", {}, r"data.dataset is 'own_datasets.Nothing', which cannot be"),
-        ("no_such_module.Set", {}, r"which cannot be imported .*dotted path"),
-        ("Graphs", {}, r"which cannot be imported"),
+        (
+            "no_such_module.Set",
+            {},
+            r"which cannot be imported .*looked for in .* installed packages",
+        ),
+        ("Graphs", {}, r"must be a dotted path, .*type data.dataset=MODULE.Graphs"),
         ("own_datasets.Graphs", {"size": 3}, r"data.arguments are .*it takes count"),
         ("own_datasets.Unlabelled", {}, r"own_datasets.Unlabelled: graph 0 has no y"),
         ("own_datasets.NoEdges", {}, r"own_datasets.NoEdges: graph 0 has no edge_index"),

@@ -340,8 +340,8 @@ def test_a_gate_without_a_meaning_is_refused_with_the_reason(name: str) -> None:
 
 def test_unionsnn_without_a_gate_is_refused() -> None:
     message = "UnionSNN needs a gate; without one it is GIN: use model=gin"
-    with pytest.raises(ValueError, match=message):
-        UnionSNN(in_channels=3, out_channels=2)
+    with pytest.raises(RequestError, match=message):
+        UnionSNN(in_channels=3, out_channels=2, gate=None)
     with pytest.raises(RequestError, match=message):
         build_model(composed("unionsnn", "none"), 3, 2)
 
