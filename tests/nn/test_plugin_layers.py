@@ -165,7 +165,7 @@ def dense(name: str, plugin: UnionPlugin, data: Data) -> Tensor:
     edges = data.edge_index
     if plugin.conv.flow == "target_to_source":
         edges = edges.flip(0)
-    weight = plugin.gate(data.edge_coefficient, edges, N)
+    weight = plugin.gate(data.edge_coefficient.clone(), edges, N)
     u, v = edges
     A = torch.zeros(N, N, dtype=torch.float64)
     W = torch.zeros(N, N, layer.width, dtype=torch.float64)
@@ -196,7 +196,8 @@ def test_flow_from_target_to_source(name: str, batch: Data) -> None:
     turned = plugged(name, batch, "paper")
     extra = edge_arguments(LAYERS[name], batch)
     edges = batch.edge_index.flip(0)
-    expected = turned(batch.x, edges, *extra, edge_coefficient=batch.edge_coefficient)
+    rows = batch.edge_coefficient.clone()
+    expected = turned(batch.x, edges, *extra, edge_coefficient=rows)
     torch.testing.assert_close(out, expected)
 
 
