@@ -97,7 +97,7 @@ def test_dry_run_trains_nothing(tmp_path: Path, command: Command) -> None:
         (["train", "--nonsense"], "--nonsense"),
         (["completion", "tcsh"], "tcsh"),
         (["train", "-q"], "type unionsnn -q train ..."),
-        (["train", "-m", "trainer=ddp"], "one experiment per command"),
+        (["train", "-m", "trainer=ddp"], "runs one experiment. To compare several, type"),
     ],
 )
 def test_a_wrong_request_exits_with_2_and_one_clear_message(
