@@ -15,6 +15,9 @@ def nearest(word: str, allowed: Iterable[str]) -> str:
     # The same section in front makes any two keys alike.
     candidates = [each for each in allowed if _alike(end, each.rpartition(".")[2])]
     near = difflib.get_close_matches(word, candidates, n=1, cutoff=ALIKE)
+    begun = [each for each in candidates if len(word) > 1 and each.startswith(word)]
+    if not near and len(begun) == 1:
+        near = begun
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
