@@ -198,7 +198,7 @@ def test_one_cycle_counts_the_steps_of_the_optimizer(
 def test_clipping_reaches_the_trainer_and_goes_with_mixed_precision(tiny: Maker) -> None:
     words = ["trainer.gradient_clip_val=0.5", "trainer.gradient_clip_algorithm=value"]
     config = tiny(*words, "trainer.precision=bf16-mixed")
-    trainer = make_trainer(config, 0, [])
+    trainer = make_trainer(config, [])
     assert (trainer.gradient_clip_val, trainer.gradient_clip_algorithm) == (0.5, "value")
     data = build_data(config)
     (data.split,) = draw_splits(config.protocol, data, 0)
@@ -502,7 +502,7 @@ def test_extras_reach_the_trainer_and_callbacks_the_training(tiny: Maker) -> Non
     plain = tiny(run_dir="plain")
     few = tiny("trainer.extra={limit_train_batches: 1}", run_dir="few")
     own = tiny("trainer.callbacks=[{_target_: steered.Shrink, factor: 0.5}]", run_dir="own")
-    assert make_trainer(few, 0, []).limit_train_batches == 1
+    assert make_trainer(few, []).limit_train_batches == 1
     losses = []
     for config in (plain, few, own):
         run_experiment(config)
@@ -522,7 +522,7 @@ def test_a_fast_trial_goes_through_everything(tiny: Maker) -> None:
         *("trainer.max_epochs=50", "optimizer.schedule=cosine", "optimizer.warmup=3"),
     )
     assert RunFolder.of(config).path.name.startswith("debug-fast-cross_validation-")
-    assert make_trainer(config, 0, []).limit_train_batches == 2
+    assert make_trainer(config, []).limit_train_batches == 2
     assert Config.from_dict(config.to_dict()) == config
     record = run_experiment(config)
     assert record is not None
