@@ -295,6 +295,7 @@ def test_layers_that_are_left_are_said_with_what_works_instead(data: Data) -> No
         (nn.Linear(2, 2), "Linear has no layer that can be gated"),
         (nn.ModuleList([RGCNConv(4, 4, 2)]), "(?s)no layer that can be gated.*FastRGCNConv"),
         (GCNConv(3, 4), r"GCNConv is a single layer; wrap it: UnionPlugin\(layer\)"),
+        (RGCNConv(4, 4, 2), "^RGCNConv .*use FastRGCNConv"),
         (UnionPlugin(GCNConv(3, 4)), "UnionPlugin is a single layer"),
         (plug_in(GCN(3, 4, 1)), "GCN was plugged in already"),
         (nn.ModuleList([plug_in(GCN(3, 4, 1))]), "0 was plugged in already"),

@@ -379,7 +379,7 @@ def test_a_run_says_once_which_features_of_edges_it_leaves_unread(
     with caplog.at_level("INFO", "unionsnn"), pytest.warns(UserWarning, match="left out"):
         plain = run_experiment(tiny(*words))
     assert caplog.text.count("features of edges are not read: column 3 (labels)") == 1
-    assert "data.edge_features=labels" in caplog.text
+    assert "data.edge_features=labels reads them" in caplog.text
     caplog.clear()
     with caplog.at_level("INFO", "unionsnn"):
         read = run_experiment(tiny(*words, "data.edge_features=labels"))

@@ -23,7 +23,7 @@ from unionsnn.cli.app import command_line
 from unionsnn.config.compose import compose_config
 from unionsnn.config.targets import code_digests
 from unionsnn.data.sources.pyg import PyG, make_dataset
-from unionsnn.models.own import adapt, constructor_arguments
+from unionsnn.models.own import adapt, constructor_arguments, reads_edges
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.training.build import build_model, check_model
 
@@ -106,6 +106,11 @@ ATTEMPTS: dict[str, tuple[list[str], str | None, str]] = {
     "key": (["model._target_=usernet.Heads", "model.heads=2"], None, ""),
     "missing key": (["model._target_=usernet.Heads"], "model.argument", "model.heads=..."),
     "a gate": (["model._target_=usernet.Net", "gate=default"], "model.gate", "gate=none"),
+    "edge features": (
+        ["model._target_=usernet.Net", "data=mutag", "data.edge_features=labels"],
+        "model.edges",
+        "does not read edge features: type data.edge_features=none",
+    ),
     "beside a model": (["model=gin", "model._target_=usernet.Net"], "model.argument", "train_eps"),
 }
 
@@ -243,6 +248,15 @@ def test_a_forward_pass_gets_what_it_names(forward: Callable[..., Any]) -> None:
     batch, network = batch_of(), adapted(forward)
     wanted = torch.stack([batch.x[:3].sum(0), batch.x[3:].sum(0)])
     assert torch.allclose(network(batch), wanted)
+
+
+def test_edge_features_reach_a_forward_pass_that_may_read_them() -> None:
+    from torch_geometric.nn import GAT, GCN
+
+    read = [reads_edges(adapted(each)) for each in (whole, annotated, pyg, hinted, named, sized)]
+    assert read == [True] * 5 + [False]
+    assert reads_edges(GAT(2, 4, 1))
+    assert not reads_edges(GCN(2, 4, 1))
 
 
 def test_a_copy_calls_its_own_weights() -> None:

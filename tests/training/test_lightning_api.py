@@ -294,6 +294,19 @@ def test_a_network_with_the_forward_pass_of_pyg_is_trained(
     assert torch.equal(again(batch), task(batch))
 
 
+def test_edge_features_that_a_network_does_not_name_are_refused(tmp_path: Path, root: Path) -> None:
+    edges = torch.tensor([[0, 1], [1, 0]])
+    graphs = [
+        Data(torch.ones(2, 3), edges, torch.ones(2, 1), y=torch.tensor([i % 2])) for i in range(20)
+    ]
+    dm = PyGDataModule(
+        graphs, task="graph_classification", edge_features="attributes", seed=0, root=root
+    )
+    with pytest.raises(RequestError, match='edge_features="none"') as refused:
+        trainer(tmp_path, 1, enable_checkpointing=False).fit(GraphClassification(OfPyG(3, 2)), dm)
+    assert refused.value.codes == ["model.edges"]
+
+
 def test_what_cannot_be_restored_says_what_to_pass(tmp_path: Path) -> None:
     path = saved(GraphClassification(Hidden(3)), tmp_path / "t.ckpt")
     with pytest.raises(RequestError, match=r"secret.*model=network") as refused:
@@ -301,7 +314,14 @@ def test_what_cannot_be_restored_says_what_to_pass(tmp_path: Path) -> None:
     assert refused.value.codes == ["checkpoint.arguments"]
     again = GraphClassification.load_from_checkpoint(path, model=Hidden(3))
     assert isinstance(again.model, Hidden)
+    with pytest.raises(RequestError, match=r"use unionsnn\.training\.GraphCl") as refused:
+        GraphRegression.load_from_checkpoint(path, model=Hidden(3))
+    assert refused.value.codes == ["checkpoint.task"]
     content = torch.load(path, weights_only=True)
+    del content["unionsnn"]["task"]
+    torch.save(content, path)
+    # A file of an earlier version does not name its task.
+    assert GraphClassification.load_from_checkpoint(path, model=Hidden(3)).model.out_channels == 2
     content["hyper_parameters"]["model"] = {"class": "elsewhere.Net", "arguments": {}}
     torch.save(content, path)
     with pytest.raises(RequestError, match="import elsewhere first") as refused:
@@ -528,11 +548,30 @@ REFUSALS: dict[str, tuple[Callable[[Any], Any], str, str]] = {
         lambda dm: UnionSNN.for_data(
             CyclesDataModule(num_train=8, num_validation=2, num_test=2, root=dm.root)
         ),
+        r"coefficients=True\.$",
+        "gate.columns",
+    ),
+    "no coefficients, no need": (
+        lambda dm: GIN.for_data(
+            CyclesDataModule(num_train=8, num_validation=2, num_test=2, root=dm.root),
+            gate="default",
+        ),
+        "coefficients=True, or the network with gate=None",
+        "gate.columns",
+    ),
+    "no coefficients in training": (
+        lambda dm: CyclesDataModule(
+            num_train=8, num_validation=2, num_test=2, seed=0, root=dm.root
+        ).part_coefficient("train"),
         "coefficients=True",
         "gate.columns",
     ),
     "no split": (without_split, "seed=0", "data.no_split"),
-    "no encodings": (lambda dm: GPS.for_data(dm), r"encodings=\{", "model.argument"),
+    "no encodings": (
+        lambda dm: GPS.for_data(dm),
+        r'in Python encodings=\{"distance": True\}',
+        "model.argument",
+    ),
     "no layer coefficient": (lambda dm: GraphSNN.for_data(dm), "layer_spec=", "batch.attribute"),
     "coefficients": (
         lambda dm: CyclesDataModule(coefficients=1),

@@ -302,8 +302,13 @@ class GraphDataModule(LightningDataModule):
         return self.edge_widths or self.source.edge_categories or tuple(occurring)
 
     @property
-    def unread_edge_features(self) -> str:
-        """Which features of edges the set has that batches have not; empty if there are none."""
+    def unread_edge_features(self) -> tuple[str, tuple[str, ...]]:
+        """Which features of edges the set has though none are asked for, and what reads them.
+
+        Both are empty if features are asked for, or the set has none.
+        """
+        if self.edge_features != "none":
+            return "", ()
         arrays, entry = self.arrays, self.source.known
         labels: Sequence[int] = () if entry is None else entry.edge_labels
         attributes = 0 if entry is None else entry.edge_attributes
@@ -311,11 +316,13 @@ class GraphDataModule(LightningDataModule):
         labels = labels or edge_feature_widths(arrays, "labels") or ()
         if arrays.edge_attributes is not None:
             attributes = arrays.edge_attributes.shape[1]
-        if self.edge_features in ("labels", "both"):
-            labels = ()
-        if self.edge_features in ("attributes", "both"):
-            attributes = 0
-        return arrays.unread or edges_in_words(labels, attributes)
+        has = {
+            "labels": bool(labels) or "(labels)" in arrays.unread,
+            "attributes": attributes > 0 or "(attributes)" in arrays.unread,
+        }
+        choices = tuple(name for name, there in has.items() if there)
+        words = arrays.unread or edges_in_words(labels, attributes)
+        return words, (*choices, "both") if len(choices) > 1 else choices
 
     @property
     def num_outputs(self) -> int:
@@ -460,6 +467,12 @@ class GraphDataModule(LightningDataModule):
 
     def part_coefficient(self, part: str) -> Tensor:
         """Return the coefficient rows of all edges of a part of the split, [num_edges, C]."""
+        if self.spec is None:
+            raise RequestError(
+                "The network has gates, but the data module has no coefficients: make it with "
+                "coefficients=True, or the network without gates.",
+                code="gate.columns",
+            )
         # Not from `store`: statistics are fitted before the device of the batches is known.
         coefficient: Tensor = GraphStore(self.graphs).batch(self._part(part)).edge_coefficient
         return coefficient

@@ -160,7 +160,8 @@ class GPS(GraphTransformer):
         if bool((options.get("encodings") or {}).get("distance")) != reads:
             raise RequestError(
                 f"attention is {attention!r}, which reads {'the' if reads else 'no'} distances "
-                f"within each graph: type model.encodings.distance={str(reads).lower()}.",
+                f"within each graph: type model.encodings.distance={str(reads).lower()}, in Python "
+                f'encodings={{"distance": {reads}}}.',
                 code="model.argument",
             )
 

@@ -64,7 +64,7 @@ class Graphormer(GraphTransformer):
         if not (options.get("encodings") or {}).get("distance"):
             raise RequestError(
                 "Graphormer reads the distances within each graph: type "
-                "model.encodings.distance=true.",
+                'model.encodings.distance=true, in Python encodings={"distance": True}.',
                 code="model.argument",
             )
         require_at_least("max_degree", max_degree, 1)

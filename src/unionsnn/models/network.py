@@ -278,7 +278,9 @@ class Network(nn.Module):
         given = {"gate": cls.default_gate, **options}
         for name, kind in _READERS.items():
             if given.get(name) not in (None, "none"):
-                given[name] = _reading(given[name], kind, data.spec, cls.__name__)
+                plain = name != "gate" or cls.default_gate is None
+                without = f", or the network with {name}=None" if plain else ""
+                given[name] = _reading(given[name], kind, data.spec, cls.__name__, without)
         if cls.reads_layer_coefficient and data.layer_spec is None:
             raise RequestError(
                 f"The layers of {cls.__name__} read a coefficient of their own, which the data "
@@ -419,12 +421,13 @@ def _reading(
     kind: type[StructuralGate] | type[StructuralEdgeEncoder],
     spec: CoefficientColumns | None,
     network: str,
+    without: str,
 ) -> Any:
     """Return what makes a gate or encoder, of a preset one at the radii of the data."""
     if spec is None:
         raise RequestError(
-            f"{network} reads structural coefficients, which the data module has not: make it with "
-            "coefficients=True, or the network with gate=None.",
+            f"{network} reads structural coefficients, which the data module has not: make the "
+            f"data module with coefficients=True{without}.",
             code="gate.columns",
         )
     if not isinstance(given, str):
@@ -474,7 +477,8 @@ def sole_encoding(
         leave = "".join(f" Leave model.encodings.{key} out." for key in given)
         raise RequestError(
             f"{network} reads the encoding {name} and no other, but encodings is {encodings}: it "
-            f"must be an integer of at least 1, as in model.encodings.{name}=3.{leave}",
+            f"must be an integer of at least 1, as in model.encodings.{name}=3, in Python "
+            f'encodings={{"{name}": 3}}.{leave}',
             code="model.encodings",
         )
     return {name: size}  # type: ignore[misc]

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import fields
 from types import MethodType
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
@@ -101,17 +101,7 @@ def adapt(network: nn.Module, *, level: str, out_channels: int) -> None:
         RequestError: Its forward pass names something else.
     """
     kind = type(network)
-    parameters = {
-        key: each
-        for key, each in list(inspect.signature(kind.forward).parameters.items())[1:]
-        if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
-    }
-    needed = [key for key, each in parameters.items() if each.default is each.empty]
-    single = needed[0] if len(needed) == 1 else ""
-    hint = str(parameters[single].annotation) if single else ""
-    whole = single == "batch" or "GraphBatch" in hint or not parameters
-    pyg = not whole and (single == "data" or hint.strip("'<>").rpartition(".")[2] in _PYG)
-    named = {key: _CALLED.get(key, key) for key in parameters if _CALLED.get(key, key) in _VALUES}
+    whole, pyg, parameters, needed, named = _call(kind)
     unknown = [key for key in needed if key not in named]
     if not (whole or pyg) and (unknown or "x" not in named):
         raise RequestError(
@@ -143,6 +133,40 @@ def adapt(network: nn.Module, *, level: str, out_channels: int) -> None:
 
     # A method, not a closure over the network, so that a copy calls its own weights.
     network.forward = MethodType(forward, network)
+
+
+def reads_edges(network: nn.Module) -> bool:
+    """Return whether edge features may reach a network that `adapt` understands."""
+    call = _call(type(network))
+    # PyG's models name edge_attr in any case, and drop it in those without.
+    named = "edge_attr" in call.named and getattr(network, "supports_edge_attr", True)
+    return call.whole or call.pyg or named
+
+
+class _Call(NamedTuple):
+    """What a forward pass takes: a `GraphBatch`, PyG's `Batch`, or attributes by name."""
+
+    whole: bool
+    pyg: bool
+    parameters: list[str]
+    needed: list[str]
+    named: dict[str, str]
+    """The attribute of the batch for each parameter that names one."""
+
+
+def _call(kind: type[nn.Module]) -> _Call:
+    parameters = {
+        key: each
+        for key, each in list(inspect.signature(kind.forward).parameters.items())[1:]
+        if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    }
+    needed = [key for key, each in parameters.items() if each.default is each.empty]
+    single = needed[0] if len(needed) == 1 else ""
+    hint = str(parameters[single].annotation) if single else ""
+    whole = single == "batch" or "GraphBatch" in hint or not parameters
+    pyg = not whole and (single == "data" or hint.strip("'<>").rpartition(".")[2] in _PYG)
+    named = {key: _CALLED.get(key, key) for key in parameters if _CALLED.get(key, key) in _VALUES}
+    return _Call(whole, pyg, list(parameters), needed, named)
 
 
 _PYG = ("Data", "Batch")

@@ -58,8 +58,9 @@ def given_coefficient(edge_coefficient: Tensor | None) -> Tensor:
     """Return the coefficients given to a gated network; RequestError if there are none."""
     if edge_coefficient is None:
         raise RequestError(
-            "A gated network needs edge_coefficient; load the data with "
-            "pre_transform=StructuralCoefficients() and pass data.edge_coefficient.",
+            "A gated network needs edge_coefficient: make the data module with coefficients=True, "
+            "or load the data with pre_transform=StructuralCoefficients() and pass "
+            "data.edge_coefficient.",
             code="batch.attribute",
         )
     return edge_coefficient

@@ -150,7 +150,8 @@ class UnionPlugin(nn.Module):
         if rows is None:
             raise RequestError(
                 "edge_coefficient is missing: pass edge_coefficient=data.edge_coefficient, which "
-                "pre_transform=StructuralCoefficients() adds to each graph.",
+                "pre_transform=StructuralCoefficients(), or coefficients=True of a data module, "
+                "adds to each graph.",
                 code="batch.attribute",
             )
         x = args[0] if args else kwargs.get(self._x)
@@ -384,7 +385,8 @@ def coefficient_rows(data: Any, reader: StructuralFeatures) -> Tensor:
         if "edge_coefficient" not in graph:
             raise RequestError(
                 "The data has no edge_coefficient. Load it with "
-                "pre_transform=StructuralCoefficients() (or apply it to each graph).",
+                "pre_transform=StructuralCoefficients() (or apply it to each graph), or make the "
+                "data module with coefficients=True.",
                 code="gate.statistics",
             )
         rows.append(graph.edge_coefficient)

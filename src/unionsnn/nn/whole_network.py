@@ -67,8 +67,9 @@ def plug_in(
         RequestError: if no layer can be wrapped, or the network was plugged in before.
     """
     if isinstance(network, MessagePassing | UnionPlugin):
+        reason = None if isinstance(network, UnionPlugin) else _refusal(network)
         raise RequestError(
-            f"{type(network).__name__} is a single layer; wrap it: UnionPlugin(layer).",
+            reason or f"{type(network).__name__} is a single layer; wrap it: UnionPlugin(layer).",
             code="plugin.network",
         )
     before = [name for name, part in network.named_modules() if hasattr(part, "plugged")]

@@ -70,12 +70,13 @@ def _complete(config: Config, progress: Progress | None, workers: Workers | None
             refuse_other_data(folder, finished, data.dataset_id)
         if pending:
             announce_own(config)
-        if pending and (unread := data.unread_edge_features):
+        unread, choices = data.unread_edge_features if pending else ("", ())
+        if unread:
             logger.info(
-                "%s: features of edges are not read: %s. data.edge_features=labels, attributes "
-                "or both reads them.",
+                "%s: features of edges are not read: %s. data.edge_features=%s reads them.",
                 config.data.name,
                 unread,
+                " or ".join(choices),
             )
         failure = _train_pending(config, folder, data, pending, workers, started=bool(finished))
         result = merge(folder)

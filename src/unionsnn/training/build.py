@@ -34,7 +34,7 @@ from unionsnn.data.nodes import NodeDataModule
 from unionsnn.data.sources.download import data_root
 from unionsnn.data.sources.source import NodeSource, Progress, Source
 from unionsnn.models.network import EdgeEncoderFactory, GateFactory, Network, fit_to_training
-from unionsnn.models.own import DEFAULTS, adapt, constructor_arguments
+from unionsnn.models.own import DEFAULTS, adapt, constructor_arguments, reads_edges
 from unionsnn.nn.encoders import StructuralEdgeEncoder
 from unionsnn.nn.features import structural_modules
 from unionsnn.nn.gates import StructuralGate
@@ -214,6 +214,12 @@ def build_model(
         raise RequestError(f"model {section.name}: {error}", code=code) from error
     if not is_network(section.target):
         _check_own(config, model, kind)
+        if num_edge_features is not None and not (isinstance(model, Network) or reads_edges(model)):
+            raise RequestError(
+                f"{section.target} does not read edge features: type data.edge_features=none, or "
+                "name edge_attr in its forward pass.",
+                code="model.edges",
+            )
     if (spec := coefficient_spec(config)) is not None:
         for module in structural_modules(model):
             module.set_columns(spec.columns)

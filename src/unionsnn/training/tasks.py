@@ -17,7 +17,7 @@ from unionsnn.base.errors import RequestError
 from unionsnn.config.schema import TASK_METRICS
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.models.network import Network, fit_to_training
-from unionsnn.models.own import adapt
+from unionsnn.models.own import adapt, reads_edges
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.rescaled import Scale
 from unionsnn.training.metrics import ColumnMean, class_metric
@@ -87,6 +87,7 @@ class Task(pl.LightningModule):
             )
         # One that `build_model` made is adapted already; a layer of torch is no network.
         own = not isinstance(model, Network) and not type(model).__module__.startswith("torch.")
+        self._own = own
         if own and "forward" not in vars(model):
             adapt(model, level=self.name.partition("_")[0], out_channels=num_outputs)
         self.model = model
@@ -110,7 +111,8 @@ class Task(pl.LightningModule):
         """Fit what depends on the training graphs, unless it is fitted or was restored.
 
         Raises:
-            RequestError: if the data are for another task.
+            RequestError: if the data are for another task, or the network does not read their edge
+                features.
         """
         data = self.trainer.datamodule  # type: ignore[attr-defined]
         if not isinstance(data, GraphDataModule):
@@ -121,6 +123,12 @@ class Task(pl.LightningModule):
                 f"The task of {data.name} is {data.task}, but {type(self).__name__} is for "
                 f"{self.name}: use unionsnn.training.{right}.",
                 code="data.task",
+            )
+        if data.num_edge_features is not None and self._own and not reads_edges(self.model):
+            raise RequestError(
+                f"{type(self.model).__name__} does not read edge features: make the data module "
+                'with edge_features="none", or name edge_attr in its forward pass.',
+                code="model.edges",
             )
         if self._fitted_to_training:
             return
@@ -145,10 +153,28 @@ class Task(pl.LightningModule):
             except RequestError:
                 left_out.append(name)
         checkpoint[self.CHECKPOINT_HYPER_PARAMS_KEY] = kept
-        checkpoint["unionsnn"] = {"fitted": self._fitted_to_training, "left_out": left_out}
+        checkpoint["unionsnn"] = {
+            "task": self.name,
+            "fitted": self._fitted_to_training,
+            "left_out": left_out,
+        }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Take the precision of the weights, and whether they are fitted to a training part."""
+        """Take the precision of the weights, and whether they are fitted to a training part.
+
+        Raises:
+            RequestError: if the checkpoint is of another task.
+        """
+        about = checkpoint.get("unionsnn", {})
+        # Files of earlier versions do not say.
+        task = about.get("task", self.name)
+        if task != self.name:
+            right = TASKS[task].__name__ if task in TASKS else "its own class"
+            raise RequestError(
+                f"The task of the checkpoint is {task}, but {type(self).__name__} is for "
+                f"{self.name}: use unionsnn.training.{right}.",
+                code="checkpoint.task",
+            )
         weights = checkpoint["state_dict"]
         tensors = [each for each in weights.values() if isinstance(each, Tensor)]
         kinds = {each.dtype for each in tensors if each.is_floating_point()}
@@ -156,7 +182,6 @@ class Task(pl.LightningModule):
             self.to(kinds.pop())
         if self.scale is None and "scale.mean" in weights:
             self.scale = Scale(weights["scale.mean"].clone(), weights["scale.std"].clone())
-        about = checkpoint.get("unionsnn", {})
         self._fitted_to_training = about.get("fitted", False)
         lost = [name for name in about.get("left_out", ()) if self.hparams.get(name) is None]
         if lost:
