@@ -360,7 +360,7 @@ def test_a_layer_that_cannot_be_gated_is_refused() -> None:
 def test_a_gated_network_without_coefficients_is_refused(network: type[MPNN]) -> None:
     model = network(in_channels=1, out_channels=2, gate=factory)
     data = graph(cycle(4), 4)
-    message = r"needs edge_coefficient; .*pass data\.edge_coefficient"
+    message = r"needs edge_coefficient: .*coefficients=True.*pass data\.edge_coefficient"
     with pytest.raises(ValueError, match=message):
         model(GraphBatch.single(data.x, data.edge_index))
 

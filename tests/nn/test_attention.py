@@ -221,7 +221,7 @@ def test_faults() -> None:
         message = rf"needs distance of the shape \[{padding.num_pairs}\].*encodings\.distance=true"
         with pytest.raises(ValueError, match=message):
             AttentionBias(HEADS, max_distance=2)(padding, data.edge_index, distance=given)
-    with pytest.raises(ValueError, match=r"needs edge_coefficient; .*pass data\.edge_coeff"):
+    with pytest.raises(ValueError, match=r"needs edge_coefficient: .*pass data\.edge_coeff"):
         AttentionBias(HEADS, gate=StructuralGate(HEADS))(padding, data.edge_index)
     for value in (0, 255):
         with pytest.raises(ValueError, match=rf"max_distance is {value}; it must be in 1 \.\.\. 2"):
