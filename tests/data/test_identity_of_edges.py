@@ -239,6 +239,10 @@ def hetero() -> HeteroData:
         (T.ToSparseTensor(layout=torch.sparse_csr), r"no edge_index any more\. ToSparseTensor"),
         (lambda data: data.edge_subgraph(torch.arange(9)), "Split first"),
         (lambda data: data.update({"edge_index": data.edge_index.flip(1)}), "reordered without"),
+        (
+            lambda data: data.update({"edge_index": data.edge_index[:, :9]}),
+            r"edges have been dropped.*rows = data\.edge_coefficient\[mask\]",
+        ),
     ],
 )
 def test_other_edges_are_refused_by_the_name_of_what_made_them(

@@ -69,6 +69,16 @@ def refused(candidates: list[Candidate]) -> RequestError:
     return refusal.value
 
 
+def test_forgotten_dashes_are_told_in_one_line_with_the_whole_command(tmp_path: Path) -> None:
+    words = ["model=gin", "model=gin gate=paper", "data=mutag", "trainer.max_epochs=2"]
+    error = refused(read_candidates(words))
+    assert error.codes == ["compare.dashes"]
+    typed = "model=gin 'model=gin gate=paper' -- data=mutag trainer.max_epochs=2"
+    assert f"type -- before data=mutag, so that it applies to all: unionsnn compare {typed}" == str(
+        error
+    )
+
+
 def test_folds_are_compared_pair_by_pair(read: Reader, tmp_path: Path) -> None:
     candidates = read("model=gin", "model=union_gin seed=0", common=FOLDS)
     result = compared(candidates, tmp_path)

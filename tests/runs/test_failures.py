@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from made_records import result
 from unionsnn.base.errors import (
     ComparisonFailedError,
+    DataError,
     NonFiniteLossError,
     RepetitionFailedError,
     RequestError,
@@ -100,6 +101,26 @@ def test_failures_that_differ_or_come_after_a_success_end_nothing(
     calls = failing({i: ValueError("the same") for i in range(4)})
     assert run_experiment(tiny(*FOLDS)).missing == [0, 1, 2]
     assert calls.begun == [0, 1, 2]
+
+
+@pytest.mark.parametrize("refused", ["training", "data"])
+def test_a_refused_request_leaves_no_folder(
+    tiny: Maker, failing: Any, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    config = tiny(*FOLDS)
+    folder = RunFolder.of(config).path
+    (folder.parents[1] / "kept").mkdir(parents=True)
+    failing({0: RequestError("wrong")})
+    if refused == "data":
+        prepare = "unionsnn.data.datamodules.GraphDataModule.prepare_data"
+
+        def refuse(self: object) -> None:
+            raise DataError("wrong")
+
+        monkeypatch.setattr(prepare, refuse)
+    with pytest.raises((RequestError, DataError), match="wrong"):
+        run_experiment(config)
+    assert [path.name for path in folder.parents[1].iterdir()] == ["kept"]
 
 
 @pytest.mark.parametrize("error", [RequestError("wrong"), KeyboardInterrupt(), SystemExit(143)])

@@ -39,6 +39,7 @@ from unionsnn.data import (
     PyGDataModule,
     PyGNodeDataModule,
     QM9DataModule,
+    StructuralCoefficients,
     TUDataModule,
     ZINCDataModule,
 )
@@ -579,6 +580,18 @@ REFUSALS: dict[str, tuple[Callable[[Any], Any], str, str]] = {
         "data.coefficients",
     ),
     "no outputs": (lambda dm: GraphClassification(nn.Linear(1, 2)), "num_outputs=", "task.outputs"),
+    "batch size": (lambda dm: CyclesDataModule(batch_size=0), "batch_size is 0", "argument.size"),
+    "seed": (lambda dm: CyclesDataModule(seed=-1), "seed is -1", "argument.size"),
+    "fold": (lambda dm: dm.fold("a", of=3), "allowed are 0 to 2", "data.folds"),
+    "folds": (lambda dm: dm.fold(0, of=1), "of is 1; it must be at least", "argument.size"),
+    "no rate": (lambda dm: GraphClassification(GIN.for_data(dm), lr="x"), "lr", "argument.size"),
+    "rate": (lambda dm: GraphClassification(GIN.for_data(dm), lr=-1), "lr is -1", "argument.size"),
+    "by place": (lambda dm: GIN(7, 2), r"in_channels=7, out_channels=2", "model.argument"),  # type: ignore[misc]
+    "spec": (
+        lambda dm: StructuralCoefficients("union"),  # type: ignore[arg-type]
+        r"CoefficientSpec\(substructure=\"union\"\)",
+        "transform.arguments",
+    ),
     "part": (lambda dm: dm.pyg_dataset("valid"), "train, val and test", "data.split"),
     "set": (lambda dm: PlanetoidDataModule("coro"), "cora", "data.unknown"),
 }

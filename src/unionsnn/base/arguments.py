@@ -27,9 +27,13 @@ def require_at_least(name: str, given: float, least: float) -> None:
     """Refuse a number that is too small.
 
     Raises:
-        RequestError: if it is below `least`.
+        RequestError: if it is below `least`, or no number.
     """
-    if given < least:
+    if not hasattr(given, "__float__"):
+        raise RequestError(
+            f"{name} is {given!r}; it must be a number of at least {least}.", code="argument.size"
+        )
+    if not given >= least:
         raise RequestError(f"{name} is {given}; it must be at least {least}.", code="argument.size")
 
 

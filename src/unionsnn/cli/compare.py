@@ -62,7 +62,7 @@ def compare(
     if out is not None:
         check_output("--out", out, EXTENSIONS)
     candidates = read_candidates(configurations, common, config_dir)
-    refuse_incomparable(candidates)
+    refuse_incomparable(candidates, common)
     paths = [word for word in common if word.startswith("paths.")]
     config = next((c.config for c in candidates if c.config), None) or compose_config(paths)
     if as_json or options.quiet:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pytorch_lightning import LightningDataModule
 from torch import Tensor
 
+from unionsnn.base.arguments import require_at_least
 from unionsnn.base.display import stage
 from unionsnn.base.errors import DataError, RequestError
 from unionsnn.coefficients import CoefficientSpec
@@ -113,6 +114,9 @@ class GraphDataModule(LightningDataModule):
         seed: int | None = None,
     ) -> None:
         super().__init__()
+        require_at_least("batch_size", batch_size, 1)
+        if seed is not None:
+            require_at_least("seed", seed, 0)
         # A reader reads what is wanted.
         self.source = source.model_copy(update={"edge_features": edge_features})
         self.name = name
@@ -173,7 +177,7 @@ class GraphDataModule(LightningDataModule):
 
         Args:
             index: The fold, from 0.
-            of: The number of folds, at least 3.
+            of: The number of folds, at least 3 unless the set prescribes 2.
 
         Raises:
             RequestError: if there is no such fold, or the module has no seed.
@@ -183,9 +187,10 @@ class GraphDataModule(LightningDataModule):
             raise RequestError(
                 "Folds are drawn from a seed: give the data module seed=0.", code="data.no_split"
             )
-        if not 0 <= index < of:
+        require_at_least("of", of, 2 if self.source.has_folds else 3)
+        if not hasattr(index, "__index__") or not 0 <= index < of:
             raise RequestError(
-                f"There is no fold {index} of {of}; allowed are 0 to {of - 1}.", code="data.folds"
+                f"There is no fold {index!r} of {of}; allowed are 0 to {of - 1}.", code="data.folds"
             )
         self.graphs  # noqa: B018, read once for all folds
         made = copy.copy(self)

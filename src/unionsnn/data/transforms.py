@@ -188,9 +188,17 @@ def _check_rows(store: _CheckedStorage) -> None:
         raise _other_edges(
             f"{more:,} edges have been added", "ToUndirected adds edges. Apply it before"
         )
+    if more < 0:
+        raise _other_edges(
+            f"{-more:,} edges have been dropped or merged without their rows",
+            "Take the rows with the same mask before edge_index: rows = data.edge_coefficient[mask]"
+            ", then data.edge_index = data.edge_index[:, mask] and data.edge_coefficient = rows; or"
+            " apply StructuralCoefficients after what drops edges. coalesce merges them: apply it "
+            "before",
+        )
     if not _are_in_place(ends, edge_index):
         raise _other_edges(
-            "edges have been added, merged or reordered without their rows",
+            "edges have been replaced or reordered without their rows",
             "ToUndirected, coalesce and ToSparseTensor do that. Apply it before",
         )
     graph = attributes.get(_GRAPH)
@@ -263,7 +271,7 @@ class StructuralCoefficients(BaseTransform):
             those of the graph that they were computed in, whatever is left out of it later.
 
     Raises:
-        RequestError: if both a spec and a radius are given.
+        RequestError: if both a spec and a radius are given, or the spec is none.
     """
 
     def __init__(
@@ -274,6 +282,12 @@ class StructuralCoefficients(BaseTransform):
         symmetrize: bool = False,
         check_edges: bool = True,
     ) -> None:
+        if spec is not None and not isinstance(spec, CoefficientSpec):
+            raise RequestError(
+                f"spec is {spec!r}; it must be a CoefficientSpec, such as "
+                'CoefficientSpec(substructure="union").',
+                code="transform.arguments",
+            )
         if spec is not None and radius is not None:
             raise RequestError(
                 "radius was given together with a spec, which has its own; leave one out.",

@@ -31,6 +31,8 @@ from unionsnn.nn.features import StructuralFeatures, structural_modules
 from unionsnn.nn.gates import PRESETS, StructuralGate
 from unionsnn.nn.readout import READOUTS, readout
 
+_BY_NAME = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+
 GateFactory = Callable[[int], StructuralGate]
 """Factory of a gate with a given number of channels."""
 
@@ -238,6 +240,16 @@ class Network(nn.Module):
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Keep the arguments, whatever the constructor of a subclass takes."""
+        parameters = inspect.signature(cls.__init__).parameters.values()
+        if args and all(each.kind in _BY_NAME for each in [*parameters][1:]):
+            named = ", ".join(
+                f"{name}={value!r}"
+                for name, value in zip(("in_channels", "out_channels"), args, strict=False)
+            )
+            raise RequestError(
+                f"{cls.__name__} takes its arguments by name: {cls.__name__}({named}, ...).",
+                code="model.argument",
+            )
         network = super().__new__(cls)
         # Not yet a module, which sets attributes in its own way.
         object.__setattr__(network, "_given", (args, kwargs))

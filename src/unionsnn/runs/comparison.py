@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -44,6 +45,8 @@ logger = logging.getLogger(__name__)
 
 # How the same graphs are presented to a model, which may differ.
 _SERVING = ("data.batch_size", "data.features", "data.edge_features", "data.normalize_features")
+
+_NAMES_A_NETWORK = re.compile(r"(^|\s)\+?(model|gate|coefficient)[.=]")
 
 _NOT_COMPARED = (
     "Nothing was compared: all runs need the same repetitions. Finished work is kept; rerun "
@@ -130,7 +133,7 @@ def read_candidates(
             )
         )
     if faults:
-        raise RequestError(*faults)
+        raise RequestError(*(_without_dashes(words, common) or faults))
     return candidates
 
 
@@ -304,8 +307,31 @@ class Comparison:
         }
 
 
-def refuse_incomparable(candidates: Sequence[Candidate]) -> None:
+def _without_dashes(words: Sequence[str], common: Sequence[str]) -> list[Fault]:
+    """Say where ``--`` is missing, if configurations without a model or gate come last.
+
+    Asked only of configurations that cannot be compared as they are.
+    """
+    at = len(words)
+    while at and "=" in words[at - 1] and not _NAMES_A_NETWORK.search(words[at - 1]):
+        at -= 1
+    if at < 2 or at == len(words):
+        return []
+    typed = shlex.join([*words[:at], "--", *words[at:], *common])
+    return [
+        Fault(
+            f"type -- before {words[at]}, so that it applies to all: unionsnn compare {typed}",
+            "compare.dashes",
+        )
+    ]
+
+
+def refuse_incomparable(candidates: Sequence[Candidate], common: Sequence[str] = ()) -> None:
     """Check before loading anything that all have the same data, protocol and repetitions.
+
+    Args:
+        candidates: The candidates.
+        common: The overrides for all composed configurations, for the message.
 
     Raises:
         RequestError: with every difference that would invalidate the comparison.
@@ -338,7 +364,8 @@ def refuse_incomparable(candidates: Sequence[Candidate]) -> None:
             if other.repetitions != first.repetitions
         ]
     if faults:
-        raise RequestError(*faults)
+        labels = [each.label for each in candidates]
+        raise RequestError(*(_without_dashes(labels, common) or faults))
     _refuse_other_records([c for c in candidates if c.record is not None])
 
 

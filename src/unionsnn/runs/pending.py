@@ -118,6 +118,9 @@ def _train_pending(
     first: Failure | None = None
     if not pending:
         return first
+    # Once, so that workers and other processes find the caches filled, and what is wrong with the
+    # data is told of the request, not of its repetitions.
+    data.prepare_data()
     prepare_tracking(folder.path)
     splits = recorded_splits(folder, config.protocol, data, config.seed)
     waiting, alike = deque(pending), SameAgain(started)
@@ -166,13 +169,9 @@ def train_all(
     Repetitions removed from `waiting` meanwhile are not started.
     """
     if min(config.protocol.workers, len(waiting)) > 1:
-        # Once, here, so that workers find the caches filled.
-        data.prepare_data()
         yield from train_in_workers(config, splits, waiting, folder, workers)
         return
     if num_processes(config) > 1:
-        # Once, here, so that the other processes find the caches filled.
-        data.prepare_data()
         with together(config):
             while waiting:
                 index = waiting.popleft()

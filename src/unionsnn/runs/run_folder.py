@@ -38,6 +38,9 @@ from unionsnn.training.records import Repetition, Result, Row, read_record
 
 _Config = TypeVar("_Config", Config, PairConfig)
 
+# What a run folder has before anything is trained.
+_OF_A_REQUEST = {".lock", "holder.json", "config.json", "splits.json"}
+
 # A copy that a cloud drive or a person made is called otherwise.
 _RECORD = re.compile(r"(\d\d|[1-9]\d{2,})\.json")
 
@@ -70,7 +73,8 @@ class RunFolder(Generic[_Config]):
         """Lock the folder against other processes.
 
         With ``force`` an existing folder is renamed to ``NAME.old-N`` and a new one takes its name,
-        so that a request without ``force`` reads the newest results.
+        so that a request without ``force`` reads the newest results. A new folder of a request that
+        is refused before it has any result is deleted.
 
         Raises:
             RunFolderError: if another process holds the lock (named by its pid), or the folder is
@@ -78,6 +82,7 @@ class RunFolder(Generic[_Config]):
             RequestError: if the folder belongs to another configuration.
         """
         holder = self.path / "holder.json"
+        absent = [path for path in (self.path, *self.path.parents) if not path.exists()]
         with ExitStack() as stack:
             try:
                 self._refuse_a_parent()
@@ -96,6 +101,10 @@ class RunFolder(Generic[_Config]):
                 self._set_damaged_aside()
                 self._delete_leftovers()
                 yield self
+            except (RequestError, DataError):
+                if absent and {path.name for path in self.path.glob("*")} <= _OF_A_REQUEST:
+                    stack.callback(_delete, absent)
+                raise
             except Timeout:
                 raise FolderInUseError(
                     f"{self.path} is in use by process {_pid(holder)}. Wait for it, stop it, or "
@@ -398,6 +407,16 @@ class RunFolder(Generic[_Config]):
     def results_path(self) -> Path:
         """Path of the merged record."""
         return self.path / "results.json"
+
+
+def _delete(folders: Sequence[Path]) -> None:
+    """Delete a run folder, and those of the folders around it that are empty then."""
+    shutil.rmtree(folders[0], ignore_errors=True)
+    for folder in folders[1:]:
+        try:
+            folder.rmdir()
+        except OSError:
+            return
 
 
 def _pid(holder: Path) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,10 +166,10 @@ def _agent_faults(config: Config) -> Iterator[Fault]:
             "agent.logger",
         )
     elif trackers[0].mode != "online":
-        warnings.warn(
-            f"logger.mode is {trackers[0].mode!r}, so the sweep does not hear of this run before "
-            "`wandb sync`; type logger.mode=online in the sweep's command.",
-            stacklevel=2,
+        logger.warning(
+            "logger.mode is %r, so the sweep does not hear of this run before `wandb sync`; type "
+            "logger.mode=online in the sweep's command.",
+            trackers[0].mode,
         )
     if config.protocol.keeps_test_curve:
         yield Fault(

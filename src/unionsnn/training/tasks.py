@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torchmetrics import Metric
 
-from unionsnn.base.arguments import plain
+from unionsnn.base.arguments import plain, require_at_least
 from unionsnn.base.errors import RequestError
 from unionsnn.config.schema import TASK_METRICS
 from unionsnn.data.datamodules import GraphDataModule
@@ -53,7 +53,8 @@ class Task(pl.LightningModule):
         class_weights: [num_classes].
 
     Raises:
-        RequestError: if the number of outputs is unknown, or a network cannot be made again.
+        RequestError: if a number is not allowed, the number of outputs is unknown, or a network
+            cannot be made again.
     """
 
     name: str
@@ -72,6 +73,8 @@ class Task(pl.LightningModule):
         class_weights: Tensor | Sequence[float] | None = None,
     ) -> None:
         super().__init__()
+        require_at_least("lr", lr, 0)
+        require_at_least("weight_decay", weight_decay, 0)
         # Those of a subclass, too.
         self.save_hyperparameters(ignore=["model", "scale"])
         if not isinstance(model, nn.Module):
