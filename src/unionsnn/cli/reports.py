@@ -178,4 +178,4 @@ def report(
         write_text(out, page(records, faults, made.tables[0] if claims else None, out.parent))
         out = None
     show_report(made, out, as_json=as_json)
-    sys.exit(1 if faults and not records else 0)
+    sys.exit(1 if faults else 0)
