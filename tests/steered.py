@@ -48,6 +48,22 @@ class NoDecay(Optimizer):
         super().__init__(params, {"lr": lr})
 
 
+class Failing(Callback):
+    """Fails in the first epoch."""
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        raise KeyError("val_mine")
+
+
+class FailingDescent(NoDecay):
+    """Fails in the first step, after it has called the network."""
+
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        if closure is not None:
+            closure()
+        raise ValueError("no step")
+
+
 class Shrink(Callback):
     """Scales all weights at the end of an epoch, which changes a result."""
 

@@ -42,10 +42,30 @@ def test_types_are_those_of_the_schema() -> None:
     assert kinds["seed"] == "whole number ≥ 0"
     assert kinds["force"] == "true, false"
     assert kinds["trainer.accelerator"] == "auto, cpu, gpu, mps"
+    assert kinds["optimizer.betas"] == "list of number ≥ 0 and < 1 or null"
+    assert kinds["trainer.swa_start"] == "whole number ≥ 1 or number > 0 and < 1 or null"
     assert kinds["protocol.only"] == "list of whole number ≥ 0 or null"
     assert kinds["data.unlabelled"] == "drop, class, mask or null"
     assert kinds["model.encodings.random_walk"] == "whole number ≥ 0"
     assert kinds["logger.mode"] == "offline, online, disabled"
+
+
+@pytest.mark.parametrize("key", ["optimizer.lr", "seed", "paths.data", "coefficient.control"])
+def test_a_single_key_is_shown(key: str) -> None:
+    assert [each.name for each in keys_of(key)] == [key]
+
+
+def test_a_key_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(RequestError) as refused:
+        keys_of("optimizer.lrr")
+    assert refused.value.codes == ["config.unknown_key"]
+    assert "'optimizer.lr'" in str(refused.value)
+
+
+def test_the_default_gate_is_that_of_the_default_request() -> None:
+    assert GROUPS["gate"].default == compose_config([]).gate.preset
+    (preset,) = keys_of("gate.preset")
+    assert preset.default == GROUPS["gate"].default
 
 
 def test_an_option_has_its_own_defaults_and_meanings() -> None:

@@ -23,7 +23,7 @@ from torch_geometric.loader import DataLoader
 
 from graphs import random_graphs
 from steered import SignDescent
-from unionsnn.base.errors import RequestError
+from unionsnn.base.errors import RequestError, UnionsnnError
 from unionsnn.config.compose import compose_config
 from unionsnn.config.grid import may_vary
 from unionsnn.config.identity import config_hash, refuse_debug
@@ -449,8 +449,8 @@ def test_a_grid_varies_them() -> None:
         (["optimizer.pct_start=0.5"], "config.no_effect", "type optimizer.schedule=onecycle"),
         (["optimizer=sgd", "+optimizer.momentun=0.9"], "optimizer.argument", "'momentum'"),
         (["optimizer=sgd", "+optimizer.fused=true"], "optimizer.argument", "not an argument"),
-        (["optimizer.betas=[0.9,1.5]"], "optimizer.argument", "beta"),
-        (["optimizer.betas=0.9"], "optimizer.argument", ""),
+        (["optimizer.betas=[0.9,1.5]"], "config.value", "beta"),
+        (["optimizer.betas=0.9"], "config.value", ""),
         (["optimizer=sgd", "optimizer.nesterov=true", "optimizer.momentum=0.0"],
          "optimizer.argument", "Nesterov"),
         (["optimizer._target_=torch.optim.LBFGS"], "optimizer.argument", "optimizer=adam"),
@@ -474,6 +474,11 @@ def test_a_grid_varies_them() -> None:
         (["trainer.extra={plugins: []}"], "trainer.extra", "type nothing"),
         (["trainer.extra={limit_train_batch: 3}"], "trainer.extra", "'limit_train_batches'"),
         (["trainer.extra={limit_train_batches: -3}"], "trainer.extra", "trainer.extra: "),
+        (["trainer.extra={limit_train_batches: 0}"], "trainer.extra", "is 0, but every epoch"),
+        (["trainer.extra={limit_val_batches: 0.0}"], "trainer.extra", "is 0.0, but every epoch"),
+        (["trainer.callbacks=[{_target_: pytorch_lightning.callbacks.EarlyStopping,"
+          "monitor: val_los}]"], "trainer.callbacks", "Did you mean 'val_loss'?"),
+        (["optimizer._target_=torch.optim.SparseAdam"], "optimizer.argument", "sparse"),
         (["trainer.callbacks=[{_target_: steered.Shrink, by: 2}]"],
          "trainer.callbacks", "It takes factor"),
         (["trainer.callbacks=[{_target_: steered.SignDescent}]"], "target.kind", "callbacks[0]"),
@@ -514,6 +519,25 @@ def test_extras_reach_the_trainer_and_callbacks_the_training(tiny: Maker) -> Non
     assert own_code(own) == ["trainer.callbacks[0]._target_=steered.Shrink"]
     assert own_code(request_of(["optimizer._target_=steered.SignDescent"])) == [OWN]
     assert own_code(request_of(["optimizer=sgd"])) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            "trainer.callbacks=[{_target_: steered.Failing}]",
+            "trainer.callbacks[0], Failing, failed",
+        ),
+        ("optimizer._target_=steered.FailingDescent", "optimizer._target_, FailingDescent, failed"),
+    ],
+)
+def test_what_the_users_own_class_raises_names_its_key(
+    words: str, message: str, tiny: Maker
+) -> None:
+    with pytest.raises(UnionsnnError) as failure:
+        run_experiment(tiny(words))
+    assert failure.value.codes == ["training.users_part"]
+    assert message in str(failure.value)
 
 
 def test_a_fast_trial_goes_through_everything(tiny: Maker) -> None:

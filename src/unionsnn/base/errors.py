@@ -78,6 +78,12 @@ class DataError(UnionsnnError, RuntimeError):
     default_code = "data"
 
 
+class DataRequestError(RequestError, DataError):
+    """A request for data that do not exist, or not in this form."""
+
+    default_code = "data"
+
+
 class MalformedDataError(DataError):
     """A file or array that does not follow its format."""
 

@@ -11,6 +11,9 @@ ALIKE = 0.6
 
 def nearest(word: str, allowed: Iterable[str]) -> str:
     """Return a suggestion of the closest allowed word, to end a message; empty if none is close."""
+    allowed = list(allowed)
+    if inner := inside_section(word, allowed):
+        return f" Did you mean {inner!r}?"
     end = word.rpartition(".")[2]
     # The same section in front makes any two keys alike.
     candidates = [each for each in allowed if _alike(end, each.rpartition(".")[2])]
@@ -19,6 +22,12 @@ def nearest(word: str, allowed: Iterable[str]) -> str:
     if not near and len(begun) == 1:
         near = begun
     return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def inside_section(word: str, keys: Iterable[str]) -> str | None:
+    """Return the only dotted key that ends with a word without a dot, as optimizer.lr with lr."""
+    found = [each for each in keys if each.endswith(f".{word}") and "." not in word]
+    return found[0] if len(found) == 1 else None
 
 
 def _alike(word: str, other: str) -> bool:

@@ -21,6 +21,7 @@ from unionsnn.base.files import UNUSABLE_FOLDER_ERRNOS
 from unionsnn.base.processes import STOP_SIGNALS, Terminated, end_on, torchrun_process
 from unionsnn.base.secrets import masked
 from unionsnn.base.version import __version__
+from unionsnn.base.words import inside_section
 from unionsnn.cli.coefficients import cache, case_study, coefficients, precompute
 from unionsnn.cli.common import (
     OVERRIDE,
@@ -131,10 +132,9 @@ def _settings(words: Sequence[str], taken: Collection[str]) -> tuple[list[str], 
         key = option.lstrip("-").replace("-", "_")
         if not option.startswith("--") or option in taken or not key:
             continue
-        inner = [each for each in known if each.endswith(f".{key}")]
-        if key not in known and len(inner) == 1:
+        if key not in known:
             # As in --lr 0.01 and --batch-size 32.
-            key = inner[0]
+            key = inside_section(key, known) or key
         if not equals:
             if key not in known:
                 continue

@@ -59,18 +59,26 @@ def models(options: Options, names: tuple[str, ...], as_json: bool) -> None:
         "unionsnn config", "unionsnn config optimizer", "unionsnn config data=folder --json"
     )
 )
-@click.argument("group", required=False, type=Completed("group", _groups), metavar="[GROUP]")
+@click.argument("group", required=False, type=Completed("group", _groups), metavar="[GROUP|KEY]")
 @json_option()
 def config(group: str | None, as_json: bool) -> None:
     """Show the keys of the configuration: default, type, allowed values and meaning.
 
-    GROUP is a group of keys, such as protocol, or one of its options, such as data=folder. Without
-    it, the groups and their options are listed, and the keys outside of groups.
+    GROUP is a group of keys, such as protocol, or one of its options, such as data=folder; KEY is
+    one of them, such as optimizer.lr. Without it, the groups and their options are listed, and the
+    keys outside of groups.
     """
-    from unionsnn.config.keys import groups, keys_of
+    from unionsnn.config.keys import SEVERAL_SECTIONS, groups, keys_of
     from unionsnn.reports.table import show
-    from unionsnn.reports.views.keys import groups_tables, keys_table
+    from unionsnn.reports.views.keys import groups_tables, keys_table, options_table
 
+    if group in SEVERAL_SECTIONS:
+        of_all = next(each for each in groups() if each.name == group)
+        if as_json:
+            echo_json({"name": group, "default": None, "options": dict(of_all.options)})
+        else:
+            show([options_table(of_all)])
+        return
     if group:
         name, _, option = group.partition("=")
         keys = keys_of(name, option or None)

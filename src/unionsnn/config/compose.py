@@ -32,6 +32,7 @@ from unionsnn.config.schema import Config
 from unionsnn.config.targets import (
     argument_faults,
     is_network,
+    optional_arguments,
     published_request,
     published_task,
 )
@@ -451,6 +452,8 @@ def _value_fault(override: Override, base: DictConfig, loader: ConfigLoader) -> 
                 " Batches are gathered from tensors in memory, without processes that load them: "
                 "leave it out."
             )
+        if key in optional_arguments(str(leaves.get("optimizer._target_"))):
+            near = f" It is an argument of the class: type +{override.input_line}."
         inside = sorted(k for k in leaves if k.startswith(f"{parent}.")) if parent else []
         allowed = f" Keys there: {', '.join(inside)}." if inside and not near else ""
         return Fault(f"The key {key!r} does not exist.{near}{allowed}", "config.unknown_key")

@@ -22,11 +22,11 @@ from unionsnn.base.errors import RequestError
 from unionsnn.base.words import nearest
 from unionsnn.config.compose import config_folder, first_groups
 from unionsnn.config.schema import Config
+from unionsnn.config.sections import allowed_words
 from unionsnn.tracking.tracker import trackers
 
-_NOT_OF_AN_OPTION = ("experiment", "grid")
-# Whole numbers are bounded by what torch and compiled code count with.
-_MOST = 2**31 - 1
+SEVERAL_SECTIONS = ("experiment", "grid")
+"""Groups whose options set keys of others, and have none of their own."""
 
 
 @dataclass(frozen=True)
@@ -78,19 +78,21 @@ class _Entry:
 def groups() -> list[Group]:
     """Return the groups of options, in the order in which a request chooses them."""
     chosen = _defaults("train")
+    # Which the model brings along.
+    defaults = {**chosen, "gate": gate_of(str(chosen["model"]))}
     names = [*chosen, *sorted(p.name for p in config_folder().iterdir() if p.is_dir())]
     return [
-        Group(name, chosen.get(name) or "", _options(name))
+        Group(name, defaults.get(name) or "", _options(name))
         for name in dict.fromkeys(names)
         if (config_folder() / name).is_dir()
     ]
 
 
 def keys_of(group: str, option: str | None = None) -> list[Key]:
-    """Return the keys of a group, or of one of its options.
+    """Return the keys of a group, or of one of its options; or a single key, or those below it.
 
     Args:
-        group: Name of a group; empty for keys outside of groups.
+        group: Name of a group or key; empty for keys outside of groups.
         option: Name of an option; None for all of them.
 
     Raises:
@@ -99,10 +101,26 @@ def keys_of(group: str, option: str | None = None) -> list[Key]:
     if not group:
         schemas = _inside(Config)
         return [
-            Key(name, _words(schemas[name], schemas[name]["$defs"]), entry.value, entry.comment)
+            Key(
+                name,
+                allowed_words(schemas[name], schemas[name]["$defs"]),
+                entry.value,
+                entry.comment,
+            )
             for name, entry in _own_keys().items()
         ]
-    known = {each.name: each for each in groups() if each.name not in _NOT_OF_AN_OPTION}
+    known = {each.name: each for each in groups() if each.name not in SEVERAL_SECTIONS}
+    section = group.partition(".")[0]
+    if group not in known and option is None:
+        every = keys_of(section) if section in known else keys_of("")
+        if below := [k for k in every if f"{k.name}.".startswith(f"{group}.")]:
+            return below
+        if section in known:
+            raise RequestError(
+                f"The key {group!r} does not exist.{nearest(group, (k.name for k in every))} "
+                f"unionsnn config {section} shows the keys there.",
+                code="config.unknown_key",
+            )
     if group not in known:
         raise RequestError(
             f"{group!r} is no group of keys; allowed are {', '.join(known)}."
@@ -131,7 +149,7 @@ def keys_of(group: str, option: str | None = None) -> list[Key]:
         said = found[key].comment or schema.get("description") or _argument(group, found, key)
         said = said or next((entries[n][key].comment for n in names if entries[n][key].comment), "")
         value = found[key].value
-        kind = _words(schema, schema.get("$defs", {})) or _kind_of(value)
+        kind = allowed_words(schema, schema.get("$defs", {})) or _kind_of(value)
         few = () if len(names) == len(entries) else tuple(sorted(names))
         made.append(Key(f"{group}.{key}", kind, value, said, few))
     return made
@@ -312,36 +330,6 @@ def _arguments(kind: type) -> dict[str, str]:
         )
         made |= {name: " ".join(words.split()) for name, words in found}
     return made
-
-
-def _words(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> str:
-    """Say in words which values a JSON schema allows; empty for any."""
-    if "$ref" in schema:
-        return _words(defs.get(schema["$ref"].rpartition("/")[2], {}), defs)
-    for several in ("anyOf", "oneOf"):
-        if several in schema:
-            parts = dict.fromkeys(_words(each, defs) for each in schema[several])
-            return " or ".join(part for part in parts if part)
-    if "enum" in schema:
-        return ", ".join("null" if value is None else str(value) for value in schema["enum"])
-    if "const" in schema:
-        return str(schema["const"])
-    kind = schema.get("type")
-    if kind in ("integer", "number"):
-        words = ["whole number" if kind == "integer" else "number"]
-        for bound, sign in _BOUNDS.items():
-            value = schema.get(bound)
-            if value is not None and value != _MOST:
-                words.append(f"{sign} {value:g}")
-        return " ".join(words)
-    if kind == "array":
-        inner = _words(schema.get("items", {}), defs)
-        return f"list of {inner}" if inner else "list"
-    return _TYPES.get(str(kind), "")
-
-
-_BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
-_TYPES = {"boolean": "true, false", "string": "text", "null": "null", "object": "mapping"}
 
 
 def _kind_of(value: str) -> str:

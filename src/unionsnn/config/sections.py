@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Annotated, Any, Literal, Self
 
@@ -14,7 +14,8 @@ from unionsnn.base.secrets import masked_content
 from unionsnn.base.words import nearest
 
 # Compiled code and torch count in fewer bits than Python does.
-PositiveInt = Annotated[int, Field(ge=1, le=2**31 - 1)]
+_MOST = 2**31 - 1
+PositiveInt = Annotated[int, Field(ge=1, le=_MOST)]
 
 SCHEDULE_DEFAULTS: Mapping[str, Mapping[str, float]] = {
     "plateau": {"factor": 0.5, "patience": 10},
@@ -49,7 +50,7 @@ class Section(BaseModel):
         try:
             return cls.model_validate(content)
         except ValidationError as error:
-            raise RequestError(*(f for each in error.errors() for f in sentences(each))) from None
+            raise RequestError(*all_sentences(error, cls, content)) from None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, as written to files, without absent keys and secrets."""
@@ -100,6 +101,96 @@ def sentences(error: ErrorDetails, *section: str) -> list[str]:
     return [Fault(f"{key} is {shown}; {message[0].lower()}{message[1:]}.", "config.value")]
 
 
+def all_sentences(
+    error: ValidationError, kind: type[BaseModel], content: Any, *section: str
+) -> list[str]:
+    """Return the faults that pydantic found, of which a key of several types has one.
+
+    Args:
+        error: The error, which has a fault for each of the types.
+        kind: The class that refused.
+        content: What it was given.
+        section: Where that belongs.
+    """
+    made: list[str] = []
+    whole: dict[str, Any] = {}
+    for each in error.errors():
+        key, value = _typed(each["loc"], content)
+        several = len(key) < len(each["loc"]) and each["type"] != "value_error"
+        whole = whole or (kind.model_json_schema(by_alias=True) if several else {})
+        schema = _schema_at(whole, key) if several else {}
+        if "anyOf" not in schema:
+            made += sentences(each, *section)
+            continue
+        shown = repr(value) if len(repr(value)) <= 200 else f"{repr(value)[:200]}..."
+        allowed = allowed_words(schema, whole.get("$defs", {}))
+        typed = ".".join(str(part) for part in (*section, *key))
+        made.append(Fault(f"{typed} is {shown}; it must be {allowed}.", "config.value"))
+    return list(dict.fromkeys(made))
+
+
+def _typed(location: Sequence[int | str], content: Any) -> tuple[list[int | str], Any]:
+    """Return the part of a location that was typed, and its value; types of unions follow it."""
+    key: list[int | str] = []
+    for part in location:
+        of_list = isinstance(content, list) and isinstance(part, int)
+        if not (of_list or (isinstance(content, Mapping) and part in content)):
+            break
+        content = content[part]
+        key.append(part)
+    return key, content
+
+
+def _schema_at(whole: Mapping[str, Any], key: Sequence[int | str]) -> dict[str, Any]:
+    """Return the JSON schema of a key; empty if that is not found."""
+    defs = whole.get("$defs", {})
+    found = dict(whole)
+    for part in key:
+        members = [found, *found.get("anyOf", ())]
+        resolved = [
+            defs.get(m["$ref"].rpartition("/")[2], {}) if "$ref" in m else m for m in members
+        ]
+        inside = (
+            m.get("items") if isinstance(part, int) else m.get("properties", {}).get(part)
+            for m in resolved
+        )
+        found = next(filter(None, inside), {})
+    return found
+
+
+def allowed_words(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> str:
+    """Say in words which values a JSON schema allows; empty for any."""
+    if "$ref" in schema:
+        return allowed_words(defs.get(schema["$ref"].rpartition("/")[2], {}), defs)
+    for several in ("anyOf", "oneOf"):
+        if several in schema:
+            parts = dict.fromkeys(allowed_words(each, defs) for each in schema[several])
+            return " or ".join(part for part in parts if part)
+    if "enum" in schema:
+        return ", ".join("null" if value is None else str(value) for value in schema["enum"])
+    if "const" in schema:
+        return str(schema["const"])
+    kind = schema.get("type")
+    if kind in ("integer", "number"):
+        bounds = [
+            f"{sign} {schema[bound]:g}"
+            for bound, sign in _BOUNDS.items()
+            if schema.get(bound) not in (None, _MOST)
+        ]
+        name = "whole number" if kind == "integer" else "number"
+        return f"{name} {' and '.join(bounds)}".rstrip()
+    if kind == "array":
+        inner = allowed_words(schema.get("items", {}), defs)
+        least = schema.get("minItems", 0)
+        number = f" (at least {least})" if least > 1 else ""
+        return f"list of {inner}{number}" if inner else f"list{number}"
+    return _TYPES.get(str(kind), "")
+
+
+_BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+_TYPES = {"boolean": "true, false", "string": "text", "null": "null", "object": "mapping"}
+
+
 class EncodingsConfig(Section):
     """Encodings of nodes, pairs of nodes and subgraphs that a model reads."""
 
@@ -144,6 +235,8 @@ class OptimizerConfig(Section):
     target: str = Field(ADAM, alias="_target_", exclude_if=lambda value: value == ADAM)
     lr: Positive
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    betas: list[Annotated[float, Field(ge=0, lt=1)]] | None = absent_if_none()
+    eps: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = absent_if_none()
     # Keys without effect are left out of the hash that names a run folder.
     weight_decay_on: Literal["all", "weights"] = absent_at("all")
     schedule: Literal["none", "plateau", "cosine", "onecycle"] = absent_at("none")
@@ -157,7 +250,8 @@ class OptimizerConfig(Section):
     @property
     def arguments(self) -> dict[str, Any]:
         """Arguments of the class beside learning rate and weight decay."""
-        return dict(self.model_extra or {})
+        own = {"betas": self.betas, "eps": self.eps}
+        return {k: v for k, v in own.items() if v is not None} | dict(self.model_extra or {})
 
     @model_validator(mode="before")
     @classmethod
@@ -171,6 +265,12 @@ class OptimizerConfig(Section):
     @model_validator(mode="after")
     def _of_the_schedule(self) -> Self:
         """Refuse keys of another schedule, and resolve open keys of this one."""
+        # Classes of the user's may take more.
+        if self.betas and len(self.betas) != 2 and self.target.startswith("torch.optim."):
+            raise RequestError(
+                f"optimizer.betas is {self.betas}; it must be two numbers, such as [0.9,0.999].",
+                code="config.value",
+            )
         owners = {key: name for name, keys in SCHEDULE_DEFAULTS.items() for key in keys}
         faults = [
             f"optimizer.{key} has no effect on optimizer.schedule={self.schedule}; type "

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from unionsnn.base.imports import working_folder
-from unionsnn.config.sections import sentences
+from unionsnn.config.sections import all_sentences
 from unionsnn.config.yaml_files import read_yaml, user_folder
 
 if TYPE_CHECKING:
@@ -61,12 +61,14 @@ def argument_faults(target: str, arguments: Mapping[str, Any]) -> list[str]:
         return []
     module, _, name = target.rpartition(".")
     try:
-        getattr(import_module(module), name).model_validate(arguments)
-    except ValidationError as error:
-        return [fault for each in error.errors() for fault in sentences(each, "data")]
+        kind = getattr(import_module(module), name)
     except (ImportError, AttributeError):
         # Named when the data are made, with all that is known then.
         return []
+    try:
+        kind.model_validate(arguments)
+    except ValidationError as error:
+        return all_sentences(error, kind, arguments, "data")
     return []
 
 
@@ -92,6 +94,23 @@ def published_request(name: str) -> str | None:
     same = {each.replace("_", "-"): entry.request for each, entry in catalog.items()}
     request: str | None = same.get(name.lower().replace("_", "-"))
     return request
+
+
+def optional_arguments(target: str) -> list[str]:
+    """Return the keys of what an optimiser of torch's takes, read from its file without torch."""
+    module, _, name = target.rpartition(".")
+    torch = find_spec("torch") if module == "torch.optim" else None
+    file = Path((torch and torch.origin) or "").parent / "optim" / f"{name.lower()}.py"
+    if torch is None or not file.is_file():
+        return []
+    return [
+        f"optimizer.{each.arg}"
+        for kind in ast.parse(file.read_bytes()).body
+        if isinstance(kind, ast.ClassDef) and kind.name == name
+        for method in kind.body
+        if isinstance(method, ast.FunctionDef) and method.name == "__init__"
+        for each in (*method.args.args[2:], *method.args.kwonlyargs)
+    ]
 
 
 def is_network(target: str) -> bool:

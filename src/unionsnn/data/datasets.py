@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data, InMemoryDataset
 
-from unionsnn.base.errors import DataError, WidthError
+from unionsnn.base.errors import DataError, DataRequestError, WidthError
 from unionsnn.base.memory import free_bytes
 from unionsnn.base.words import format_bytes
 from unionsnn.data.arrays import GraphArrays, IntArray
@@ -282,7 +282,7 @@ def _edge_features(arrays: GraphArrays, features: str, widths: Sequence[int] | N
         rows = kinds[kind]
         if rows is None:
             instead = next((name for name, other in kinds.items() if other is not None), "none")
-            raise DataError(
+            raise DataRequestError(
                 f"The set has no edge {kind}; type data.edge_features={instead}.",
                 code="data.edge_features",
             )

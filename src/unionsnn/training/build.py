@@ -19,10 +19,10 @@ from pytorch_lightning.callbacks import Callback
 from torch import nn
 from torch.optim import Optimizer
 
-from unionsnn.base.errors import RequestError, TooLargeError
+from unionsnn.base.errors import RequestError, TooLargeError, UnionsnnError
 from unionsnn.base.imports import import_named
 from unionsnn.base.memory import free_bytes
-from unionsnn.base.words import format_bytes
+from unionsnn.base.words import format_bytes, nearest
 from unionsnn.coefficients import CoefficientSpec
 from unionsnn.config.pairs import PairConfig
 from unionsnn.config.schema import CoefficientChoices, Config
@@ -39,7 +39,7 @@ from unionsnn.nn.encoders import StructuralEdgeEncoder
 from unionsnn.nn.features import structural_modules
 from unionsnn.nn.gates import StructuralGate
 from unionsnn.nn.rescaled import Scale
-from unionsnn.training.extras import check_extras, make_callback
+from unionsnn.training.extras import check_extras, make_callback, users_part
 from unionsnn.training.optimizers import check_optimizer, make_optimizer
 from unionsnn.training.tasks import TASKS, Task
 
@@ -371,14 +371,47 @@ def own_callbacks(config: Config) -> list[Callback]:
     Raises:
         RequestError: if a class cannot be imported or refuses its arguments.
     """
+    section = config.trainer.callbacks or []
+    made = [
+        make_callback(kind, number, each.arguments)
+        for number, (kind, each) in enumerate(zip(callback_kinds(config), section, strict=True))
+    ]
+    # Others may log metrics of their own.
+    if all(each.target.startswith("pytorch_lightning.") for each in section):
+        logged = [f"val_{config.data.metric}", "val_loss", "train_loss"]
+        for number, callback in enumerate(made):
+            monitor = getattr(callback, "monitor", None)
+            if isinstance(monitor, str) and monitor not in logged:
+                raise RequestError(
+                    f"trainer.callbacks[{number}].monitor is {monitor!r}; allowed are "
+                    f"{', '.join(logged)}.{nearest(monitor, logged)}",
+                    code="trainer.callbacks",
+                )
+    return made
+
+
+def callback_kinds(config: Config) -> list[type[Callback]]:
+    """Return the classes of the callbacks that the configuration names.
+
+    Raises:
+        RequestError: if one cannot be imported.
+    """
     return [
-        make_callback(
-            locate(each.target, Callback, f"trainer.callbacks[{number}]._target_"),
-            number,
-            each.arguments,
-        )
+        locate(each.target, Callback, f"trainer.callbacks[{number}]._target_")
         for number, each in enumerate(config.trainer.callbacks or [])
     ]
+
+
+def users_failure(error: Exception, config: Config) -> UnionsnnError | None:
+    """Return an error of training as one that names the user's callback or optimiser, if it did."""
+    optimizer = locate(config.optimizer.target, Optimizer, "optimizer._target_")
+    key = users_part(error, callback_kinds(config), optimizer)
+    if key is None:
+        return None
+    reason = " ".join(str(error).split())
+    return UnionsnnError(
+        f"{key} failed in training: {type(error).__name__}: {reason}", code="training.users_part"
+    )
 
 
 def widest(make: Callable[[int], nn.Module], budget: int, *, step: int = 1) -> int:

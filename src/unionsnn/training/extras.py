@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+import traceback
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint
+from torch import nn
+from torch.optim import Optimizer
 
 from unionsnn.base.errors import Fault, RequestError
 from unionsnn.base.words import nearest
@@ -68,7 +71,7 @@ def check_extras(section: TrainerConfig) -> None:
 
 def _argument_faults(section: TrainerConfig) -> Iterator[Fault]:
     known = [*inspect.signature(pl.Trainer).parameters]
-    for name in section.extra or {}:
+    for name, value in (section.extra or {}).items():
         if name in TrainerConfig.model_fields:
             instead = f"trainer.{name}=..."
         elif (other := _OF_A_KEY.get(name) or _SET.get(name)) is not None:
@@ -77,6 +80,13 @@ def _argument_faults(section: TrainerConfig) -> Iterator[Fault]:
             yield Fault(
                 f"trainer.extra names {name!r}, which Lightning's Trainer does not take."
                 f"{nearest(name, allowed_extras())} It may name {', '.join(allowed_extras())}.",
+                "trainer.extra",
+            )
+            continue
+        elif name in ("limit_train_batches", "limit_val_batches") and value == 0:
+            yield Fault(
+                f"trainer.extra.{name} is {value}, but every epoch is trained and validated; it "
+                "must be a number of batches from 1, or a share of them above 0.",
                 "trainer.extra",
             )
             continue
@@ -92,6 +102,29 @@ def allowed_extras() -> list[str]:
     """Return the arguments of Lightning's Trainer that ``trainer.extra`` may name."""
     refused = {*TrainerConfig.model_fields, *_OF_A_KEY, *_SET}
     return sorted(set(inspect.signature(pl.Trainer).parameters) - refused)
+
+
+def users_part(
+    error: Exception, callbacks: Sequence[type[Callback]], optimizer: type[Optimizer]
+) -> str | None:
+    """Return the key of the callback or optimiser that raised an error in training, if one did.
+
+    Args:
+        error: The error.
+        callbacks: The classes of ``trainer.callbacks``.
+        optimizer: The class of ``optimizer._target_``.
+    """
+    key = None
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        # An optimiser calls the network, and Lightning calls both.
+        owner = type(frame.f_locals.get("self"))
+        if owner in callbacks:
+            key = f"trainer.callbacks[{callbacks.index(owner)}], {owner.__name__},"
+        elif owner is optimizer:
+            key = f"optimizer._target_, {owner.__name__},"
+        elif issubclass(owner, nn.Module | Callback):
+            key = None
+    return key
 
 
 def make_callback(kind: type[Callback], number: int, arguments: dict[str, Any]) -> Callback:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.optim import LBFGS, Optimizer
+from torch.optim import LBFGS, Optimizer, SparseAdam
 
 from unionsnn.base.errors import Fault, RequestError
 from unionsnn.base.words import nearest
@@ -92,6 +92,12 @@ def _faults(kind: type[Optimizer], section: OptimizerConfig) -> Iterator[Fault]:
         yield Fault(
             f"optimizer._target_ is {section.target!r}, which evaluates the loss several times in "
             "a step; choose a class that does so once, such as optimizer=adam.",
+            "optimizer.argument",
+        )
+    if issubclass(kind, SparseAdam):
+        yield Fault(
+            f"optimizer._target_ is {section.target!r}, which takes sparse gradients alone; those "
+            "of the networks are dense: choose another class, such as optimizer=adam.",
             "optimizer.argument",
         )
     for key in section.arguments:

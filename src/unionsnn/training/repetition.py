@@ -22,7 +22,7 @@ from pytorch_lightning.strategies import Strategy
 
 from unionsnn.base.display import stage
 from unionsnn.base.environment import environment
-from unionsnn.base.errors import RequestError
+from unionsnn.base.errors import RequestError, UnionsnnError
 from unionsnn.base.files import set_aside, write_json
 from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import DEBUG_BATCHES, Config, ProtocolConfig, metric_mode
@@ -36,6 +36,7 @@ from unionsnn.training.build import (
     count_parameters,
     fit_gates,
     own_callbacks,
+    users_failure,
     width_of,
 )
 from unionsnn.training.callbacks import (
@@ -320,6 +321,12 @@ def fit(
             f"Lightning refuses trainer.callbacks or trainer.extra: {error}",
             code="trainer.callbacks",
         ) from error
+    except UnionsnnError:
+        raise
+    except Exception as error:
+        if (named := users_failure(error, config)) is None:
+            raise
+        raise named from error
     return trainer
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from unionsnn.base.errors import DataError, RequestError
+from unionsnn.base.errors import DataError, DataRequestError, RequestError
 from unionsnn.base.imports import import_named
 from unionsnn.base.memory import free_bytes
 from unionsnn.base.secrets import MASK, masked_content, secret_values
@@ -93,19 +93,20 @@ class PyG(Source):
         """Return the graphs of a file of the user's.
 
         Raises:
-            DataError: There is no such file, or it holds something else.
+            DataRequestError: There is no such file.
+            DataError: It holds something else.
         """
         from torch_geometric.data import Data, InMemoryDataset
 
         if self.arguments or self.split_argument:
-            raise DataError(
+            raise DataRequestError(
                 f"{self.dataset} is a file, which takes no data.arguments or data.split_argument: "
                 "leave them out",
                 code="data.dataset",
             )
         path = Path(self.dataset).expanduser()
         if not path.is_file():
-            raise DataError(
+            raise DataRequestError(
                 f"data.dataset is {self.dataset!r}, but there is no file {path.absolute()}",
                 code="data.dataset",
             )
@@ -644,7 +645,7 @@ def make_dataset(path: str, arguments: Mapping[str, Any], folder: Path) -> Any:
     """
     module, _, name = path.rpartition(".")
     package = module.partition(".")[0]
-    refused = DataError(
+    refused = DataRequestError(
         f"data.dataset is {path!r}, which is no data set, so it was not called; type the dotted "
         "path of a class with the methods __getitem__ and __len__, such as "
         "torch_geometric.datasets.TUDataset, or of a function in a module of yours",
@@ -664,7 +665,7 @@ def make_dataset(path: str, arguments: Mapping[str, Any], folder: Path) -> Any:
             raise refused
         signature = inspect.signature(kind)
     except RequestError as error:
-        raise DataError(*error.faults) from error
+        raise DataRequestError(*error.faults) from error
     except (TypeError, ValueError) as error:
         raise refused from error
     given = dict(arguments)
@@ -673,7 +674,7 @@ def make_dataset(path: str, arguments: Mapping[str, Any], folder: Path) -> Any:
     try:
         signature.bind(**given)
     except TypeError as error:
-        raise DataError(
+        raise DataRequestError(
             f"data.arguments are {masked_content(arguments)}, but {path} does not take them "
             f"({error}); it "
             f"takes {', '.join(signature.parameters)}",

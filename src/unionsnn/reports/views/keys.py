@@ -77,6 +77,13 @@ def groups_tables(groups: Sequence[Group], own: Sequence[Key]) -> list[Table]:
     ]
 
 
+def options_table(group: Group) -> Table:
+    """Return a row for each option of a group."""
+    notes = [f"{group.name}=OPTION chooses one"]
+    rows = [[name, meaning] for name, meaning in group.options.items()]
+    return Table(f"Options of {group.name}", words("option", "what it is"), rows, notes)
+
+
 def keys_table(title: str, keys: Sequence[Key]) -> Table:
     """Return a row for each key."""
     rows = []
