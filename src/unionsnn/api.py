@@ -86,13 +86,7 @@ def compare(
     words = []
     for each in configurations:
         if isinstance(each, Result):
-            if each.folder is None:
-                raise RequestError(
-                    "A record that was not returned by unionsnn.train has no folder: give the run "
-                    "folder itself.",
-                    code="compare.folder",
-                )
-            each = each.folder
+            each = _folder(each)
         words.append(str(each) if isinstance(each, str | Path) else shlex.join(each))
     given = _words(common)
     candidates = read_candidates(words, given, config_dir)
@@ -198,14 +192,18 @@ def load(
     from unionsnn.training.records import Result
 
     if isinstance(run, Result):
-        if run.folder is None:
-            raise RequestError(
-                "A record that was not returned by unionsnn.train has no folder: give the run "
-                "folder itself.",
-                code="compare.folder",
-            )
-        run = run.folder
+        run = _folder(run)
     return Model.of(run, repetition, trust=trust)
+
+
+def _folder(result: Result) -> Path:
+    if result.folder is None:
+        raise RequestError(
+            "A record that was not returned by unionsnn.train has no folder: give the run folder "
+            "itself.",
+            code="compare.folder",
+        )
+    return result.folder
 
 
 def _words(overrides: str | Sequence[str]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import errno
-import functools
 import io
 import json
 import multiprocessing
@@ -21,6 +20,7 @@ import numpy as np
 import pytest
 import torch
 
+from interrupted import StopHereError, every_epoch, run_until
 from unionsnn.base.errors import RunFolderError
 from unionsnn.base.files import atomic_write
 from unionsnn.config.identity import config_hash
@@ -87,16 +87,6 @@ def test_twenty_kills_at_random_moments_lose_nothing(tiny: Maker) -> None:
     assert comparable(run_experiment(config)) == comparable(expected)
 
 
-def every_epoch(patch: pytest.MonkeyPatch) -> None:
-    """Let each epoch end with a resume point."""
-    point = functools.partial(ResumePoint, interval=0.0, costs=0.0)
-    patch.setattr(repetition, "ResumePoint", point)
-
-
-class StopHereError(Exception):
-    """Raised in mid-training."""
-
-
 @pytest.mark.parametrize("precision", ["32-true", "64-true", "bf16-mixed"])
 def test_a_long_repetition_goes_on_from_its_last_checkpoint_bit_for_bit(
     tiny: Maker, monkeypatch: pytest.MonkeyPatch, precision: str
@@ -105,21 +95,12 @@ def test_a_long_repetition_goes_on_from_its_last_checkpoint_bit_for_bit(
     settings.append(f"trainer.precision={precision}")
     expected = run_experiment(tiny(*settings, run_dir="whole"))
     config = tiny(*settings, run_dir="stopped")
-    every_epoch(monkeypatch)
-    original = callbacks.Curves.on_train_epoch_end
-
-    def stop(self: Any, trainer: Any, module: Any) -> None:
-        if trainer.current_epoch == 3:
-            raise StopHereError
-        original(self, trainer, module)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(callbacks.Curves, "on_train_epoch_end", stop)
-        with pytest.raises(StopHereError):
-            run_experiment(config)
+    run_until(3, config, monkeypatch)
     unfinished = RunFolder.of(config).path / "unfinished"
     assert [path.name for path in unfinished.iterdir()] == ["00.ckpt"]
     trained: list[int] = []
+
+    original = callbacks.Curves.on_train_epoch_end
 
     def note(self: Any, trainer: Any, module: Any) -> None:
         trained.append(trainer.current_epoch)

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from interrupted import run_until
 from unionsnn.config.schema import Config
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.run_folder import RunFolder
-from unionsnn.training import callbacks, repetition
+from unionsnn.training import repetition
 from unionsnn.training.build import build_data
-from unionsnn.training.callbacks import EpochPredictions, ResumePoint
+from unionsnn.training.callbacks import EpochPredictions
 from unionsnn.training.repetition import HISTOGRAM_BINS
 
 Maker = Callable[..., dict[str, Any]]
@@ -41,19 +42,7 @@ def test_they_survive_an_interruption(tiny: Maker, monkeypatch: pytest.MonkeyPat
     whole = tiny(*PAPER, "trainer.max_epochs=4", run_dir="whole")
     run_experiment(whole)
     config = tiny(*PAPER, "trainer.max_epochs=4", run_dir="stopped")
-    point = functools.partial(ResumePoint, interval=0.0, costs=0.0)
-    monkeypatch.setattr(repetition, "ResumePoint", point)
-    original = callbacks.Curves.on_train_epoch_end
-
-    def stop(self: Any, trainer: Any, module: Any) -> None:
-        if trainer.current_epoch == 2:
-            raise InterruptedError
-        original(self, trainer, module)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(callbacks.Curves, "on_train_epoch_end", stop)
-        with pytest.raises(InterruptedError):
-            run_experiment(config)
+    run_until(2, config, monkeypatch)
     run_experiment(config)
     for found, expected in zip(kept(config), kept(whole), strict=True):
         np.testing.assert_array_equal(found, expected)

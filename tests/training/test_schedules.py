@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,14 +10,14 @@ import torch
 from pytorch_lightning.callbacks import Callback
 from torch.optim.lr_scheduler import CosineAnnealingLR, ReduceLROnPlateau
 
+from interrupted import run_until
 from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import compose_config
 from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.run_folder import RunFolder
-from unionsnn.training import callbacks, repetition
-from unionsnn.training.callbacks import ResumePoint
+from unionsnn.training import repetition
 from unionsnn.training.schedules import CosineSchedule, schedule_callbacks
 
 Maker = Callable[..., dict[str, Any]]
@@ -97,10 +96,6 @@ def test_the_plateau_is_torch_s_on_the_validation_loss(
     assert len(set(rates)) > 1
 
 
-class StopHereError(Exception):
-    """Raised in mid-training."""
-
-
 @pytest.mark.parametrize(
     "schedule", [PLATEAU, ["optimizer.schedule=cosine", "optimizer.warmup=2"]], ids=str
 )
@@ -113,20 +108,7 @@ def test_a_resumed_training_has_the_rates_of_one_that_was_never_stopped(
     expected = [*rates]
     rates.clear()
     config = tiny(*LONG, *schedule, run_dir="stopped")
-    monkeypatch.setattr(
-        repetition, "ResumePoint", functools.partial(ResumePoint, interval=0.0, costs=0.0)
-    )
-    original = callbacks.Curves.on_train_epoch_end
-
-    def stop(self: Any, trainer: Any, module: Any) -> None:
-        if trainer.current_epoch == at:
-            raise StopHereError
-        original(self, trainer, module)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(callbacks.Curves, "on_train_epoch_end", stop)
-        with pytest.raises(StopHereError):
-            run_experiment(config)
+    run_until(at, config, monkeypatch)
     del rates[at:]
     run_experiment(config)
     assert rates == expected

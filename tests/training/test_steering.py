@@ -22,6 +22,7 @@ from torch.optim.lr_scheduler import OneCycleLR
 from torch_geometric.loader import DataLoader
 
 from graphs import random_graphs
+from interrupted import run_until
 from steered import SignDescent
 from unionsnn.base.errors import RequestError, UnionsnnError
 from unionsnn.config.compose import compose_config
@@ -37,10 +38,9 @@ from unionsnn.reports.views.debugging import overfit_lines, print_debug, profile
 from unionsnn.reports.views.results import results_table
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.run_folder import RunFolder
-from unionsnn.training import callbacks, repetition
+from unionsnn.training import repetition
 from unionsnn.training.averaging import WeightAverage
 from unionsnn.training.build import build_data, build_task, check_request
-from unionsnn.training.callbacks import ResumePoint
 from unionsnn.training.optimizers import make_optimizer, parameter_groups
 from unionsnn.training.protocols import draw_splits
 from unionsnn.training.repetition import make_trainer
@@ -280,10 +280,6 @@ def test_the_best_averaged_weights_are_tested(tiny: Maker, words: list[str]) -> 
     assert row.metrics["val_loss"] == pytest.approx(curves(config)[row.best_epoch]["val_loss"])
 
 
-class StopHereError(Exception):
-    """Raised in mid-training."""
-
-
 RESUMED = {
     "ema": [
         "trainer.ema_decay=0.9", "optimizer.schedule=onecycle", "optimizer=adamw",
@@ -308,20 +304,7 @@ def test_a_resumed_training_has_the_numbers_of_one_that_was_never_stopped(
     words = [*AVERAGED, *RESUMED[name]]
     whole, config = tiny(*words, run_dir="whole"), tiny(*words, run_dir="stopped")
     run_experiment(whole)
-    monkeypatch.setattr(
-        repetition, "ResumePoint", functools.partial(ResumePoint, interval=0.0, costs=0.0)
-    )
-    original = callbacks.Curves.on_train_epoch_end
-
-    def stop(self: Any, trainer: Any, module: Any) -> None:
-        if trainer.current_epoch == at:
-            raise StopHereError
-        original(self, trainer, module)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(callbacks.Curves, "on_train_epoch_end", stop)
-        with pytest.raises(StopHereError):
-            run_experiment(config)
+    run_until(at, config, monkeypatch)
     run_experiment(config)
     assert curves(config) == curves(whole)
     records = [RunFolder.of(each).finished()[0] for each in (config, whole)]

@@ -6,7 +6,7 @@ import copy
 import logging
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import pytorch_lightning as pl
@@ -193,16 +193,22 @@ def deterministic(wanted: bool) -> Iterator[None]:
 
 
 @contextmanager
+def only_errors(names: Iterable[str]) -> Iterator[None]:
+    """Let the loggers of these names pass errors alone."""
+    loggers = [logging.getLogger(name) for name in names]
+    levels = [each.level for each in loggers]
+    for each in loggers:
+        each.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for each, level in zip(loggers, levels, strict=True):
+            each.setLevel(level)
+
+
+@contextmanager
 def quiet_lightning() -> Iterator[None]:
     """Hide Lightning's advice on loaders and hardware, but not errors or our warnings."""
-    loggers = [logging.getLogger(n) for n in ("pytorch_lightning", "lightning_fabric")]
-    levels = [each.level for each in loggers]
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), only_errors(["pytorch_lightning", "lightning_fabric"]):
         warnings.filterwarnings("ignore", module="pytorch_lightning|lightning_fabric")
-        for each in loggers:
-            each.setLevel(logging.ERROR)
-        try:
-            yield
-        finally:
-            for each, level in zip(loggers, levels, strict=True):
-                each.setLevel(level)
+        yield

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 import sys
@@ -24,6 +23,7 @@ from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config, ProtocolConfig, metric_mode
 from unionsnn.tracking.tracker import RunDescription, Table, TrackedRun, Tracker
 from unionsnn.training.callbacks import Curves
+from unionsnn.training.devices import only_errors
 from unionsnn.training.records import Repetition, Result
 
 if TYPE_CHECKING:
@@ -272,20 +272,15 @@ class _Guarded:
         """Set the tracker's environment variables, and undo its changes to the process."""
         before = dict(os.environ)
         exit_process, hook = sys.exit, sys.excepthook
-        talkative = [logging.getLogger(name) for name in self.tracker.talkative]
-        levels = [each.level for each in talkative]
         for name, value in self.tracker.variables(self.description).items():
             if value is None:
                 os.environ.pop(name, None)
             else:
                 os.environ.setdefault(name, value)
-        for each in talkative:
-            each.setLevel(logging.ERROR)
         try:
-            yield
+            with only_errors(self.tracker.talkative):
+                yield
         finally:
-            for each, level in zip(talkative, levels, strict=True):
-                each.setLevel(level)
             sys.exit, sys.excepthook = exit_process, hook
             for name in os.environ.keys() - before.keys():
                 del os.environ[name]

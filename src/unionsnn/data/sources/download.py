@@ -527,17 +527,15 @@ def set_aside_if_wrong(paths: Iterable[Path]) -> Iterator[None]:
     except DataUnavailableError:
         raise
     except DataError as error:
-        # Once each, though some were asked for twice.
-        fetched = dict.fromkeys(paths)
         # A file that `fetch` has not written stays where it is.
         aside = [
             path.replace(path.with_name(f"{path.name}.rejected"))
-            for path in fetched
+            for path in paths
             if _note(path).exists()
         ]
         if not aside:
             raise
-        for path in fetched:
+        for path in paths:
             _note(path).unlink(missing_ok=True)
         if len(aside) == 1:
             where = f" It was set aside as {aside[0]}; the next call fetches it again."

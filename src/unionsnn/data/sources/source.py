@@ -93,7 +93,8 @@ class RawFiles:
             limit=size_limit(relative_path),
             progress=self.report(f"download {label or Path(relative_path).name}"),
         )
-        self.fetched.append(path)
+        if path not in self.fetched:
+            self.fetched.append(path)
         return path
 
     def report(self, what: str) -> Callable[[int, int], None] | None:
