@@ -130,6 +130,22 @@ def test_coefficients_that_are_not_finite_are_refused_and_not_cached(
     assert command(*CYCLES).exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["data.dataset=mydata.mak"], "mydata.mak"),
+        (["data.dataset=own_datasets.Grafs"], "own_datasets.Grafs"),
+        (["data.dataset=missing.pt"], "missing.pt"),
+        (["data.dataset=own_datasets.Graphs", "data.arguments={cnt: 90}"], "it takes count"),
+    ],
+)
+def test_a_data_set_of_one_s_own_that_is_misspelled_is_a_wrong_request(
+    command: Command, words: list[str], said: str
+) -> None:
+    given = [word for word in CYCLES if "num_" not in word]
+    refused(command("data=pyg", *words, *given), said, status=2)
+
+
 def test_a_budget_below_the_smallest_model_says_its_size(command: Command) -> None:
     overrides = [*CYCLES, "model.parameter_budget=3", "~model.hidden_channels"]
     result = command(*overrides)

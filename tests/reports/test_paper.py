@@ -53,6 +53,9 @@ def test_what_the_paper_does_not_have_has_no_value() -> None:
         other = result("unionsnn", "mutag", "default")
         other.config[section][key] = value
         assert paper_value(other) is None
+    tried = result("unionsnn", "mutag", "default")
+    tried.config["debug"] = "fast"
+    assert paper_value(tried) is None
 
 
 def test_another_coefficient_has_no_value_in_the_main_tables() -> None:

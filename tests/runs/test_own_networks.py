@@ -255,7 +255,8 @@ def test_edge_features_reach_a_forward_pass_that_may_read_them() -> None:
 
     read = [reads_edges(adapted(each)) for each in (whole, annotated, pyg, hinted, named, sized)]
     assert read == [True] * 5 + [False]
-    assert reads_edges(GAT(2, 4, 1))
+    assert reads_edges(GAT(2, 4, 1, edge_dim=3))
+    assert not reads_edges(GAT(2, 4, 1))
     assert not reads_edges(GCN(2, 4, 1))
 
 

@@ -486,6 +486,14 @@ def test_a_wrong_key_says_what_to_do(words: list[str], code: str, message: str) 
 # -- the Trainer's own arguments, and trials ----------------------------------------------
 
 
+def test_a_callback_that_needs_a_logger_of_lightning_s_is_refused(tiny: Maker) -> None:
+    kind = "pytorch_lightning.callbacks.LearningRateMonitor"
+    with pytest.raises(RequestError) as refusal:
+        run_experiment(tiny(f"trainer.callbacks=[{{_target_: {kind}}}]"))
+    assert refusal.value.codes == ["trainer.callbacks"]
+    assert "LearningRateMonitor" in str(refusal.value)
+
+
 def test_extras_reach_the_trainer_and_callbacks_the_training(tiny: Maker) -> None:
     plain = tiny(run_dir="plain")
     few = tiny("trainer.extra={limit_train_batches: 1}", run_dir="few")

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
+from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from unionsnn.base.errors import RequestError
 from unionsnn.nn.batch import GraphBatch
@@ -138,9 +139,11 @@ def adapt(network: nn.Module, *, level: str, out_channels: int) -> None:
 def reads_edges(network: nn.Module) -> bool:
     """Return whether edge features may reach a network that `adapt` understands."""
     call = _call(type(network))
-    # PyG's models name edge_attr in any case, and drop it in those without.
-    named = "edge_attr" in call.named and getattr(network, "supports_edge_attr", True)
-    return call.whole or call.pyg or named
+    if isinstance(network, BasicGNN):
+        # PyG's models name edge_attr in any case; layers without a width for it drop it.
+        widths = [getattr(layer, "edge_dim", 0) for layer in network.convs]
+        return network.supports_edge_attr and None not in widths
+    return call.whole or call.pyg or "edge_attr" in call.named
 
 
 class _Call(NamedTuple):

@@ -177,11 +177,11 @@ def paper_value(record: Result) -> PaperValue | None:
     """Return the paper's value for the experiment of a record; None if it has none.
 
     The generated cycles are compared in their ``plain`` variant only: the paper's graphs leak
-    degrees too. A control, another coefficient in the gate, or features of edges, which the paper
-    does not read, have no value in tables of models.
+    degrees too. A control, another coefficient in the gate, a trial under ``debug``, or features of
+    edges, which the paper does not read, have no value in tables of models.
     """
     config = record.config
-    if "edge_features" in config["data"] or "inject" in config["gate"]:
+    if "edge_features" in config["data"] or "inject" in config["gate"] or "debug" in config:
         return None
     if config["data"].get("variant", "plain") != "plain" or record.control != "none":
         return None

@@ -217,7 +217,7 @@ def build_model(
         if num_edge_features is not None and not (isinstance(model, Network) or reads_edges(model)):
             raise RequestError(
                 f"{section.target} does not read edge features: type data.edge_features=none, or "
-                "name edge_attr in its forward pass.",
+                "name edge_attr in its forward pass (PyG's own networks: model.edge_dim).",
                 code="model.edges",
             )
     if (spec := coefficient_spec(config)) is not None:

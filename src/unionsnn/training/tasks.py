@@ -130,7 +130,8 @@ class Task(pl.LightningModule):
         if data.num_edge_features is not None and self._own and not reads_edges(self.model):
             raise RequestError(
                 f"{type(self.model).__name__} does not read edge features: make the data module "
-                'with edge_features="none", or name edge_attr in its forward pass.',
+                'with edge_features="none", or name edge_attr in its forward pass (PyG\'s own '
+                "networks: edge_dim=...).",
                 code="model.edges",
             )
         if self._fitted_to_training:
