@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from batches import assert_equal
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.data import Batch, Data, InMemoryDataset
 
 from graphs import cycle, graph, random_graphs, star
@@ -29,6 +31,7 @@ GRAPHS = [
     graph([], 2, channels=3),
     graph(cycle(3), 3, channels=3),
     graph([], 0, channels=3),
+    graph([(0, 1), (1, 0), (2, 2), (0, 0)], 3, channels=3),
     graph(star(4), 5, channels=3),
 ]
 STORE = GraphStore(dataset(GRAPHS))
@@ -39,6 +42,80 @@ STORE = GraphStore(dataset(GRAPHS))
 def test_a_batch_is_pyg_s_bit_for_bit(index: list[int]) -> None:
     expected = Batch.from_data_list([GRAPHS[i] for i in index])
     assert_equal(STORE.batch(torch.tensor(index)), expected)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.lists(st.integers(0, len(GRAPHS) - 1), min_size=1, max_size=5), min_size=1))
+def test_batches_gathered_at_once_are_pyg_s_bit_for_bit(indices: list[list[int]]) -> None:
+    block = list(STORE.gather([torch.tensor(index) for index in indices]))
+    for batch, index in zip(block, indices, strict=True):
+        assert_equal(batch, Batch.from_data_list([GRAPHS[i] for i in index]))
+        assert batch.edge_index.is_contiguous()
+        assert batch._sizes == tuple(GRAPHS[i].num_nodes for i in index)
+        assert batch._loops == int((batch.edge_index[0] == batch.edge_index[1]).sum())
+        assert copy.copy(batch).to("cpu")._sizes == batch._sizes
+
+
+def test_a_network_may_change_its_batch_in_place() -> None:
+    weight = torch.ones((), requires_grad=True)
+    first, second = STORE.gather([torch.tensor([0, 1]), torch.tensor([2, 3])])
+    losses = []
+    for batch in (first, second):
+        batch.x += weight
+        losses.append(batch.x.square().sum())
+    sum(losses).backward()
+    assert weight.grad == 2 * sum(batch.x.sum() for batch in (first, second))
+    assert_equal(STORE.batch(torch.tensor([2, 3])), Batch.from_data_list(GRAPHS[2:4]))
+
+
+@pytest.mark.parametrize("size", [1, 3000, 2**30], ids=["single", "some", "whole"])
+@pytest.mark.parametrize("options", [{}, {"max_pairs": 400}, {"accumulated": 3}], ids=str)
+def test_blocks_and_streams_do_not_change_an_epoch(
+    monkeypatch: pytest.MonkeyPatch, size: int, options: dict[str, int]
+) -> None:
+    def loader(store: GraphStore) -> BatchLoader:
+        order = torch.Generator().manual_seed(0)
+        graphs = torch.arange(1, len(GRAPHS))
+        return BatchLoader(store, graphs, batch_size=4, shuffle=True, generator=order, **options)
+
+    alone = loader(STORE)
+    expected = [(STORE.batch(graphs), weight) for graphs, weight in alone._weighted()]
+    for name in ("_CPU_BLOCK", "_STREAMED_BLOCK"):
+        monkeypatch.setattr(f"unionsnn.data.batching.{name}", size)
+    for store in (STORE, STORE.streaming(torch.device("cpu"))):
+        for batch, (single, weight) in zip(loader(store), expected, strict=True):
+            assert batch.get("loss_weight") == weight
+            batch.pop("loss_weight", None)
+            assert_equal(batch, single)
+        # Whoever stops early leaves no thread behind.
+        batches = iter(loader(store))
+        next(batches)
+        batches.close()
+
+
+def test_an_epoch_of_a_store_on_a_device_takes_one_copy_and_reads_nothing_back() -> None:
+    class Copies(TorchDispatchMode):
+        number = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            if func is torch.ops.aten._to_copy.default:
+                self.number += 1
+                assert kwargs["non_blocking"]
+            return func(*args, **(kwargs or {}))
+
+    # A meta tensor has no values: whatever reads one fails.
+    store = STORE.to(torch.device("meta"))
+    order = torch.Generator().manual_seed(0)
+    here = list(BatchLoader(STORE, range(30), batch_size=4, shuffle=True, generator=order))
+    order.manual_seed(0)
+    loader = BatchLoader(store, range(30), batch_size=4, shuffle=True, generator=order)
+    with Copies() as copies:
+        there = list(loader)
+    assert copies.number == 1
+    for batch, other in zip(there, here, strict=True):
+        for key, value in other:
+            assert batch[key].is_meta, key
+            assert (batch[key].shape, batch[key].dtype) == (value.shape, value.dtype), key
 
 
 def test_regression_targets_and_further_attributes() -> None:

@@ -19,6 +19,7 @@ from pytorch_lightning.callbacks import Callback
 from sklearn.utils.class_weight import compute_class_weight
 from torch import nn
 from torch.optim.lr_scheduler import OneCycleLR
+from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 
 from graphs import random_graphs
@@ -31,7 +32,8 @@ from unionsnn.config.identity import config_hash, refuse_debug
 from unionsnn.config.schema import Config
 from unionsnn.config.targets import own_code
 from unionsnn.data import batching
-from unionsnn.data.batching import BatchLoader
+from unionsnn.data.batching import BatchLoader, GraphStore
+from unionsnn.data.datasets import GraphDataset
 from unionsnn.models.gin import GIN
 from unionsnn.reports.collection import collect
 from unionsnn.reports.views.debugging import overfit_lines, print_debug, profile_table
@@ -122,24 +124,20 @@ def test_accumulated_batches_have_the_mean_of_one_large_batch(
     values = torch.randn(21, generator=generator)
     count = torch.ones(21) if terms is None else terms.double()
 
-    class Store:
-        def batch(self, index: torch.Tensor) -> Any:
-            made: Any = type("Batch", (), {})()
-            made.index = index
-            return made
-
+    graphs = [Data(x=torch.ones(1, 1), number=torch.tensor([i])) for i in range(21)]
+    store = GraphStore(GraphDataset(*GraphDataset.collate(graphs)))
     found = []
     for rank in range(processes):
         monkeypatch.setattr(batching, "world_size", lambda: processes)
         monkeypatch.setattr(batching, "rank", lambda rank=rank: rank)
         loader = BatchLoader(
-            Store(), torch.arange(21), batch_size=4, accumulated=4, terms=terms, shuffle=True,
+            store, torch.arange(21), batch_size=4, accumulated=4, terms=terms, shuffle=True,
             generator=torch.Generator().manual_seed(1),
         )  # fmt: skip
         losses = []
         for batch in loader:
-            n = count[batch.index]
-            mean = (n * values[batch.index]).sum() / n.sum().clamp(min=1)
+            n = count[batch.number]
+            mean = (n * values[batch.number]).sum() / n.sum().clamp(min=1)
             losses.append(batch.loss_weight * mean / 4)
         # 6 batches: a step of four, and one of two.
         found.append(torch.stack([sum(losses[:4]), sum(losses[4:])]))  # type: ignore[arg-type]

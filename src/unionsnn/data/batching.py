@@ -5,16 +5,20 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
+from typing import Protocol, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data, InMemoryDataset
 
 from unionsnn.base.errors import MaxPairsError, RequestError
 from unionsnn.base.memory import Extent
+from unionsnn.data.arrays import IntArray
 from unionsnn.data.encodings.subgraphs import COUNTS
 from unionsnn.data.process_group import rank, world_size
 
@@ -23,6 +27,9 @@ from unionsnn.data.process_group import rank, world_size
 _SPREAD = 2
 # A set that takes more than this share of a device's free memory is not moved there.
 _RESIDENT_SHARE = 0.25
+# Batches are gathered together up to this many bytes: on a CPU what its cache holds, on a device an
+# epoch of most sets, on the way to one what two blocks of locked memory may take.
+_CPU_BLOCK, _DEVICE_BLOCK, _STREAMED_BLOCK = 8 * 2**20, 256 * 2**20, 32 * 2**20
 # Index attributes, and the attribute whose entries they index in each graph.
 _COUNTS = {"edge_index": "x", **COUNTS}
 
@@ -47,8 +54,12 @@ class Batches(Protocol):
 class GraphStore:
     """The graphs of an in-memory data set, ready to be gathered into batches.
 
-    A batch equals PyG's `Batch.from_data_list` bit for bit, but is made by one gather per
-    attribute, without a loop over graphs.
+    A batch equals PyG's `Batch.from_data_list` bit for bit, but several are made by one gather per
+    attribute, without a loop over graphs. Their sizes come from counts on the CPU: nothing waits
+    for a GPU.
+
+    Attributes:
+        target: The device that batches go to, if it is not the one that holds the graphs.
 
     Args:
         dataset: A data set whose attributes are tensors; `edge_index` numbers nodes within each
@@ -60,16 +71,18 @@ class GraphStore:
 
     def __init__(self, dataset: InMemoryDataset) -> None:
         data = dataset._data
-        slices = {key: torch.as_tensor(value) for key, value in dataset.slices.items()}
+        slices = {key: torch.as_tensor(value).numpy() for key, value in dataset.slices.items()}
         wrong = [key for key in slices if not isinstance(data[key], Tensor)]
         if wrong:
             raise TypeError(f"The attributes {wrong} are not tensors; batches hold only tensors.")
         # Inspecting the signature of a batch's class takes longer than a gather.
         self._empty = Batch(_base_cls=type(data))
         self._parts = [_Part(data, slices["x"], ["x"])]
+        self._loops = _loops(data, slices)
+        self.target: torch.device | None = None
         for key, bounds in slices.items():
             # Attributes with the same slices share their positions in a batch.
-            alike = (part for part in self._parts if torch.equal(part.bounds, bounds))
+            alike = (part for part in self._parts if np.array_equal(part.bounds, bounds))
             part = next(alike, None)
             if part is None:
                 self._parts.append(_Part(data, bounds, [key]))
@@ -82,26 +95,52 @@ class GraphStore:
     @property
     def num_nodes(self) -> Tensor:
         """Number of nodes of each graph, on the CPU, [num_graphs]."""
-        return self._parts[0].counts.cpu()
+        return torch.from_numpy(self._parts[0].counts)
 
     @property
     def num_bytes(self) -> int:
         """Size of all tensors in bytes."""
-        tensors = [t for part in self._parts for t in (*part.values.values(), part.bounds)]
-        return sum(t.numel() * t.element_size() for t in tensors)
+        values = sum(value.nbytes for part in self._parts for value in part.values.values())
+        return values + sum(part.bounds.nbytes for part in self._parts)
+
+    @cached_property
+    def graph_bytes(self) -> IntArray:
+        """Size of each graph in a batch, in bytes, [num_graphs]."""
+        total = np.zeros(len(self), dtype=np.int64)
+        for part in self._parts:
+            total += part.counts * part.entry_bytes
+        return total
+
+    @property
+    def block_bytes(self) -> int:
+        """Size up to which batches are gathered together."""
+        if self.target is not None:
+            return _STREAMED_BLOCK
+        return _CPU_BLOCK if self._device.type == "cpu" else _DEVICE_BLOCK
+
+    @property
+    def _device(self) -> torch.device:
+        return self._parts[0].values["x"].device
 
     def resident(self, device: torch.device) -> GraphStore:
-        """Return the store on a device if it fits there with room to train, otherwise itself."""
+        """Return the store on a device if it fits there with room to train; or streaming to it."""
         if device.type != "cuda":
             return self
         free, _ = torch.cuda.mem_get_info(device)
-        return self.to(device) if self.num_bytes <= _RESIDENT_SHARE * free else self
+        fits = self.num_bytes <= _RESIDENT_SHARE * free
+        return self.to(device) if fits else self.streaming(device)
 
     def to(self, device: torch.device) -> GraphStore:
-        """Return a copy of the store on a device."""
+        """Return a copy of the store on a device; sizes stay on the CPU."""
         moved = copy.copy(self)
         moved._parts = [part.to(device) for part in self._parts]
         return moved
+
+    def streaming(self, device: torch.device) -> GraphStore:
+        """Return a copy that gathers where the graphs are, and makes its batches on a device."""
+        other = copy.copy(self)
+        other.target = device
+        return other
 
     def batch(self, index: Tensor) -> Batch:
         """Gather graphs into one batch.
@@ -112,43 +151,38 @@ class GraphStore:
         Shapes:
             - index: [num_graphs]
         """
-        index = index.to(self._parts[0].bounds.device)
-        batch = copy.copy(self._empty)
-        slices: dict[str, Tensor] = {}
-        none = torch.zeros_like(index)
-        increments = {key: none for part in self._parts for key in part.values}
-        nodes = self._parts[0].counts.index_select(0, index)
-        node_ptr = _pointer(nodes)
-        shares = [part.counts.index_select(0, index) for part in self._parts]
-        pointers = [_pointer(counts) for counts in shares]
-        starts = {
-            key: ptr[:-1]
-            for part, ptr in zip(self._parts, pointers, strict=True)
-            for key in part.values
-        }
-        for part, counts, ptr in zip(self._parts, shares, pointers, strict=True):
-            positions = part.positions(index, counts, ptr)
-            for key, value in part.values.items():
-                along = part.along[key]
-                if along == 1 and value.dim() == 2:
-                    # Several times as fast as index_select along rows.
-                    gathered = value.gather(1, positions.expand(value.size(0), -1))
-                else:
-                    gathered = value.index_select(along, positions)
-                if key in _COUNTS:
-                    first = starts[_COUNTS[key]]
-                    gathered += first.repeat_interleave(counts, output_size=len(positions))
-                    increments[key] = first
-                batch[key] = gathered
-                slices[key] = ptr
-        total = batch.x.size(0)
-        batch.batch = torch.arange(len(index), device=index.device).repeat_interleave(
-            nodes, output_size=total
-        )
-        batch.ptr = node_ptr
-        batch._num_graphs = len(index)
-        batch._slice_dict, batch._inc_dict = slices, increments
-        return batch
+        block = self.gather([index])
+        target = self.target
+        return next(iter(block if target is None else block.moved(lambda t: t.to(target))))
+
+    def gather(self, indices: Sequence[Tensor]) -> Block:
+        """Gather graphs into several batches at once.
+
+        Args:
+            indices: Indices of the graphs of each batch, in order.
+
+        Shapes:
+            - indices: [number of graphs of the batch] each
+        """
+        order = np.concatenate([index.cpu().numpy() for index in indices])
+        sizes = np.array([len(index) for index in indices])
+        shares = [_Share(part, order, sizes) for part in self._parts]
+        graphs = np.arange(len(order)) - np.repeat(_pointer(sizes)[:-1], sizes)
+        # In one piece, so that there is one copy to a device.
+        arrays = [graphs, *(array for share in shares for array in share.arrays)]
+        packed = torch.from_numpy(np.concatenate(arrays))
+        if self._device.type != "cpu":
+            packed = _pinned(packed).to(self._device, non_blocking=True)
+        graph, *placed = torch.split(packed, [len(array) for array in arrays])
+        for number, share in enumerate(shares):
+            share.place(*placed[4 * number : 4 * number + 4])
+        counted = {key: share for share in shares for key in share.part.values}
+        for share in shares:
+            share.gather(counted)
+        num_nodes = shares[0].arrays[0].tolist()
+        loops = np.diff(_pointer(self._loops[order])[_pointer(sizes)]).tolist()
+        graph = shares[0].spread(graph)
+        return Block(self._empty, sizes.tolist(), num_nodes, loops, shares, graph)
 
     def extent(self, index: Tensor, num_graphs: int) -> Extent:
         """Return bounds of any batch of a number of the graphs at `index`.
@@ -156,7 +190,9 @@ class GraphStore:
         Shapes:
             - index: [at least num_graphs]
         """
-        most = [part.counts.cpu()[index].topk(num_graphs).values for part in self._parts]
+        most = [
+            torch.from_numpy(part.counts)[index].topk(num_graphs).values for part in self._parts
+        ]
         rows = {
             key: int(counts.sum())
             for part, counts in zip(self._parts, most, strict=True)
@@ -176,10 +212,10 @@ class _Part:
         keys: Names of the attributes.
     """
 
-    def __init__(self, data: Data, bounds: Tensor, keys: Sequence[str]) -> None:
+    def __init__(self, data: Data, bounds: IntArray, keys: Sequence[str]) -> None:
         self.bounds = bounds
-        self.counts = bounds[1:] - bounds[:-1]
-        self.one_each = torch.equal(bounds, torch.arange(len(bounds)))
+        self.counts = np.diff(bounds)
+        self.one_each = np.array_equal(bounds, np.arange(len(bounds)))
         self.values: dict[str, Tensor] = {}
         self.along: dict[str, int] = {}
         for key in keys:
@@ -190,28 +226,171 @@ class _Part:
         self.values[key] = data[key]
         self.along[key] = data.__cat_dim__(key, data[key]) % data[key].dim()
 
-    def positions(self, index: Tensor, counts: Tensor, ptr: Tensor) -> Tensor:
-        """Return the positions of the chosen graphs' entries, graph by graph."""
-        if self.one_each:
-            return index
-        total = int(ptr[-1])
-        offset = self.bounds.index_select(0, index) - ptr[:-1]
-        positions = offset.repeat_interleave(counts, output_size=total)
-        return positions.add_(torch.arange(total, device=index.device))
+    @property
+    def entry_bytes(self) -> int:
+        """Size of one entry of each attribute."""
+        lengths = ((value, value.size(self.along[key])) for key, value in self.values.items())
+        return sum(value.nbytes // max(length, 1) for value, length in lengths)
 
     def to(self, device: torch.device) -> _Part:
-        """Return a copy on a device."""
+        """Return a copy whose values are on a device."""
         moved = copy.copy(self)
-        moved.bounds, moved.counts = self.bounds.to(device), self.counts.to(device)
         moved.values = {key: value.to(device) for key, value in self.values.items()}
         return moved
 
 
-def _pointer(counts: Tensor) -> Tensor:
-    """Return the slices of the graphs in the batch, [num_graphs + 1]."""
-    ptr = counts.new_zeros(len(counts) + 1)
-    torch.cumsum(counts, 0, out=ptr[1:])
+class _Share:
+    """The entries of some graphs in a part, in the order of their batches.
+
+    Args:
+        part: The part.
+        order: Indices of the graphs, one batch after another.
+        sizes: Number of graphs of each batch.
+
+    Attributes:
+        totals: Number of entries of each batch.
+        arrays: `counts`, `source`, `starts` and `pointers` as computed on the CPU, for `place`.
+        counts: Number of entries of each graph.
+        source: What is added to an entry's number to give its place in the part; where each graph
+            has one entry, that place.
+        starts: Number of each graph's first entry in its batch.
+        pointers: Slices of the graphs in each batch, one batch after another.
+        values: The attributes; indices number the entries of a batch.
+
+    Shapes:
+        order [n]; sizes [B]; counts, source, starts [n]; pointers [n + B].
+    """
+
+    counts: Tensor
+    source: Tensor
+    starts: Tensor
+    pointers: Tensor
+    values: dict[str, Tensor]
+
+    def __init__(self, part: _Part, order: IntArray, sizes: IntArray) -> None:
+        self.part = part
+        counts = part.counts[order]
+        ptr = _pointer(counts)
+        begins = ptr[_pointer(sizes)]
+        self.totals: list[int] = np.diff(begins).tolist()
+        source = order if part.one_each else part.bounds[order] - ptr[:-1]
+        starts = ptr[:-1] - np.repeat(begins[:-1], sizes)
+        rows = np.arange(len(order) + len(sizes)) - np.repeat(np.arange(len(sizes)), sizes + 1)
+        pointers = ptr[rows] - np.repeat(begins[:-1], sizes + 1)
+        self.arrays = counts, source, starts, pointers
+
+    def place(self, counts: Tensor, source: Tensor, starts: Tensor, pointers: Tensor) -> None:
+        """Take over `arrays` as tensors on the device of the part."""
+        self.counts, self.source, self.starts, self.pointers = counts, source, starts, pointers
+
+    def gather(self, shares: Mapping[str, _Share]) -> None:
+        """Gather the attributes.
+
+        Args:
+            shares: For each attribute of the graphs the share it is in.
+        """
+        positions = self.source
+        if not self.part.one_each:
+            positions = self.spread(self.source)
+            positions += torch.arange(len(positions), device=positions.device)
+        self.values = {}
+        for key, value in self.part.values.items():
+            along = self.part.along[key]
+            if along == 1 and value.dim() == 2:
+                # Several times as fast as index_select along rows.
+                gathered = value.gather(1, positions.expand(value.size(0), -1))
+            else:
+                gathered = value.index_select(along, positions)
+            if key in _COUNTS:
+                gathered += self.spread(shares[_COUNTS[key]].starts)
+            self.values[key] = gathered
+
+    def spread(self, values: Tensor) -> Tensor:
+        """Return for each entry the value of its graph."""
+        return values.repeat_interleave(self.counts, output_size=sum(self.totals))
+
+
+@dataclass
+class Block:
+    """Batches gathered at once.
+
+    Args:
+        empty: A batch without attributes.
+        sizes: Number of graphs of each batch.
+        num_nodes: Number of nodes of each graph, one batch after another.
+        loops: Number of self loops of each batch.
+        shares: The attributes; first those of the nodes.
+        graph: Graph of each node in its batch.
+    """
+
+    empty: Batch
+    sizes: list[int]
+    num_nodes: list[int]
+    loops: list[int]
+    shares: list[_Share]
+    graph: Tensor
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield the batches; their tensors are parts of the same memory."""
+        ends = [size + 1 for size in self.sizes]
+        columns, slices = {}, {}
+        for share in self.shares:
+            pointers = torch.split(share.pointers, ends)
+            for key, value in share.values.items():
+                columns[key] = torch.split(value, share.totals, share.part.along[key])
+                slices[key] = pointers
+        columns["batch"] = torch.split(self.graph, self.shares[0].totals)
+        columns["ptr"] = slices["x"]
+        zeros = self.graph.new_zeros(max(self.sizes))
+        first = 0
+        for number, size in enumerate(self.sizes):
+            batch = copy.copy(self.empty)
+            for key, column in columns.items():
+                # Rows of a part along the second dimension are apart. Autograd shall not know that
+                # a network changes something that belongs to other batches too.
+                batch[key] = column[number].contiguous().data
+            batch._num_graphs = size
+            batch._slice_dict = {key: pointers[number] for key, pointers in slices.items()}
+            batch._inc_dict = {
+                key: slices[_COUNTS[key]][number][:-1] if key in _COUNTS else zeros[:size]
+                for key in slices
+            }
+            # Known without asking a GPU: to networks that pad, and to gates.
+            batch._loops = self.loops[number]
+            batch._sizes = tuple(self.num_nodes[first : first + size])
+            first += size
+            yield batch
+
+    def moved(self, move: Callable[[Tensor], Tensor]) -> Self:
+        """Return the block with all tensors moved, those of the batches alone."""
+        for share in self.shares:
+            share.values = {key: move(value) for key, value in share.values.items()}
+            share.pointers = move(share.pointers)
+        self.graph = move(self.graph)
+        return self
+
+
+def _loops(data: Data, slices: Mapping[str, IntArray]) -> IntArray:
+    """Return the number of self loops of each graph, [num_graphs]."""
+    num_graphs = len(slices["x"]) - 1
+    if "edge_index" not in slices:
+        return np.zeros(num_graphs, dtype=np.int64)
+    sender, receiver = data.edge_index.cpu().numpy()
+    places = np.flatnonzero(sender == receiver)
+    graphs = np.searchsorted(slices["edge_index"], places, side="right") - 1
+    return np.bincount(graphs, minlength=num_graphs)
+
+
+def _pointer(counts: IntArray) -> IntArray:
+    """Return where the entries of each begin, and the last end, [len(counts) + 1]."""
+    ptr = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=ptr[1:])
     return ptr
+
+
+def _pinned(tensor: Tensor) -> Tensor:
+    """Return the tensor in memory from which a GPU copies without anyone waiting."""
+    return tensor.pin_memory() if torch.cuda.is_available() else tensor
 
 
 @dataclass(frozen=True)
@@ -367,18 +546,56 @@ class BatchLoader:
         return sum(bucket.num_batches for bucket in self.buckets)
 
     def __iter__(self) -> Iterator[Batch]:
+        weighted = list(self._weighted())
+        blocks = self._gathered([graphs for graphs, _ in weighted])
+        batches = itertools.chain.from_iterable(blocks)
+        for batch, (_, weight) in zip(batches, weighted, strict=True):
+            if weight is not None:
+                batch.loss_weight = weight
+            yield batch
+
+    def _weighted(self) -> Iterator[tuple[Tensor, float | None]]:
+        """Yield this process's graphs of each batch, and the weight of their loss; None for 1."""
         batches = self._order()
         while step := list(itertools.islice(batches, self.accumulated)):
-            total = sum(map(self._count, step))
+            total = sum(map(self._count, step)) if self.accumulated > 1 else 0
             for graphs in step:
                 share = graphs[rank() :: self._shared] if self._shared > 1 else graphs
-                batch = self.store.batch(share if len(share) else graphs[:1])
+                weight = None
                 if self.accumulated > 1:
                     scale = self.accumulated * self._shared
-                    batch.loss_weight = scale * self._count(share) / max(total, 1)
+                    weight = scale * self._count(share) / max(total, 1)
                 elif self._shared > 1:
-                    batch.loss_weight = self._shared * len(share) / len(graphs)
-                yield batch
+                    weight = self._shared * len(share) / len(graphs)
+                yield (share if len(share) else graphs[:1]), weight
+
+    def _gathered(self, batches: Sequence[Tensor]) -> Iterator[Block]:
+        """Yield the batches in blocks; one that goes to another device is gathered ahead."""
+        store, blocks = self.store, self._blocks(batches)
+        target = store.target
+        if target is None:
+            yield from map(store.gather, blocks)
+            return
+        with ThreadPoolExecutor(1) as pool:
+            gathered = (pool.submit(lambda b: store.gather(b).moved(_pinned), b) for b in blocks)
+            for current, _ in itertools.pairwise(itertools.chain(gathered, [None])):
+                assert current is not None
+                # Here, since a thread has a stream of its own.
+                yield current.result().moved(lambda t: t.to(target, non_blocking=True))
+
+    def _blocks(self, batches: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+        """Divide batches into blocks that do not exceed the store's `block_bytes`."""
+        block: list[Tensor] = []
+        held = 0
+        for graphs in batches:
+            size = int(self.store.graph_bytes[graphs.numpy()].sum())
+            if block and held + size > self.store.block_bytes:
+                yield block
+                block, held = [], 0
+            block.append(graphs)
+            held += size
+        if block:
+            yield block
 
     def _count(self, graphs: Tensor) -> int:
         """Return the number of terms of some graphs in a loss."""

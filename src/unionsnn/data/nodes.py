@@ -54,6 +54,8 @@ class NodeDataModule(GraphDataModule):
         split = self._given_split()
         if self._batch is None:
             self._batch = Batch.from_data_list([self.graphs[0]])
+        # Once, and not in each epoch; a batch is known by where its nodes are.
+        self._batch = self._batch.to(self.device)
         batch = self._batch.clone("train_mask", "val_mask", "test_mask")
         for name, part in (("train", "train"), ("val", "validation"), ("test", "test")):
             batch[f"{name}_mask"] = self._mask(getattr(split, part))
