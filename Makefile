@@ -2,11 +2,12 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
+QUICK := tests/base tests/nn tests/freeze tests/config
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test test-slow test-lowest lint format wheel clean
+.PHONY: help install train test test-quick test-slow test-lowest lint format docs wheel release clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -26,6 +27,9 @@ train: $(STAMP) ## Train the default experiment, or another with ARGS="data=muta
 
 test: $(STAMP) ## Run the tests; one of them with ARGS="tests/nn -k gate"
 	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(ARGS)
+
+test-quick: $(STAMP) ## Run the tests that take no training, in under three minutes
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(QUICK) $(ARGS)
 
 test-slow: $(STAMP) ## Run the long tests, some of them on real data
 	$(BIN)/python -m pytest -m slow $(ARGS)
@@ -49,9 +53,23 @@ format: $(STAMP) ## Rewrite the code in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Its notebooks call the command line.
+docs: $(STAMP) ## Build the documentation site into docs/_build/html; warnings are errors
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m sphinx --fail-on-warning --keep-going --builder html docs docs/_build/html
+
 wheel: $(STAMP) ## Build the wheel into dist/
 	$(BIN)/python -m build --wheel
 
+release: $(STAMP) ## Build wheel and sdist into dist/ and try both in an empty environment
+	rm -rf dist
+	$(BIN)/python -m build
+	for built in dist/*.whl dist/*.tar.gz; do \
+	  rm -rf build/release && $(PYTHON) -m venv build/release \
+	  && build/release/bin/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)" \
+	  && build/release/bin/python -m pip install --quiet "$$built[bench]" --constraint constraints.txt \
+	  && (cd build && release/bin/unionsnn train --dry-run > /dev/null) && echo "$$built works" || exit 1; \
+	done
+
 clean: ## Delete what the tools above left behind, but not .venv
-	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf build dist docs/_build docs/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

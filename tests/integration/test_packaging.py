@@ -120,7 +120,8 @@ def test_the_wheel_alone_runs_the_library_example(wheel: Path, tmp_path: Path) -
     done = subprocess.run(pip, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     write_tu(tmp_path, "MUTAG", 60)
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/own_model.md").read_text(), re.DOTALL)
+    (example,) = (block for block in blocks if "test graphs" in block)
     url = f"file://{tmp_path}/TUDataset"
     head = f"from torch_geometric.datasets import TUDataset\nTUDataset.url = {url!r}\n"
     clean = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}

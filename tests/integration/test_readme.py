@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -23,15 +24,23 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(), flags=re.DOTALL)
 
 
-def test_the_library_example_runs(
+def test_the_library_examples_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_tu(tmp_path, "MUTAG", 60)
     monkeypatch.setattr(TUDataset, "url", f"file://{tmp_path}/TUDataset")
     monkeypatch.chdir(tmp_path)
-    (example,) = blocks(ROOT / "README.md", "python")
-    exec(compile(example, "README.md", "exec"), {"__name__": "readme"})
+    (short,) = blocks(ROOT / "README.md", "python")
+    names: dict[str, Any] = {"__name__": "readme"}
+    exec(compile(short, "README.md", "exec"), names)
+    assert names["h"].shape == (names["data"].num_nodes, 32)
+    (loop,) = (b for b in blocks(ROOT / "docs/own_model.md", "python") if "test graphs" in b)
+    exec(compile(loop, "own_model.md", "exec"), {"__name__": "own_model"})
     assert re.fullmatch(r"\d+ of 12 test graphs\n", capsys.readouterr().out)
+
+
+def test_the_readme_is_one_screen_of_figures_and_links() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
 
 
 def train_commands() -> list[tuple[str, str]]:
@@ -60,9 +69,10 @@ def test_commands_are_found() -> None:
 
 
 def comparisons() -> list[list[str]]:
-    """Words of each ``unionsnn compare`` of the README."""
-    lines = [line for block in blocks(ROOT / "README.md", "sh") for line in block.splitlines()]
-    commands = [shlex.split(line, comments=True) for line in lines]
+    """Words of each ``unionsnn compare``, those of the page about it first."""
+    pages = [ROOT / "docs/compare.md", ROOT / "README.md", ROOT / "docs/results.md"]
+    texts = [block for page in pages for block in blocks(page, "sh")]
+    commands = [shlex.split(line, comments=True) for text in texts for line in text.splitlines()]
     return [command for command in commands if command[:2] == ["unionsnn", "compare"]]
 
 

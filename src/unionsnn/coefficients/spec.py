@@ -71,8 +71,8 @@ class CoefficientSpec:
         radius: Radius of the neighbourhoods, or several.
         quantities: Keys of `space.QUANTITIES`, each one or several columns for each radius: "a",
             the coefficient; "a_tree", the a of the double star with the degrees of v and u (union,
-            path, singular_value_sum, and of several radii for 1 only); "nodes", |V_S|; "edges",
-            |E_S|; "eigenvalues", "distances" and "marked" of the path matrix, whatever the
+            path, singular_value_sum, and of several radii for 1 only); "nodes", ``|V_S|``; "edges",
+            ``|E_S|``; "eigenvalues", "distances" and "marked" of the path matrix, whatever the
             descriptor; "cycles", of the whole graph and once for all radii.
         alpha: Mass that stays at the end nodes, 0..1; curvature only.
         exponent: λ of the node/edge count; node_edge_count only.

@@ -48,7 +48,7 @@ def structural_coefficients(
         radius: Radius of the neighbourhoods, or several.
         quantities: One or several of "a" (the coefficient), "a_tree" (a of the double star with
             the same end degrees; union, path, singular_value_sum, and of several radii at 1 only),
-            "nodes" (|V_S|), "edges" (|E_S|), and those of several columns: "eigenvalues",
+            "nodes" (``|V_S|``), "edges" (``|E_S|``), and those of several columns: "eigenvalues",
             "distances", "marked" and "cycles" (see `space.QUANTITIES`).
         alpha: Mass that stays at the end nodes; curvature only.
         exponent: λ of the node/edge count; the paper uses 2 for graph and 1 for node tasks.

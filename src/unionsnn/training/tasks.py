@@ -400,7 +400,7 @@ class GraphMultilabelClassification(_SeveralTargets):
 class GraphRegression(_SeveralTargets):
     """Regression of graphs: L1 loss for the mean absolute error, squared error for rmse and r2.
 
-    With a scale the loss is that of standardized targets, |z - (y - mean) / std|.
+    With a scale the loss is that of standardized targets, ``|z - (y - mean) / std|``.
     """
 
     name = "graph_regression"
