@@ -34,7 +34,8 @@ class UnionSNN(MPNN):
         if gate is None:
             raise RequestError(
                 "UnionSNN needs a gate; without one it is GIN: use model=gin, in Python "
-                "unionsnn.models.GIN.",
+                "unionsnn.models.GIN. With the coefficients as an edge feature alone "
+                "(gate.inject=edge) it is model=union_gin.",
                 code="model.argument",
             )
         # One factory for all layers.
