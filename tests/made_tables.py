@@ -238,7 +238,9 @@ def predicted() -> Prediction:
     each = np.full((3, 40, 6), 1 / 6)
     names = [f"graphs/molecule_{i}.csv" for i in range(40)]
     outputs = [f"class {i}" for i in range(6)]
-    return Prediction("graph_classification", names, None, outputs, (0, 1, 2), each, names, [])
+    return Prediction(
+        "graph_classification", names, None, outputs, (0, 1, 2), each, names, [], "cpu"
+    )
 
 
 def lists() -> list[Table | str]:

@@ -123,9 +123,17 @@ def pretended_cuda() -> Iterator[Counts]:
         "current_device": lambda: 0,
         "mem_get_info": lambda device=None: (80 * 10**9, 80 * 10**9),
         "get_device_name": lambda device=None: "pretended",
+        "get_rng_state": lambda device=None: torch.zeros(16, dtype=torch.uint8),
+        "set_rng_state": lambda state, device=None: None,
     }
+    overwrite = torch.__future__.set_overwrite_module_params_on_conversion
     with mock.patch.multiple(torch.cuda, **found), _Functions(counts), _Dispatch(counts):
-        yield counts
+        # Otherwise a module on the device would keep its tensors and change what C++ knows of them.
+        overwrite(True)
+        try:
+            yield counts
+        finally:
+            overwrite(False)
 
 
 class _Dispatch(TorchDispatchMode):

@@ -175,6 +175,7 @@ def load(
     repetition: int | None = None,
     *,
     trust: bool | Collection[str] = False,
+    device: str = "cpu",
 ) -> Model:
     """Load the trained networks of a run, to predict and embed graphs of PyG.
 
@@ -183,9 +184,10 @@ def load(
         repetition: The number of a repetition; None for all, whose mean is predicted.
         trust: Whether a network may be a class from outside of this package, or the dotted paths of
             the classes that it may be.
+        device: Where to compute: auto, cpu, cuda or cuda:N.
 
     Raises:
-        RequestError: if there are no weights, or a class is not trusted.
+        RequestError: if there are no weights, a class is not trusted, or there is no such device.
         DataError: if a checkpoint is damaged.
     """
     from unionsnn.runs.model import Model
@@ -193,7 +195,7 @@ def load(
 
     if isinstance(run, Result):
         run = _folder(run)
-    return Model.of(run, repetition, trust=trust)
+    return Model.of(run, repetition, trust=trust, device=device)
 
 
 def _folder(result: Result) -> Path:

@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from pretended import pretended_cuda
 from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import config_folder
 from unionsnn.config.pairs import PairProtocolConfig
@@ -77,6 +78,18 @@ def test_networks_see_what_their_coefficient_shows(golden: list[Pair], run: Any)
         assert record["state"] == "finished"
         assert record["summary"]["unreliable"] == 0
         assert all(outcome["spread"] < 1e-9 for outcome in record["pairs"])
+
+
+def test_a_gpu_measures_what_the_cpu_does(golden: list[Pair], run: Any, tmp_path: Path) -> None:
+    expected = run(golden, "model=union_gin", wanted=[0])["pairs"][0]
+    with pretended_cuda() as counts:
+        other = f"run_dir={tmp_path / 'gpu'}"
+        found = run(golden, "model=union_gin", other, wanted=[0], device="cuda:0")["pairs"][0]
+    assert counts.launches
+    assert not counts.mixed
+    assert (found["device"], expected["device"][:3]) == ("pretended", "cpu")
+    for key in ("told", "statistic", "loss", "distance"):
+        assert found[key] == pytest.approx(expected[key], rel=1e-9)
 
 
 @pytest.mark.parametrize("model", ["ppgn", "mewispool", "graphormer", "gatedgcn_lspe"])

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from pretended import pretended_cuda
 from unionsnn.base.errors import DataError, RequestError
 from unionsnn.config.compose import compose_config
 from unionsnn.config.identity import config_hash
@@ -143,6 +144,21 @@ def test_a_prediction_does_not_depend_on_the_other_graphs(tiny: Maker, tmp_path:
         one = predict(run, tmp_path / "many" / f"{graph:04d}.npz")
         np.testing.assert_allclose(one.each[:, 0], many.each[:, graph], atol=1e-6)
     assert list(many.names) == [f"{i:04d}.npz" for i in range(12)]
+
+
+def test_a_gpu_predicts_what_the_cpu_does(tiny: Maker, tmp_path: Path) -> None:
+    run, arrays = trained(tiny("model=unionsnn", "trainer.max_epochs=1"))
+    graphs = write_graphs(arrays, np.arange(6), tmp_path / "new")
+    expected = predict(run, graphs)
+    with pretended_cuda() as counts:
+        found = predict(run, graphs, device="cuda:0")
+    assert counts.launches
+    assert not counts.mixed
+    np.testing.assert_array_equal(found.each, expected.each)
+    assert (found.device, expected.device[:3]) == ("pretended", "cpu")
+    with pytest.raises(RequestError) as refused:
+        predict(run, graphs, device="gpu")
+    assert refused.value.codes == ("device.name",)
 
 
 def test_repetitions_are_averaged_and_one_checkpoint_stands_alone(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,14 @@ from unionsnn.config.identity import config_hash
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.run_folder import RunFolder
+from unionsnn.training.callbacks import ResumePoint
 from unionsnn.training.checkpoints import load_checkpoint
-from unionsnn.training.devices import check_accelerator, deterministic
+from unionsnn.training.devices import (
+    check_accelerator,
+    deterministic,
+    forked_generators,
+    named_device,
+)
 from unionsnn.training.tasks import Task
 
 Maker = Callable[..., dict[str, Any]]
@@ -110,3 +117,82 @@ def test_keys_that_change_nothing_leave_the_name_of_a_run_alone(tiny: Maker) -> 
     plain = tiny().trainer
     assert not {"num_nodes", "sync_batchnorm", "deterministic"} & plain.to_dict().keys()
     assert config_hash(tiny("trainer=ddp")) == config_hash(tiny())
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> list[torch.Tensor]:
+    """Let torch find two GPUs, and return the states of their generators."""
+    states = [torch.tensor([10 + i], dtype=torch.uint8) for i in range(2)]
+
+    def place(device: Any) -> int:
+        return {"cuda": 0, "cuda:0": 0, "cuda:1": 1}.get(str(device), 0)
+
+    def write(state: torch.Tensor, device: Any = "cuda") -> None:
+        states[device if isinstance(device, int) else place(device)] = state.clone()
+
+    def read(device: Any = "cuda") -> torch.Tensor:
+        return states[device if isinstance(device, int) else place(device)].clone()
+
+    for name, value in {
+        "is_available": lambda: True,
+        "is_initialized": lambda: True,
+        "device_count": lambda: 2,
+        "current_device": lambda: 0,
+        "get_rng_state": read,
+        "set_rng_state": write,
+        "manual_seed_all": lambda seed: None,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+    return states
+
+
+def test_generators_of_gpus_are_restored(gpus: list[torch.Tensor]) -> None:
+    before = torch.get_rng_state()
+    with forked_generators():
+        torch.rand(1)
+        for i in range(2):
+            torch.cuda.set_rng_state(torch.tensor([1], dtype=torch.uint8), i)
+    assert [int(state) for state in gpus] == [10, 11]
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_resume_point_keeps_the_generator_of_the_gpu(
+    gpus: list[torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point = ResumePoint(tmp_path / "point.ckpt", torch.Generator())
+    state = point.state_dict()
+    assert int(state["cuda"]) == 10
+    gpus[0] = torch.tensor([1], dtype=torch.uint8)
+    point.load_state_dict(state)
+    with torch.random.fork_rng(devices=[]):
+        point.on_train_start(None, None)  # type: ignore[arg-type]
+    assert int(gpus[0]) == 10
+    # Without a GPU nothing is kept, and what a GPU left is no obstacle.
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    assert "cuda" not in point.state_dict()
+    gpus[0] = torch.tensor([1], dtype=torch.uint8)
+    point.load_state_dict(state)
+    with torch.random.fork_rng(devices=[]):
+        point.on_train_start(None, None)  # type: ignore[arg-type]
+    assert int(gpus[0]) == 1
+
+
+def test_a_named_device_is_there_or_refused(gpus: list[torch.Tensor]) -> None:
+    named = {name: str(named_device(name)) for name in ("auto", "cpu", "cuda", "cuda:1")}
+    assert named == {"auto": "cuda:0", "cpu": "cpu", "cuda": "cuda:0", "cuda:1": "cuda:1"}
+    for name, code in {
+        "cuda:2": "device.absent",
+        "gpu": "device.name",
+        "cuda:": "device.name",
+    }.items():
+        with pytest.raises(RequestError) as refused:
+            named_device(name)
+        assert refused.value.codes == (code,)
+
+
+def test_no_gpu_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert named_device("auto") == torch.device("cpu")
+    with pytest.raises(RequestError) as refused:
+        named_device("cuda")
+    assert refused.value.codes == ("device.absent",)

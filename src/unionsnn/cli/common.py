@@ -87,6 +87,11 @@ def trust_option(text: str) -> Callable[[FC], FC]:
     return click.option("--trust", is_flag=True, help=text)
 
 
+def device_option(text: str) -> Callable[[FC], FC]:
+    """Return the option ``--device`` with a help text."""
+    return click.option("--device", help=text)
+
+
 def json_option(text: str = "Print as JSON.") -> Callable[[FC], FC]:
     """Return the option ``--json`` with a help text."""
     return click.option("--json", "as_json", is_flag=True, help=text)

@@ -15,6 +15,7 @@ from unionsnn.cli.common import (
     Completed,
     Options,
     config_dir_option,
+    device_option,
     echo_json,
     examples,
     json_option,
@@ -46,6 +47,7 @@ class Request:
         trained: Whether to train a network on each pair.
         sample: Share of the pairs to train on; None for all.
         family: Whether all graphs of a file are compared with each other, not its pairs of lines.
+        device: Name of the device to train on; None for the CPU.
         config_dir: A folder of the user's own configuration.
         choices: Names of colourings, separated by commas.
         theorems: Whether to check the theorems instead.
@@ -63,6 +65,7 @@ class Request:
     trained: bool
     sample: float | None
     family: bool
+    device: str | None
     config_dir: str | None
     choices: str | None
     theorems: bool
@@ -111,8 +114,8 @@ class Request:
                     faults.append(f"--{name} has no effect with --trained; leave it out{instead}.")
             if len(self.sets) > 1:
                 faults.append(f"--trained takes one set, not {', '.join(self.sets)}.")
-        elif self.overrides or self.sample is not None or self.config_dir is not None:
-            named = ", ".join(self.overrides) or "--sample or --config-dir"
+        elif self.overrides or (self.sample, self.config_dir, self.device) != (None, None, None):
+            named = ", ".join(self.overrides) or "--sample, --device or --config-dir"
             faults.append(f"{named} requires --trained: add that option, or leave it out.")
         if faults:
             raise RequestError(*faults, code="expressivity.options")
@@ -134,6 +137,7 @@ class Request:
 )
 @click.option("--trained", is_flag=True, help="Train a network on each pair, set by OVERRIDEs.")
 @click.option("--sample", type=click.FloatRange(0, 1, min_open=True), help=_SAMPLE)
+@device_option("With --trained: auto, cpu, cuda or cuda:N. Default: cpu.")
 @click.option("--family", is_flag=True, help="Compare all graphs of FILE, not pairs of lines.")
 @config_dir_option
 @click.option("--choices", help="Choices such as 1wl,a,a~@2,overlap@1+2,rooted@5, or all.")
@@ -266,4 +270,4 @@ def _trained(request: Request, progress_kind: str) -> dict[str, Any]:
         title = Path(name).name if name != stem and stem in SETS else stem
         config = trained_config(request.overrides, title, pairs, config_dir=request.config_dir)
         wanted = None if request.sample is None else sample_of(pairs, request.sample)
-        return compare_pairs(config, pairs, wanted, progress)
+        return compare_pairs(config, pairs, wanted, progress, request.device or "cpu")

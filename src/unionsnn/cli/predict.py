@@ -9,6 +9,7 @@ import click
 from unionsnn.cli.common import (
     Options,
     config_dir_option,
+    device_option,
     echo_json,
     examples,
     header_option,
@@ -35,6 +36,7 @@ _THERE = click.Path(exists=True, path_type=Path)
 @header_option
 @click.option("--symmetrize", is_flag=True, help="Add the reverse of each edge of a file.")
 @trust_option("Import the network's class although it is not of this package.")
+@device_option("Where to compute: auto, cpu, cuda or cuda:N. Default: cpu.")
 @config_dir_option
 @json_option("Print all rows as JSON.")
 @click.pass_obj
@@ -47,6 +49,7 @@ def predict(
     header: bool | None,
     symmetrize: bool,
     trust: bool,
+    device: str | None,
     config_dir: str | None,
     as_json: bool,
 ) -> None:
@@ -76,6 +79,7 @@ def predict(
             header=header,
             symmetrize=symmetrize,
             trust=trust or _trusted(config_dir),
+            device=device or "cpu",
             progress=progress,
         )
         if out is not None:

@@ -27,13 +27,16 @@ from unionsnn.expressivity.relabelled_copies import PairCopies
 from unionsnn.models.network import fit_to_training
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.training.build import build_model, coefficient_spec, layer_spec
+from unionsnn.training.devices import forked_generators, name_of_device
 from unionsnn.training.memory import require_batches
 
 RESOLUTION = float(np.finfo(np.float32).eps)
 """Differences below this share of an embedding's length are rounding to a trained network."""
 
 
-def compare_pair(config: PairConfig, pair: tuple[Graph, Graph], index: int) -> dict[str, Any]:
+def compare_pair(
+    config: PairConfig, pair: tuple[Graph, Graph], index: int, device: torch.device
+) -> dict[str, Any]:
     """Train a network on relabelled copies of two graphs, then test whether it tells them apart.
 
     Pair i draws from SeedSequence([seed, i]), whatever ran before it and in which process.
@@ -42,11 +45,12 @@ def compare_pair(config: PairConfig, pair: tuple[Graph, Graph], index: int) -> d
         config: A configuration from `unionsnn.expressivity.trained_pairs.trained_config`.
         pair: G and H.
         index: i.
+        device: Where the network is trained.
 
     Returns:
         Plain types: ``told`` if T² is over the threshold and ``reliable``, which is whether T² of
         copies of one and the same graph is not; both statistics, and what they were made of;
-        ``told_by_1wl``, whether plain colour refinement tells the pair apart.
+        ``told_by_1wl``, whether plain colour refinement tells the pair apart; the ``device``.
 
     Raises:
         NonFiniteLossError: if training diverges.
@@ -65,7 +69,7 @@ def compare_pair(config: PairConfig, pair: tuple[Graph, Graph], index: int) -> d
         encodings=Encodings(**(encodings.to_dict() if encodings else {})).wanted(),
         control=config.coefficient.control,
     )
-    with torch.random.fork_rng(devices=[]):
+    with forked_generators(device):
         torch.manual_seed(int(model_seed))
         model = build_model(config, copies.dataset.num_features, protocol.channels)
         fit_to_training(
@@ -76,6 +80,7 @@ def compare_pair(config: PairConfig, pair: tuple[Graph, Graph], index: int) -> d
                 np.bincount(np.concatenate([np.bincount(e[1], minlength=n) for e, n in pair]))
             ),
         )
+        model.to(device)
         epochs, loss = train_contrastive(model, copies, config)
         outcome = compare_reliably(model, copies, config)
     bench = Bench([Family("", "", pair)], threads=1)
@@ -85,6 +90,7 @@ def compare_pair(config: PairConfig, pair: tuple[Graph, Graph], index: int) -> d
         "told_by_1wl": bool(bench.run(EdgeColoring.parse("1wl")).told[0]),
         "epochs": epochs,
         "loss": loss,
+        "device": name_of_device(device),
         "seconds": round(time.perf_counter() - begin, 3),
     }
 
@@ -112,7 +118,7 @@ def train_contrastive(
         model.parameters(), lr=section.lr, weight_decay=section.weight_decay
     )
     plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
-    store = GraphStore(copies.dataset)
+    store = GraphStore(copies.dataset).to(device_of(model))
     first, second = copies.test
     numbers = torch.stack([first, second], dim=1).flatten()
     # Whole pairs in each batch.
@@ -129,7 +135,7 @@ def train_contrastive(
         total = 0.0
         for batch in batches:
             output = model(GraphBatch.of(batch))
-            apart = -torch.ones(len(output) // 2)
+            apart = -output.new_ones(len(output) // 2)
             loss = criterion(output[0::2], output[1::2], apart)
             if not torch.isfinite(loss):
                 raise NonFiniteLossError(
@@ -151,7 +157,7 @@ def compare_reliably(model: nn.Module, copies: PairCopies, config: PairConfig) -
     protocol = config.protocol
     threshold = t2_threshold(protocol.channels, protocol.copies, protocol.alpha)
     model.double().eval()
-    store, size = GraphStore(copies.dataset), config.data.batch_size
+    store, size = GraphStore(copies.dataset).to(device_of(model)), config.data.batch_size
     _require_memory(model, store, torch.cat(copies.test), config)
     test, check = (
         paired_t2(embeddings(model, store, first, size), embeddings(model, store, second, size))
@@ -175,7 +181,12 @@ def _require_memory(
     """Refuse a batch of these graphs that does not fit into memory."""
     size = min(config.data.batch_size, len(numbers))
     advice = "type a smaller data.batch_size, or choose a smaller model or smaller graphs"
-    require_batches(model, [store.extent(numbers, size)], advice)
+    require_batches(model, [store.extent(numbers, size)], advice, device_of(model))
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Return where the weights of a network are."""
+    return next(model.parameters()).device
 
 
 @torch.no_grad()
@@ -184,7 +195,7 @@ def embeddings(
 ) -> NDArray[np.float64]:
     """Return the embeddings of copies of one graph, in batches without others, [q, d]."""
     parts = [model(GraphBatch.of(store.batch(part))) for part in torch.split(numbers, batch_size)]
-    return torch.cat(parts).numpy()
+    return torch.cat(parts).cpu().numpy()
 
 
 @dataclass(frozen=True)

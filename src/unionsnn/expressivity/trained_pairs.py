@@ -31,6 +31,7 @@ from unionsnn.expressivity.graph_sets import Family, Graph
 from unionsnn.expressivity.pair_test import chance_bound, compare_pair, t2_threshold
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training.build import build_model, check_model, count_parameters, locate
+from unionsnn.training.devices import named_device
 
 Progress = Callable[[str, int, int], None]
 
@@ -175,6 +176,7 @@ def compare_pairs(
     pairs: Sequence[Pair],
     wanted: Sequence[int] | None = None,
     progress: Progress | None = None,
+    device: str = "cpu",
 ) -> dict[str, Any]:
     """Train and test on each unfinished pair, writing the record after each.
 
@@ -183,16 +185,19 @@ def compare_pairs(
         pairs: All pairs of the set.
         wanted: Indices of the requested pairs; None for all.
         progress: Called with (what, pairs done, total).
+        device: Name of the device, as in `named_device`.
 
     Returns:
         The record of all finished pairs, requested now or before.
 
     Raises:
-        RequestError: if the model refuses its arguments, or the folder has another experiment.
+        RequestError: if the model refuses its arguments, the folder has another experiment, or
+            there is no such device.
         RunFolderError: if the run folder cannot be used.
         NonFiniteLossError: if training diverges.
         RuntimeError: if a worker is killed.
     """
+    place = named_device(device)
     check_model(config)
     torch.set_num_threads(config.trainer.threads)
     wanted = range(len(pairs)) if wanted is None else wanted
@@ -206,7 +211,7 @@ def compare_pairs(
         what = f"{config.data.name}, {config.model.name}"
         if progress is not None and pending:
             progress(what, len(wanted) - len(pending), len(wanted))
-        for outcome in _compared(config, [pair.graphs for pair in pairs], pending):
+        for outcome in _compared(config, [pair.graphs for pair in pairs], pending, place):
             index = outcome["index"]
             named = {"name": pairs[index].name, "category": pairs[index].category}
             outcomes[index] = {**outcome, **named}
@@ -219,7 +224,10 @@ def compare_pairs(
 
 
 def _compared(
-    config: PairConfig, pairs: Sequence[tuple[Graph, Graph]], pending: Sequence[int]
+    config: PairConfig,
+    pairs: Sequence[tuple[Graph, Graph]],
+    pending: Sequence[int],
+    device: torch.device,
 ) -> Iterator[dict[str, Any]]:
     """Train and test on pairs in ``protocol.workers`` processes; yield each outcome when done.
 
@@ -229,9 +237,9 @@ def _compared(
     count = min(config.protocol.workers, len(pending))
     if count <= 1:
         for index in pending:
-            yield compare_pair(config, pairs[index], index)
+            yield compare_pair(config, pairs[index], index, device)
         return
-    with ProcessPool(_Worker(config, pairs), count) as pool:
+    with ProcessPool(_Worker(config, pairs, device), count) as pool:
         for _, outcome in pool.run(deque(pending)):
             if isinstance(outcome, Died):
                 raise RuntimeError(
@@ -248,10 +256,11 @@ class _Worker:
 
     config: PairConfig
     pairs: Sequence[tuple[Graph, Graph]]
+    device: torch.device
 
     def __call__(self, index: int) -> dict[str, Any]:
         torch.set_num_threads(self.config.trainer.threads)
-        return compare_pair(self.config, self.pairs[index], index)
+        return compare_pair(self.config, self.pairs[index], index, self.device)
 
 
 def _begun(

@@ -15,7 +15,12 @@ from unionsnn.data.datasets import disjoint_union
 from unionsnn.data.sources.source import Progress
 from unionsnn.training.build import build_data, build_task, check_request, fit_gates
 from unionsnn.training.callbacks import StopOnNonFinite, shown_epochs
-from unionsnn.training.devices import check_accelerator, quiet_lightning
+from unionsnn.training.devices import (
+    check_accelerator,
+    forked_generators,
+    quiet_lightning,
+    training_device,
+)
 from unionsnn.training.memory import memory_errors, require_memory
 from unionsnn.training.protocols import draw_splits
 from unionsnn.training.repetition import device_name, make_trainer
@@ -100,7 +105,7 @@ def timed_training(config: Config, progress: Progress | None = None) -> Cost:
     data.apply_control(config.coefficient.control, np.random.default_rng(config.seed))
     data.generator = torch.Generator().manual_seed(config.seed)
     clock = EpochClock()
-    with torch.random.fork_rng(devices=[]), quiet_lightning():
+    with forked_generators(training_device(config.trainer.accelerator)), quiet_lightning():
         torch.manual_seed(config.seed)
         task = build_task(config, data)
         fit_gates(task.model, data)

@@ -29,7 +29,7 @@ from unionsnn.training.build import (
     fit_gates,
     width_of,
 )
-from unionsnn.training.devices import check_accelerator, training_device
+from unionsnn.training.devices import check_accelerator, forked_generators, training_device
 from unionsnn.training.memory import (
     BatchMemory,
     memory_errors,
@@ -124,7 +124,7 @@ def timed(config: Config, data: GraphDataModule, split: Split) -> tuple[Task, Ba
     data.split = split
     data.apply_control(config.coefficient.control, np.random.default_rng(0))
     data.generator = torch.Generator().manual_seed(0)
-    with torch.random.fork_rng(devices=[]):
+    with forked_generators():
         torch.manual_seed(0)
         task = build_task(config, data)
         fit_gates(task.model, data)

@@ -33,6 +33,7 @@ from unionsnn.runs.prediction import (
 )
 from unionsnn.runs.run_folder import recorded_checkpoints
 from unionsnn.training.checkpoints import Checkpoint, network_of, read_checkpoint
+from unionsnn.training.devices import named_device
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +47,12 @@ class Model:
     Attributes:
         path: The run folder, or the checkpoint.
         checkpoints: What was read of each repetition.
+        device: Where the networks are.
     """
 
     path: Path
     checkpoints: Sequence[Checkpoint]
+    device: torch.device
 
     @classmethod
     def of(
@@ -58,6 +61,7 @@ class Model:
         repetition: int | None = None,
         *,
         trust: bool | Collection[str] = False,
+        device: str = "cpu",
     ) -> Model:
         """Read the networks of a run folder, or one checkpoint.
 
@@ -66,12 +70,13 @@ class Model:
             repetition: The number of a repetition; None for all.
             trust: Whether a network may be a class from outside of this package, or the dotted
                 paths of the classes that it may be.
+            device: auto, cpu, cuda or cuda:N.
 
         Raises:
-            RequestError: if there is none, or a class is not trusted.
+            RequestError: if there is none, a class is not trusted, or there is no such device.
             DataError: if a checkpoint is damaged.
         """
-        path = Path(run)
+        path, place = Path(run), named_device(device)
         paths, _ = recorded_checkpoints(checkpoint_paths(path))
         if repetition is not None:
             names = [each.stem for each in paths]
@@ -86,7 +91,7 @@ class Model:
         checkpoints = [read_checkpoint(each, trust) for each in paths]
         refuse_mixed(path, checkpoints)
         refuse_control(path, checkpoints[0].config)
-        return cls(path, checkpoints)
+        return cls(path, checkpoints, place)
 
     @property
     def config(self) -> Config:
@@ -101,7 +106,7 @@ class Model:
     @functools.cached_property
     def networks(self) -> list[nn.Module]:
         """The network of each repetition, in evaluation mode; in the original units."""
-        return [network_of(each) for each in self.checkpoints]
+        return [network_of(each).to(self.device) for each in self.checkpoints]
 
     @property
     def network(self) -> nn.Module:
@@ -166,7 +171,7 @@ class Model:
             )
 
         def values(batch: GraphBatch) -> NDArray[np.float64]:
-            return embed(batch).numpy().astype(np.float64)
+            return embed(batch).cpu().numpy().astype(np.float64)
 
         return self._checked(rows_of(values, network, self._module(graphs)))
 
@@ -197,7 +202,9 @@ class Model:
             arrays = _with_labels(arrays, "edge", edges.labels, data.edge_features == "both")
         elif edges is not None:
             arrays = _with_attributes(arrays, "edge")
-        return module_of(arrays, Path("the graphs"), first)
+        module = module_of(arrays, Path("the graphs"), first)
+        module.device = self.device
+        return module
 
 
 def _with_labels(arrays: GraphArrays, item: str, widths: Sequence[int], both: bool) -> GraphArrays:

@@ -26,6 +26,7 @@ from unionsnn.nn.batch import GraphBatch
 from unionsnn.runs.run_folder import recorded_checkpoints
 from unionsnn.training.build import coefficient_spec, layer_spec
 from unionsnn.training.checkpoints import Checkpoint, network_of, read_checkpoint
+from unionsnn.training.devices import name_of_device, named_device
 from unionsnn.training.memory import require_batches
 
 FloatArray = NDArray[np.float64]
@@ -44,6 +45,7 @@ class Prediction:
         each: Probabilities or regression values of each repetition.
         labels: The label of each graph from the folder's table, if there is one.
         notes: Notes needed to interpret the predictions.
+        device: Name of the device.
 
     Shapes:
         names, nodes and labels [I]; each [R, I, C].
@@ -57,6 +59,7 @@ class Prediction:
     each: FloatArray
     labels: Sequence[str] | None
     notes: Sequence[str]
+    device: str
 
     @property
     def classifies(self) -> bool:
@@ -93,6 +96,7 @@ def predict(
     header: bool | None = None,
     symmetrize: bool = False,
     trust: bool | Collection[str] = False,
+    device: str = "cpu",
     progress: Progress | None = None,
 ) -> Prediction:
     """Apply all repetitions of a run, or one checkpoint, to the user's graphs.
@@ -104,15 +108,17 @@ def predict(
         header: Whether the first line of an edge list names its columns; None if its words tell.
         symmetrize: Whether to add the reverse of one-way edges.
         trust: As in `read_checkpoint`.
+        device: Name of the device, as in `named_device`.
         progress: Called during long work.
 
     Raises:
         RequestError: if the run has no weights, none that apply to new graphs, or a network that is
-            not trusted.
+            not trusted, or there is no such device.
         DataError: if a checkpoint is damaged, or the graphs do not match those that the run was
             trained on.
         NonFiniteOutputError: if an output is NaN or infinite.
     """
+    place = named_device(device)
     try:
         check_format(file, form)
     except DataError as error:
@@ -134,7 +140,8 @@ def predict(
         symmetrize=symmetrize,
     )
     data = module_of(graphs.arrays, file, first, progress)
-    outputs = np.stack([apply(network_of(each), data, config) for each in checkpoints])
+    data.device = place
+    outputs = np.stack([apply(network_of(each).to(place), data, config) for each in checkpoints])
     for path, each in zip(paths, outputs, strict=True):
         wrong = np.flatnonzero(~np.isfinite(each).all(axis=1))
         if len(wrong):
@@ -163,6 +170,7 @@ def predict(
             *graphs.notes,
             *[f"labels that are no class of the run: {', '.join(unknown[:5])}"] * bool(unknown),
         ],
+        device=name_of_device(place),
     )
 
 
@@ -314,7 +322,7 @@ def apply(model: nn.Module, data: GraphDataModule, config: Config) -> FloatArray
     """Return probabilities or regression values of all items in order, [I, C]."""
 
     def values(batch: GraphBatch) -> FloatArray:
-        return probabilities(model(batch).numpy().astype(np.float64), config.data.task)
+        return probabilities(model(batch).cpu().numpy().astype(np.float64), config.data.task)
 
     return rows_of(values, model, data)
 
@@ -327,7 +335,7 @@ def rows_of(
 
     Args:
         values: Returns the rows of the items of a batch.
-        model: The network.
+        model: The network, on the device of the data.
         data: The graphs, whose targets are the numbers of the items.
 
     Shapes:
@@ -339,13 +347,16 @@ def rows_of(
     loader = BatchLoader(
         data.store, range(data.num_graphs), batch_size=data.batch_size, max_pairs=pairs
     )
-    require_batches(model, loader.extents, "this machine can only predict for smaller graphs")
+    advice = "this machine can only predict for smaller graphs"
+    require_batches(model, loader.extents, advice, data.device)
     found = None
     for batch in loader:
+        # A set too large for the device is streamed to it.
+        batch = batch.to(data.device)
         rows = values(GraphBatch.of(batch))
         if found is None:
             found = np.empty((data.num_items, rows.shape[1]))
-        found[batch.y.numpy()] = rows
+        found[batch.y.cpu().numpy()] = rows
     assert found is not None
     return found
 

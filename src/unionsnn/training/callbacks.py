@@ -124,7 +124,8 @@ class BestWeights(Callback):
 class ResumePoint(Checkpoint):
     """Save the training every few seconds, so that it resumes after being stopped or killed.
 
-    The state of both random generators is included, and whether training has stopped early: what
+    The states of the global random generators, on the CPU and the GPU, and of that of the order
+    are included, and whether training has stopped early: what
     follows equals an uninterrupted run. As a `Checkpoint`, it comes after all other callbacks, also
     after early stopping, and so saves their state of the same epoch. The file stays until the
     repetition is recorded.
@@ -155,6 +156,7 @@ class ResumePoint(Checkpoint):
         self.costs = costs
         self._next = time.monotonic() + interval
         self._global_state: torch.Tensor | None = None
+        self._cuda_state: torch.Tensor | None = None
         self._started = time.perf_counter()
         self._seconds_before = 0.0
 
@@ -164,17 +166,21 @@ class ResumePoint(Checkpoint):
         return self._seconds_before + time.perf_counter() - self._started
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Restore the global generator after set-up has drawn from it."""
-        self._restore_generator()
+        """Restore the global generators after set-up has drawn from them."""
+        self._restore_generators()
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Restore the global generator if no epoch was left to train."""
-        self._restore_generator()
+        """Restore the global generators if no epoch was left to train."""
+        self._restore_generators()
 
-    def _restore_generator(self) -> None:
+    def _restore_generators(self) -> None:
         if self._global_state is not None:
             torch.set_rng_state(self._global_state)
             self._global_state = None
+        # A training that goes on without a GPU has nothing to draw there.
+        if self._cuda_state is not None and torch.cuda.is_initialized():
+            torch.cuda.set_rng_state(self._cuda_state)
+        self._cuda_state = None
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Save if it is time; training continues if that is not possible."""
@@ -218,19 +224,26 @@ class ResumePoint(Checkpoint):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
-        drawn = torch.get_rng_state()
         state: dict[str, Any] = {
-            "global": drawn,
+            "global": torch.get_rng_state(),
             "order": self.generator.get_state(),
             "seconds": self.seconds,
             "about": self.about,
         }
-        return state if world_size() == 1 else {**state, "processes": gathered(drawn)}
+        if torch.cuda.is_initialized():
+            # Of this process's device, which Lightning has made the current one.
+            state["cuda"] = torch.cuda.get_rng_state()
+        if world_size() > 1:
+            state["processes"] = gathered(state["global"])
+            state["cuda_processes"] = gathered(state.get("cuda"))
+        return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Resume from a checkpoint; a process without a state in it keeps its own."""
         states = state_dict.get("processes", [state_dict["global"]])
+        on_cuda = state_dict.get("cuda_processes", [state_dict.get("cuda")])
         self._global_state = states[rank()] if rank() < len(states) else None
+        self._cuda_state = on_cuda[rank()] if rank() < len(on_cuda) else None
         self.generator.set_state(state_dict["order"])
         self._seconds_before = state_dict.get("seconds", 0.0)
 

@@ -7,7 +7,7 @@ import logging
 import os
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import pytorch_lightning as pl
 import torch
@@ -32,13 +32,61 @@ def training_device(accelerator: str) -> torch.device:
     return torch.device("cpu")
 
 
+def named_device(name: str) -> torch.device:
+    """Return the device that a user names: auto (a GPU if there is one), cpu, cuda or cuda:N.
+
+    Raises:
+        RequestError: if it is no such name, or this machine does not have it.
+    """
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    kind, colon, number = name.partition(":")
+    if name == "auto":
+        return torch.device("cuda", torch.cuda.current_device()) if count else torch.device("cpu")
+    if name == "cpu":
+        return torch.device("cpu")
+    if kind != "cuda" or (colon and not number.isdecimal()):
+        raise RequestError(
+            f"device is {name!r}; allowed are auto, cpu, cuda and cuda:N.", code="device.name"
+        )
+    if not count:
+        raise RequestError(
+            f"device is {name!r}, but torch {torch.__version__} finds no GPU; type --device cpu, "
+            "or install a torch build for your device.",
+            code="device.absent",
+        )
+    if colon and int(number) >= count:
+        there = ", ".join(f"cuda:{i}" for i in range(count))
+        raise RequestError(
+            f"device is {name!r}, but this machine has {there}.", code="device.absent"
+        )
+    return torch.device("cuda", int(number) if colon else torch.cuda.current_device())
+
+
+def name_of_device(device: torch.device) -> str:
+    """Return what a record calls a device."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type} ({torch.get_num_threads()} thread(s))"
+
+
+def forked_generators(device: torch.device | None = None) -> AbstractContextManager[None]:
+    """Restore torch's global generators on exit, those of GPUs too if they are in use.
+
+    Args:
+        device: What will be computed on; None for the CPU.
+    """
+    used = torch.cuda.is_initialized() or (device is not None and device.type == "cuda")
+    # torch.manual_seed seeds those of all GPUs.
+    return torch.random.fork_rng(devices=range(torch.cuda.device_count() if used else 0))
+
+
 @contextmanager
 def own_state(threads: int) -> Iterator[None]:
-    """Let torch compute with a number of threads; restore theirs, and its generator, at the end."""
+    """Let torch compute with a number of threads; restore theirs and its generators at the end."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        with torch.random.fork_rng(devices=[]):
+        with forked_generators():
             yield
     finally:
         torch.set_num_threads(before)

@@ -76,13 +76,15 @@ def _memory(model: nn.Module, parts: Parts, device: torch.device) -> BatchMemory
     return BatchMemory(extent.num_graphs, extent.largest, needed, free_memory(device))
 
 
-def require_batches(model: nn.Module, extents: Sequence[Extent], advice: str) -> None:
-    """Refuse batches that do not fit on the CPU, in the model's current mode.
+def require_batches(
+    model: nn.Module, extents: Sequence[Extent], advice: str, device: torch.device
+) -> None:
+    """Refuse batches that do not fit on a device, in the model's current mode.
 
     Raises:
         TooLargeError: A batch does not fit; with the advice.
     """
-    memory = _memory(model, [(model.training, extents)], torch.device("cpu"))
+    memory = _memory(model, [(model.training, extents)], device)
     if not memory.fits:
         raise TooLargeError(f"The largest batch has {memory}: {advice}.")
 

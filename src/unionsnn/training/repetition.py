@@ -59,7 +59,10 @@ from unionsnn.training.devices import (
     ExistingProcesses,
     ddp_strategy,
     deterministic,
+    forked_generators,
+    name_of_device,
     quiet_lightning,
+    training_device,
     uses_all_parameters,
 )
 from unionsnn.training.evaluation import other_evaluations, require_metric
@@ -332,10 +335,10 @@ def fit(
 
 @contextmanager
 def surroundings(config: Config) -> Iterator[None]:
-    """Restore the global generator, Lightning's loggers and determinism on exit."""
+    """Restore the global generators, Lightning's loggers and determinism on exit."""
     wanted = config.trainer.deterministic
     with (
-        torch.random.fork_rng(devices=[]),
+        forked_generators(training_device(config.trainer.accelerator)),
         quiet_lightning(),
         interruptible_lightning(),
         deterministic(wanted),
@@ -474,11 +477,7 @@ def check_resume_point(training: Training, about: Mapping[str, Any]) -> None:
 
 def device_name(trainer: pl.Trainer) -> str:
     """Return the names of the training devices."""
-    device = trainer.strategy.root_device
-    if device.type == "cuda":
-        name = torch.cuda.get_device_name(device)
-    else:
-        name = f"{device.type} ({torch.get_num_threads()} thread(s))"
+    name = name_of_device(trainer.strategy.root_device)
     return name if world_size() == 1 else f"{world_size()} x {name}"
 
 

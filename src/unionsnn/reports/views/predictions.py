@@ -53,6 +53,7 @@ def as_plain(prediction: Prediction) -> dict[str, Any]:
         "outputs": list(prediction.outputs),
         "repetitions": list(prediction.repetitions),
         "notes": list(prediction.notes),
+        "device": prediction.device,
         "rows": rows,
     }
 
