@@ -230,6 +230,8 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any], counts: Counts) -> Any:
     """Compute on the CPU what is asked of either device, and count."""
     schema = func._schema
     name = schema.name.removeprefix("aten::")
+    if name == "_pin_memory":
+        return args[0].clone()
     tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
     asked = kwargs.get("device")
     if name == "copy_":
@@ -313,11 +315,13 @@ class Cost:
 
     def row(self) -> dict[str, int]:
         """Return the numbers alone."""
-        once = self.first.synchronisations.total() - self.step.synchronisations.total()
+        first, step = self.first, self.step
+        waits = first.synchronisations.total() - step.synchronisations.total()
         return {
-            "launches": self.step.launches.total(),
-            "synchronisations": self.step.synchronisations.total(),
-            "synchronisations once an epoch": max(once, 0),
+            "launches": step.launches.total(),
+            "synchronisations": step.synchronisations.total(),
+            "launches once an epoch": max(first.launches.total() - step.launches.total(), 0),
+            "synchronisations once an epoch": max(waits, 0),
             "launches, validation": self.validation.launches.total(),
             "synchronisations, validation": self.validation.synchronisations.total(),
         }

@@ -158,7 +158,7 @@ def test_a_gpu_predicts_what_the_cpu_does(tiny: Maker, tmp_path: Path) -> None:
     assert (found.device, expected.device[:3]) == ("pretended", "cpu")
     with pytest.raises(RequestError) as refused:
         predict(run, graphs, device="gpu")
-    assert refused.value.codes == ("device.name",)
+    assert refused.value.codes == ["device.name"]
 
 
 def test_repetitions_are_averaged_and_one_checkpoint_stands_alone(

@@ -178,7 +178,7 @@ class ResumePoint(Checkpoint):
             torch.set_rng_state(self._global_state)
             self._global_state = None
         # A training that goes on without a GPU has nothing to draw there.
-        if self._cuda_state is not None and torch.cuda.is_initialized():
+        if self._cuda_state is not None and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             torch.cuda.set_rng_state(self._cuda_state)
         self._cuda_state = None
 
@@ -230,7 +230,7 @@ class ResumePoint(Checkpoint):
             "seconds": self.seconds,
             "about": self.about,
         }
-        if torch.cuda.is_initialized():
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             # Of this process's device, which Lightning has made the current one.
             state["cuda"] = torch.cuda.get_rng_state()
         if world_size() > 1:

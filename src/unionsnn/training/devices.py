@@ -75,7 +75,7 @@ def forked_generators(device: torch.device | None = None) -> AbstractContextMana
     Args:
         device: What will be computed on; None for the CPU.
     """
-    used = torch.cuda.is_initialized() or (device is not None and device.type == "cuda")
+    used = torch.cuda.is_initialized() or (device is not None and device.type == "cuda")  # type: ignore[no-untyped-call]
     # torch.manual_seed seeds those of all GPUs.
     return torch.random.fork_rng(devices=range(torch.cuda.device_count() if used else 0))
 
