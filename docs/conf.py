@@ -65,6 +65,7 @@ LINKS = {
     "(../benchmarks/RESULTS.md": "(measurements.md",
     "(../benchmarks/records)": "(generated/leaderboards.md)",
     "(../benchmarks/records/brec)": "(expressivity.md)",
+    "(tests/cost/steps.md)": "(step_costs.md)",
     "(../README.md": "(index.md",
     "(../CONTRIBUTING.md": "(contributing.md",
     "(../CHANGELOG.md": "(changelog.md",
@@ -72,7 +73,8 @@ LINKS = {
 """Links that lead out of this folder, as they are read in the repository, and their pages here."""
 
 
-def _own_links(app: Sphinx, page: str, source: list[str]) -> None:
+def _own_links(*event: object) -> None:
+    (source,) = (given for given in event if isinstance(given, list))
     for link, here in LINKS.items():
         source[0] = source[0].replace(link, here)
 
@@ -80,3 +82,4 @@ def _own_links(app: Sphinx, page: str, source: list[str]) -> None:
 def setup(app: Sphinx) -> None:
     """Let links that leave the folder lead to pages of the site."""
     app.connect("source-read", _own_links)
+    app.connect("include-read", _own_links)

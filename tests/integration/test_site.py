@@ -7,7 +7,10 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from urllib.parse import urldefrag
 
 import pytest
@@ -19,6 +22,14 @@ from unionsnn.config.keys import groups, keys_of
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 CHROMIUM = Path("/usr/bin/chromium")
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """Serve without a line for each request."""
+
+    def log_message(self, *args: object) -> None:
+        pass
 
 
 def listed(index: Path) -> Iterator[str]:
@@ -77,11 +88,12 @@ def test_no_link_is_dead_and_no_page_is_wider_than_a_phone(tmp_path: Path) -> No
 
     made = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--quiet", DOCS, tmp_path]
     subprocess.run(made, check=True)
-    start = (tmp_path / "index.html").as_uri()
-    seen, waiting, faults = {start}, [start], []
-    arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    with sync_playwright() as tools:
-        browser = tools.chromium.launch(executable_path=CHROMIUM, args=arguments)
+    handler = partial(QuietHandler, directory=tmp_path)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, sync_playwright() as tools:
+        Thread(target=server.serve_forever, daemon=True).start()
+        root = f"http://127.0.0.1:{server.server_port}/"
+        seen, waiting, faults = {f"{root}index.html"}, [f"{root}index.html"], []
+        browser = tools.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         page = browser.new_page(viewport={"width": 390, "height": 844})
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("console", lambda line: line.type == "error" and faults.append(line.text))
@@ -92,18 +104,19 @@ def test_no_link_is_dead_and_no_page_is_wider_than_a_phone(tmp_path: Path) -> No
                 faults.append(f"{url} is {wide} wide")
             for target in page.evaluate("[...document.links].map(link => link.href)"):
                 place, fragment = urldefrag(target)
-                if not place.startswith(tmp_path.as_uri()):
+                if not place.startswith(root):
                     continue
-                if not Path(place.removeprefix("file://")).exists():
+                if not (tmp_path / place.removeprefix(root)).exists():
                     faults.append(f"{url} links to {target}")
-                elif place == urldefrag(url)[0] and fragment:
+                elif place == url and fragment:
                     if not page.evaluate("id => !!document.getElementById(id)", fragment):
                         faults.append(f"{url} has no {fragment}")
                 elif place not in seen and place.endswith(".html"):
                     seen.add(place)
                     waiting.append(place)
-        page.goto(f"{tmp_path.as_uri()}/search.html?q=betweenness")
+        page.goto(f"{root}search.html?q=betweenness")
         page.wait_for_selector("#search-results li")
         browser.close()
+        server.shutdown()
     assert len(seen) > 50
     assert faults == []
