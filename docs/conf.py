@@ -32,6 +32,7 @@ exclude_patterns = ["_build", "_ext"]
 
 html_theme = "furo"
 html_title = "unionsnn"
+html_favicon = html_logo = "_static/icon.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_math_renderer = "mathml"

@@ -96,7 +96,7 @@ def test_no_link_is_dead_and_no_page_is_wider_than_a_phone(tmp_path: Path) -> No
         browser = tools.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         page = browser.new_page(viewport={"width": 390, "height": 844})
         page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("console", lambda line: line.type == "error" and faults.append(line.text))
+        page.on("console", lambda line: line.type == "error" and faults.append(str(line.location)))
         while waiting:
             url = waiting.pop()
             page.goto(url)
