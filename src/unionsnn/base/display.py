@@ -222,7 +222,8 @@ class Display:
             said = Text("" if left is None else f"{clock(left)} left", style="dim")
             table.add_row(Text(row.label), share, Text(row.count), said)
             if row.figures:
-                below.append(Text("  ".join([row.label, *row.texts])))
+                named = [row.label] if len(rows) > 1 else []
+                below.append(Text("  ".join([*named, *row.texts])))
         return Group(table, *(Padding(line, (0, 0, 0, 2)) for line in below))
 
     # -- plain lines -----------------------------------------------------------------------
