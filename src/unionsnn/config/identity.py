@@ -23,6 +23,7 @@ _NOT_IN_HASH = (
     ("data", "mirror"),
     ("data", "offline"),
     ("protocol", "workers"),
+    ("protocol", "together"),
     ("protocol", "only"),
     ("trainer", "accelerator"),
     ("trainer", "devices"),

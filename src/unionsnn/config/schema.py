@@ -28,6 +28,7 @@ from unionsnn.config.sections import (
     PositiveInt,
     Section,
     TrainerConfig,
+    absent_at,
     absent_if_none,
 )
 from unionsnn.config.targets import current_target, is_network, recorded_target
@@ -359,6 +360,8 @@ class ProtocolConfig(Section):
     train_size: PositiveInt | None = None
     only: list[Annotated[int, Field(ge=0)]] | None
     workers: PositiveInt
+    # Not recorded unless it is set: it changes no result.
+    together: bool | Literal["auto"] = absent_at("auto")
     # Checked as a whole in grid.py.
     grid: dict[str, list[Any]] | None = absent_if_none()
 
@@ -617,6 +620,14 @@ class Config(Section):
 
     def _process_faults(self) -> Iterator[Fault]:
         """Say what cannot be shared out among processes."""
+        several = self.protocol.workers > 1 or self.trainer.several
+        if several and self.protocol.together is True:
+            yield Fault(
+                "protocol.together is true, which trains repetitions in one process, but "
+                "protocol.workers or trainer.devices is larger than 1: set it to 1, or leave "
+                "protocol.together out.",
+                "protocol.together",
+            )
         if not self.trainer.several:
             return
         if self.protocol.workers > 1:

@@ -556,7 +556,7 @@ class BatchLoader:
 
     def _weighted(self) -> Iterator[tuple[Tensor, float | None]]:
         """Yield this process's graphs of each batch, and the weight of their loss; None for 1."""
-        batches = self._order()
+        batches = self.indices()
         while step := list(itertools.islice(batches, self.accumulated)):
             total = sum(map(self._count, step)) if self.accumulated > 1 else 0
             for graphs in step:
@@ -622,8 +622,8 @@ class BatchLoader:
             return graphs
         return graphs[torch.randperm(len(graphs), generator=self.generator)]
 
-    def _order(self) -> Iterator[Tensor]:
-        """Yield the indices of each batch's graphs."""
+    def indices(self) -> Iterator[Tensor]:
+        """Yield the graphs of each batch, in training in a new order each time."""
         if self.buckets is None:
             if len(self):
                 yield from torch.split(self._shuffled(self.graphs), self.batch_size)

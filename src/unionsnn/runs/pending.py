@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 from unionsnn.base.display import current_display
-from unionsnn.base.errors import RepetitionFailedError
+from unionsnn.base.errors import MemoryRanOutError, RepetitionFailedError, RequestError
 from unionsnn.base.files import write_json
 from unionsnn.config.schema import Config, ProtocolConfig
 from unionsnn.data.datamodules import GraphDataModule
@@ -38,6 +38,7 @@ from unionsnn.training.devices import check_accelerator, own_state
 from unionsnn.training.protocols import draw_splits
 from unionsnn.training.records import Repetition, Result
 from unionsnn.training.repetition import REPETITIONS, Training, train_repetition
+from unionsnn.training.together import obstacle, pays, point_of, train_together
 from unionsnn.training.tracking import prepare_tracking, track_results
 
 logger = logging.getLogger(__name__)
@@ -179,11 +180,58 @@ def train_all(
                 # A failure here ends the other processes, and with them the command.
                 yield index, train_repetition(training, data)
         return
+    yield from _train_together(config, data, splits, waiting, folder)
     repeat: Callable[..., Repetition] = select_in_fold if config.protocol.grid else train_repetition
     while waiting:
         index = waiting.popleft()
         training = Training(config, splits[index], index, folder)
         yield index, attempt(functools.partial(repeat, training, data))
+
+
+def _train_together(
+    config: Config,
+    data: GraphDataModule,
+    splits: Sequence[Split],
+    waiting: deque[int],
+    folder: Path,
+) -> Generator[tuple[int, Outcome]]:
+    """Train in one network those repetitions for which ``protocol.together`` and the device say so.
+
+    Raises:
+        RequestError: if that is asked for, and a repetition cannot be trained with others.
+    """
+    wanted, point = config.protocol.together, point_of(folder)
+    trainings = [Training(config, splits[i], i, folder) for i in waiting]
+    # Those that have begun alone go on alone.
+    trainings = [training for training in trainings if not training.unfinished.exists()]
+    possible = wanted is not False and (len(trainings) > 1 or point.exists())
+    if not possible or (wanted == "auto" and not (point.exists() or pays(config, data))):
+        if point.exists():
+            logger.warning("%s is not used: its repetitions start over, one by one.", point)
+        return
+    if reason := obstacle(config, data):
+        if wanted is True:
+            raise RequestError(
+                f"protocol.together is true, but {reason}: leave one of them out, or type "
+                "protocol.together=auto.",
+                code="protocol.together",
+            )
+        logger.info("Repetitions are trained one after another: %s.", reason)
+        return
+    for training in trainings:
+        waiting.remove(training.index)
+    for index, found in train_together(trainings, data):
+        if wanted == "auto" and isinstance(found, MemoryRanOutError):
+            logger.warning("Memory ran out for repetitions together: they start over, one by one.")
+            waiting.append(index)
+        elif isinstance(found, Exception):
+            yield index, attempt(functools.partial(_raise, found))
+        else:
+            yield index, found
+
+
+def _raise(error: Exception) -> Repetition:
+    raise error
 
 
 def recorded_splits(

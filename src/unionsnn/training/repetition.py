@@ -160,7 +160,7 @@ def train_repetition(
         NotDeterministicError: if determinism was requested but is not available.
         UndefinedMetricError: if the metric is undefined on a part of the split.
     """
-    config, split, protocol = training.config, training.split, training.config.protocol
+    config, protocol = training.config, training.config.protocol
     csv = training.folder / "logs" / training.name / "metrics.csv"
     curves = Curves(csv if config.logger.keeps_csv else None)
     with surroundings(config), ExitStack() as stack:
@@ -213,27 +213,60 @@ def train_repetition(
             save_checkpoint(training.checkpoint, task.cpu(), config, data)
         best_epoch = best.best_epoch if best else None
         tracking.complete(metrics, best_epoch, training.checkpoint if kept else None)
-    return Repetition(
-        index=training.index,
-        seed=[config.seed, training.index],
-        split_hash=split_hash([split]),
-        sizes={name: len(part) for name, part in split.parts().items()},
+    return record_of(
+        training,
+        data,
+        task,
+        trainer,
         metrics=metrics,
         other_evaluations=others or None,
         code=code or None,
         best_epoch=best_epoch,
-        epochs=len(curves.history),
         curves=curves.history,
+        seconds=point.seconds,
+    )
+
+
+def record_of(
+    training: Training,
+    data: GraphDataModule,
+    task: Task,
+    trainer: pl.Trainer,
+    *,
+    seconds: float,
+    curves: list[dict[str, float]],
+    **results: Any,
+) -> Repetition:
+    """Return the record of a repetition whose split is set on the data.
+
+    Args:
+        training: The training.
+        data: Its data module.
+        task: The task with the selected weights.
+        trainer: Tells the devices.
+        seconds: Seconds of training.
+        curves: Metrics of each epoch.
+        results: Other fields of the record.
+    """
+    config = training.config
+    return Repetition(
+        index=training.index,
+        seed=[config.seed, training.index],
+        split_hash=split_hash([training.split]),
+        sizes={name: len(part) for name, part in training.split.parts().items()},
+        epochs=len(curves),
+        curves=curves,
         dataset=data.dataset_id,
         coefficient=None if data.spec is None else data.spec.to_dict(),
         coefficient_histogram=coefficient_histogram(data),
         encodings=data.encodings.wanted(),
         layer_coefficient=None if data.layer_spec is None else data.layer_spec.to_dict(),
-        parameters=parameters,
+        parameters=count_parameters(task.model),
         hidden_channels=width_of(task.model, config),
         device=device_name(trainer),
-        seconds=round(point.seconds, 3),
+        seconds=round(seconds, 3),
         config_hash=config_hash(config),
+        **results,
         **environment(),
     )
 

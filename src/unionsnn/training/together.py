@@ -1,0 +1,606 @@
+"""Repetitions that are trained together: one step for all of them, a record for each."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import compress, zip_longest
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import Callback
+from pytorch_lightning.trainer.states import TrainerFn, TrainerState
+from torch import Tensor, nn, optim
+from torch_geometric.data import Data
+
+from unionsnn.base.display import current_display, stage
+from unionsnn.base.files import set_aside
+from unionsnn.config.identity import config_hash
+from unionsnn.config.schema import Config
+from unionsnn.config.targets import code_digests
+from unionsnn.data.batching import BatchLoader
+from unionsnn.data.datamodules import GraphDataModule
+from unionsnn.models.stacked import Blocks, StackedNetwork, unstackable
+from unionsnn.nn.batch import GraphBatch
+from unionsnn.training.build import build_model, build_task, count_parameters, fit_gates
+from unionsnn.training.callbacks import (
+    BestWeights,
+    Curves,
+    EpochPredictions,
+    StopOnNonFinite,
+    TestPredictions,
+)
+from unionsnn.training.checkpoints import load_tensors, save_checkpoint, save_tensors
+from unionsnn.training.devices import training_device
+from unionsnn.training.memory import memory_errors, require_memory
+from unionsnn.training.records import Repetition
+from unionsnn.training.repetition import (
+    REPETITIONS,
+    Training,
+    evaluate,
+    make_trainer,
+    prepare,
+    record_of,
+    stop_callbacks,
+    surroundings,
+)
+from unionsnn.training.schedules import schedule_callbacks
+from unionsnn.training.tasks import Task
+from unionsnn.training.tracking import GuardedRun, Tracking
+
+# A GPU computes as long as it is told what to compute at about so many edges of a batch.
+_MOST_EDGES = 200_000
+# Optimisers that treat each weight by itself, so that all of a network may be one parameter.
+_BY_WEIGHT = (
+    *(optim.Adam, optim.AdamW, optim.SGD, optim.NAdam, optim.RAdam, optim.Adamax),
+    *(optim.Adagrad, optim.Adadelta, optim.RMSprop, optim.Rprop),
+)
+
+
+def obstacle(config: Config, data: GraphDataModule) -> str:
+    """Return why repetitions of an experiment cannot be trained together; empty if they can."""
+    trainer, protocol = config.trainer, config.protocol
+    keys = {
+        "protocol.workers": protocol.workers > 1,
+        "trainer.devices": trainer.several,
+        "protocol.grid": protocol.grid is not None,
+        "debug": config.debug is not None,
+        "coefficient.control": config.coefficient.control != "none",
+        "trainer.accumulate_grad_batches": trainer.accumulate_grad_batches > 1,
+        "trainer.ema_decay": trainer.ema_decay is not None,
+        "trainer.swa_start": trainer.swa_start is not None,
+        "trainer.compile": getattr(trainer, "compile", False),
+        "trainer.callbacks": bool(trainer.callbacks),
+        "trainer.extra": bool(trainer.extra),
+        f"trainer.precision={trainer.precision}": trainer.precision.endswith("mixed"),
+        f"data.task={data.task}": data.task.startswith("node"),
+    }
+    if found := [key for key, there in keys.items() if there]:
+        return f"{found[0]} is set"
+    with torch.device("meta"):
+        network = build_model(config, data.num_features, data.num_outputs, data.num_edge_features)
+    part = unstackable(network)
+    return (
+        f"{config.model.name} has a part ({part}) that is computed for one network" if part else ""
+    )
+
+
+def pays(config: Config, data: GraphDataModule) -> bool:
+    """Return whether repetitions take less time together than one after another.
+
+    On a GPU a step of small graphs takes as long as its launches, of which there are as many for
+    ten networks as for one. On a CPU the filling of the blocks costs more than is saved.
+    """
+    edges = int(torch.as_tensor(data.graphs.slices["edge_index"])[-1])
+    of_batch = edges / max(data.num_graphs, 1) * data.batch_size
+    on_gpu = training_device(config.trainer.accelerator).type == "cuda"
+    return on_gpu and of_batch <= _MOST_EDGES
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """A batch of each network: the blocks' graphs, their extents, and the targets of each."""
+
+    graphs: GraphBatch
+    blocks: Blocks
+    targets: Sequence[Tensor]
+
+
+class _Member:
+    """A repetition among those trained together: its task, optimiser, order and callbacks.
+
+    To callbacks it is the trainer, of which it has what those below read.
+
+    Args:
+        training: The repetition.
+        data: Its data module.
+        device: Where it is trained.
+    """
+
+    val_check_interval = 1.0
+    check_val_every_n_epoch = 1
+    fast_dev_run = sanity_checking = False
+    world_size = 1
+
+    def __init__(self, training: Training, data: GraphDataModule, device: torch.device) -> None:
+        config, protocol = training.config, training.config.protocol
+        self.training = training
+        model_seed, self.order = prepare(training, data)
+        torch.manual_seed(model_seed)
+        self.task: Task = build_task(config, data)
+        fit_gates(self.task.model, data)
+        # What dropout draws from: on a CPU, the masks of a network that is trained alone.
+        self.dropout = torch.Generator(device)
+        if device.type == "cpu":
+            self.dropout.set_state(torch.get_rng_state())
+        else:
+            self.dropout.manual_seed(model_seed)
+        csv = training.folder / "logs" / training.name / "metrics.csv"
+        self.curves = Curves(csv if config.logger.keeps_csv else None)
+        self.run = GuardedRun(
+            config,
+            training.folder,
+            "repetition",
+            training.index,
+            content={"parameters": count_parameters(self.task.model)},
+        )
+        self.tracking = Tracking(self.run, self.curves)
+        self.best = BestWeights(protocol.select_on) if protocol.select_on else None
+        self.callbacks: list[Callback] = [StopOnNonFinite(), self.curves, self.tracking]
+        self.callbacks += [self.best] if self.best else []
+        self.callbacks += [*stop_callbacks(protocol), *schedule_callbacks(config)]
+        self.loaders = {
+            "train": cast(BatchLoader, data.train_dataloader()),
+            "val": cast(BatchLoader, data.val_dataloader()),
+        }
+        if protocol.keeps_test_curve:
+            self.loaders["test"] = cast(BatchLoader, data.test_dataloader())
+            epochs = config.trainer.max_epochs
+            self.callbacks.append(EpochPredictions(training.predictions, epochs))
+        predictions: list[Callback] = [TestPredictions(training.predictions)] if self.best else []
+        self.trainer = make_trainer(config, predictions)
+        self.trainer.strategy.precision_plugin.convert_module(self.task)
+        self.task.to(device)
+        self.strategy = self.trainer.strategy
+        self.max_epochs = config.trainer.max_epochs
+        self.num_training_batches = len(self.loaders["train"])
+        self.estimated_stepping_batches = self.max_epochs * self.num_training_batches
+        self.state = TrainerState(fn=TrainerFn.FITTING)
+        self.callback_metrics: dict[str, Tensor] = {}
+        self.current_epoch = self.global_step = 0
+        self.should_stop = self.is_last_batch = False
+        self.seconds = 0.0
+        # One parameter, if that is the same to the optimiser; otherwise those of the task.
+        self.weights: nn.Module = self.task
+        kind, section = _class_of(self.task), config.optimizer
+        if kind in _BY_WEIGHT and section.weight_decay_on == "all":
+            self.weights = nn.Module()
+            self.weights.flat = nn.Parameter(torch.zeros(0, device=device))
+        self.optimizers: list[optim.Optimizer] = []
+
+    @property
+    def label(self) -> str:
+        """What it is called."""
+        return f"{self.training.config.protocol.unit} {self.training.index + 1}"
+
+    def share(self, stack: StackedNetwork, place: int) -> None:
+        """Train a row of the weights of a stack from now on."""
+        if self.weights is not self.task:
+            self.weights.flat.data = stack.flat.data[place]
+        if not self.optimizers:
+            assert self.task.optimizer is not None
+            self.optimizers = [self.task.optimizer(self.weights)]
+
+    def call(self, hook: str, *args: Any) -> None:
+        """Call a hook of each callback that has its own."""
+        for callback in self.callbacks:
+            if getattr(type(callback), hook) is not getattr(Callback, hook):
+                getattr(callback, hook)(self, self.task, *args)
+
+    def step(self, stack: StackedNetwork, gradient: Tensor, place: int) -> None:
+        """Take a step along its row of a gradient."""
+        section = self.training.config.trainer
+        parameters = [*self.weights.parameters()]
+        each = self.weights is self.task
+        parts = stack.gradients(gradient, place) if each else [gradient[place]]
+        for parameter, part in zip(parameters, parts, strict=True):
+            parameter.grad = part
+        if self.is_last_batch and self.run.active:
+            self.tracking.on_before_optimizer_step(
+                cast(pl.Trainer, self),
+                cast(pl.LightningModule, self.weights),
+                self.optimizers[0],
+            )
+        limit = section.gradient_clip_val
+        if limit is not None and section.gradient_clip_algorithm == "value":
+            nn.utils.clip_grad_value_(parameters, limit)
+        elif limit is not None:
+            nn.utils.clip_grad_norm_(parameters, limit)
+        self.optimizers[0].step()
+        self.global_step += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what it goes on from."""
+        return {
+            "epoch": self.current_epoch,
+            "steps": self.global_step,
+            "stopped": self.should_stop,
+            "seconds": self.seconds,
+            "task": self.task.state_dict(),
+            "optimizer": self.optimizers[0].state_dict(),
+            "callbacks": {each.state_key: each.state_dict() for each in self.callbacks},
+            "order": self.order.get_state(),
+            "dropout": self.dropout.get_state(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state; the stack is made."""
+        self.current_epoch, self.global_step = state["epoch"], state["steps"]
+        self.should_stop, self.seconds = state["stopped"], state["seconds"]
+        self.task.load_state_dict(state["task"])
+        self.optimizers[0].load_state_dict(state["optimizer"])
+        for each in self.callbacks:
+            if (kept := state["callbacks"].get(each.state_key)) is not None:
+                each.load_state_dict(kept)
+        self.order.set_state(state["order"])
+        self.dropout.set_state(state["dropout"])
+
+    def finish(self, data: GraphDataModule) -> Repetition:
+        """Select, test once, and return the record."""
+        begun = time.perf_counter()
+        config, training = self.training.config, self.training
+        self.call("on_train_end")
+        self.call("on_fit_end")
+        data.split = training.split
+        metrics = dict(self.curves.history[-1])
+        with memory_errors(self.task.model, data), stage("evaluating the best epoch"):
+            if self.best:
+                metrics = evaluate(self.trainer, self.task, data)
+        kept = config.trainer.keep_checkpoints
+        if kept:
+            save_checkpoint(training.checkpoint, self.task.cpu(), config, data)
+        best_epoch = self.best.best_epoch if self.best else None
+        self.tracking.complete(metrics, best_epoch, training.checkpoint if kept else None)
+        self.run.finish(failed=False)
+        return record_of(
+            training,
+            data,
+            self.task,
+            self.trainer,
+            metrics=metrics,
+            code=code_digests(config) or None,
+            best_epoch=best_epoch,
+            curves=self.curves.history,
+            seconds=self.seconds + time.perf_counter() - begun,
+        )
+
+
+def _outcome(member: _Member, data: GraphDataModule) -> Repetition | Exception:
+    try:
+        return member.finish(data)
+    except Exception as error:  # One that concerns it alone.
+        return error
+
+
+def _class_of(task: Task) -> type[Any]:
+    """Return the class that makes the optimiser of a task of `build_task`."""
+    kind: type[Any] = cast(Any, task.optimizer).args[0]
+    return kind
+
+
+def train_together(
+    trainings: Sequence[Training], data: GraphDataModule
+) -> Generator[tuple[int, Repetition | Exception]]:
+    """Train repetitions of an experiment together; yield each record, or error, when it is there.
+
+    A repetition draws from its own seeds, stops by its own curve, and keeps its own best weights:
+    its record is that of `train_repetition` up to the order of sums, and its share of the time.
+
+    Args:
+        trainings: The repetitions, whose experiment `obstacle` says nothing against.
+        data: Their data module.
+    """
+    config, folder = trainings[0].config, trainings[0].folder
+    members: list[_Member] = []
+    fitting = len(trainings)
+    with surroundings(config), ExitStack() as runs:
+        device = training_device(config.trainer.accelerator)
+        data.device, data.accumulated = device, 1
+        while trainings and len(members) < fitting:
+            training, *trainings = trainings
+            try:
+                member = _Member(training, data, device)
+            except Exception as error:  # As that of a part without both classes.
+                yield training.index, error
+                continue
+            runs.enter_context(member.run)
+            if not members:
+                memory = require_memory(member.task.model, data, device)
+                if memory.needed and memory.free:
+                    fitting = max(1, min(fitting, memory.free // memory.needed))
+            members.append(member)
+        if members:
+            yield from _Group(config, data, members, device, _Point(folder, config)).train()
+    if trainings:
+        yield from train_together(trainings, data)
+
+
+class _Group:
+    """Trains members in one network, which those that end leave.
+
+    Args:
+        config: The configuration.
+        data: The data module.
+        members: The members.
+        device: Where they are trained.
+        point: Where the state is kept.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        data: GraphDataModule,
+        members: list[_Member],
+        device: torch.device,
+        point: _Point,
+    ) -> None:
+        self.config = config
+        self.data = data
+        self.members = members
+        self.device = device
+        self.point = point
+        self.num_edges = torch.as_tensor(data.graphs.slices["edge_index"]).diff()
+        self.num_nodes = data.store.num_nodes
+        self.alike = all(
+            each.task.scale is None and each.task.class_weights is None for each in members
+        )
+        self._stack()
+
+    def _stack(self) -> None:
+        """Make the network of all members."""
+        networks = [member.task.model for member in self.members]
+        self.network = StackedNetwork(networks, [member.dropout for member in self.members])
+        for place, member in enumerate(self.members):
+            member.share(self.network, place)
+
+    def train(self) -> Iterator[tuple[int, Repetition | Exception]]:
+        """Train; yield each member's index with its record, or error, when it has ended."""
+        self.point.restore(self.members)
+        for member in self.members:
+            member.call("setup", "fit")
+            member.call("on_train_start")
+        shown = current_display()
+        try:
+            while self.members:
+                begun = time.perf_counter()
+                failed: dict[_Member, Exception] = {}
+                try:
+                    with memory_errors(self.members[0].task.model, self.data):
+                        self._epoch(failed)
+                except Exception as error:
+                    failed = dict.fromkeys(self.members, error)
+                share = (time.perf_counter() - begun) / len(self.members)
+                for member in self.members:
+                    member.seconds += share
+                ended = [
+                    each
+                    for each in self.members
+                    if each in failed or each.should_stop or each.current_epoch >= each.max_epochs
+                ]
+                if shown is not None:
+                    self._show(shown)
+                if not ended:
+                    self.point.save(self.members)
+                    continue
+                self.members = [each for each in self.members if each not in ended]
+                for member in ended:
+                    yield member.training.index, failed.get(member) or _outcome(member, self.data)
+                if self.members:
+                    self._stack()
+            self.point.path.unlink(missing_ok=True)
+        finally:
+            if shown is not None:
+                shown.end(self)
+
+    def _show(self, shown: Any) -> None:
+        members = self.members
+        rows = [member.curves.history[-1] for member in members if member.curves.history]
+        keys = [key for key in rows[0] if not key.startswith("test_")] if rows else []
+        figures = {f"mean {key}": sum(row[key] for row in rows) / len(rows) for key in keys}
+        first = members[0]
+        label = f"{len(members)} {self.config.protocol.unit}s together: epoch"
+        shown.show(
+            self,
+            label,
+            first.current_epoch,
+            first.max_epochs,
+            figures=figures,
+            inside=REPETITIONS,
+            numbered=True,
+        )
+
+    def _epoch(self, failed: dict[_Member, Exception]) -> None:
+        """Train an epoch, validate, and let the callbacks look; note which of them raise."""
+        members, network = self.members, self.network
+        for member in members:
+            member.call("on_train_epoch_start")
+        plugin = members[0].strategy.precision_plugin
+        total = rows = torch.zeros(len(members), device=self.device)
+        network.train()
+        for number, batch in enumerate(self._batches("train")):
+            # One that has no batch left takes no step.
+            taking = [number < member.num_training_batches for member in members]
+            for member in compress(members, taking):
+                member.is_last_batch = number == member.num_training_batches - 1
+                member.call("on_train_batch_start", batch, number)
+            with plugin.forward_context():
+                outputs = network(batch.graphs, batch.blocks)
+                losses, terms = self._losses(self._rows(outputs, batch, "train"), outputs)
+                (gradient,) = torch.autograd.grad(losses.sum(), [network.flat])
+            total, rows = total + terms * losses.detach(), rows + terms
+            for place, member in compress(enumerate(members), taking):
+                member.step(network, gradient, place)
+        network.eval()
+        parts = [part for part in members[0].loaders if part != "train"]
+        with torch.inference_mode(), plugin.forward_context():
+            found = [self._evaluated(part) for part in parts]
+        means = total / rows.clamp(min=1)
+        for place, member in enumerate(members):
+            metrics = {key: value for each in found for key, value in each[place].items()}
+            member.callback_metrics = {**metrics, "train_loss": means[place]}
+            try:
+                member.call("on_train_epoch_end")
+            except Exception as error:  # Such as a loss that is not finite.
+                failed[member] = error
+            member.current_epoch += 1
+
+    def _evaluated(self, part: str) -> list[dict[str, Tensor]]:
+        """Return metric and loss of each member over a part."""
+        members = self.members
+        pairs: list[list[tuple[Tensor, Tensor]]] = [[] for _ in members]
+        total = rows = torch.zeros(len(members), device=self.device)
+        for batch in self._batches(part):
+            outputs = self.network(batch.graphs, batch.blocks)
+            of_batch = self._rows(outputs, batch, part)
+            losses, terms = self._losses(of_batch, outputs)
+            total, rows = total + terms * losses, rows + terms
+            for mine, pair in zip(pairs, of_batch, strict=True):
+                mine.append(pair)
+        means = total / rows.clamp(min=1)
+        found = []
+        for member, mine, loss in zip(members, pairs, means, strict=True):
+            output, target = (torch.cat(each) for each in zip(*mine, strict=True))
+            task = member.task
+            # Whole, so that it is updated once.
+            metric = task.metrics[part]
+            metric.update(output, target)
+            found.append({f"{part}_{task.metric_name}": metric.compute(), f"{part}_loss": loss})
+            metric.reset()
+            if part == "test":
+                rows_of_test = {"output": output, "target": target}
+                member.call("on_validation_start")
+                member.call("on_validation_batch_end", rows_of_test, None, 0, 1)
+                member.call("on_validation_epoch_end")
+        return found
+
+    def _rows(self, outputs: Tensor, batch: _Batch, part: str) -> list[tuple[Tensor, Tensor]]:
+        """Return outputs and targets of each member."""
+        blocks = outputs.view(len(self.members), -1, *outputs.shape[1:])
+        return [
+            member.task.select(
+                member.task._in_units(block[: len(target)]),
+                cast(Data, SimpleNamespace(y=target)),
+                part,
+            )
+            for member, block, target in zip(self.members, blocks, batch.targets, strict=True)
+        ]
+
+    def _losses(
+        self, pairs: Sequence[tuple[Tensor, Tensor]], outputs: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the loss of each member, and over how many terms it is a mean, [K] each."""
+        tasks = [member.task for member in self.members]
+        counts = [task.terms(target) for task, (_, target) in zip(tasks, pairs, strict=True)]
+        if isinstance(counts[0], Tensor):
+            terms = torch.stack([cast(Tensor, count) for count in counts])
+        else:
+            terms = torch.tensor(counts, device=outputs.device)
+        if self.alike and len({len(target) for _, target in pairs}) == 1:
+            both = (torch.stack(each) for each in zip(*pairs, strict=True))
+            return torch.func.vmap(tasks[0].loss)(*both), terms
+        nothing = outputs.new_zeros(())
+        losses = [
+            task.loss(output, target) if len(target) else nothing
+            for task, (output, target) in zip(tasks, pairs, strict=True)
+        ]
+        return torch.stack(losses), terms
+
+    def _batches(self, part: str) -> Iterator[_Batch]:
+        """Yield the batches of a part; a member that has fewer has empty ones at the end."""
+        orders = [member.loaders[part].indices() for member in self.members]
+        none = torch.zeros(0, dtype=torch.long)
+        for indices in zip_longest(*orders, fillvalue=none):
+            yield self._batch(indices)
+
+    def _batch(self, indices: Sequence[Tensor]) -> _Batch:
+        """Gather the graphs of each member into its block."""
+        given = self.data.store.batch(torch.cat([*indices])).to(self.device)
+        nodes = [int(self.num_nodes[each].sum()) for each in indices]
+        edges = [int(self.num_edges[each].sum()) for each in indices]
+        sizes = [len(each) for each in indices]
+        blocks, dtype = Blocks(nodes, edges, sizes, self.device), self.network.flat.dtype
+        y = given.y.to(dtype) if given.y.is_floating_point() else given.y
+        return _Batch(blocks.fill(given, dtype), blocks, y.split(sizes))
+
+
+class _Point:
+    """The state of repetitions that are trained together, kept every few seconds.
+
+    Args:
+        folder: The run folder.
+        config: The configuration.
+        interval: As of `ResumePoint`.
+        costs: As of `ResumePoint`.
+    """
+
+    def __init__(
+        self, folder: Path, config: Config, interval: float = 2.0, costs: float = 50.0
+    ) -> None:
+        self.path = point_of(folder)
+        self.about = {"config": config_hash(config), "code": code_digests(config)}
+        self.interval = interval
+        self.costs = costs
+        self._next = time.monotonic() + interval
+
+    def save(self, members: Sequence[_Member]) -> None:
+        """Save if it is time; training goes on if that is not possible."""
+        begin = time.monotonic()
+        if begin < self._next:
+            return
+        states = {member.training.index: member.state_dict() for member in members}
+        try:
+            save_tensors(self.path, {"about": self.about, "repetitions": states})
+        except OSError as error:
+            self._next = math.inf
+            warnings.warn(
+                f"{self.path} cannot be written ({error}); if these repetitions are stopped, they "
+                "will start over.",
+                stacklevel=2,
+            )
+            return
+        end = time.monotonic()
+        self._next = end + max(self.interval, self.costs * (end - begin))
+
+    def restore(self, members: Sequence[_Member]) -> None:
+        """Go on from what is kept; what is damaged, or of another training, is set aside."""
+        if not self.path.exists():
+            return
+        try:
+            content = load_tensors(self.path)
+            states = content["repetitions"] if content["about"] == self.about else None
+            fault = "of another training or other code" if states is None else ""
+        except Exception as error:
+            states, fault = None, f"damaged ({type(error).__name__}: {error})"
+        if states is None:
+            aside = set_aside(self.path)
+            warnings.warn(
+                f"{self.path} is {fault} and was renamed to {aside.name}; its repetitions start "
+                "over.",
+                stacklevel=2,
+            )
+            return
+        for member in members:
+            if (state := states.get(member.training.index)) is not None:
+                member.load_state_dict(state)
+
+
+def point_of(folder: Path) -> Path:
+    """Return the file from which repetitions of a run folder go on together."""
+    return folder / "unfinished" / "together.ckpt"

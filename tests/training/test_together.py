@@ -1,0 +1,176 @@
+"""Repetitions trained together: the records are those of one after another, up to rounding."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tu_files import write_tu
+from unionsnn.base.errors import NonFiniteLossError, RequestError
+from unionsnn.config.schema import Config
+from unionsnn.runs import pending
+from unionsnn.runs.experiment import run_experiment
+from unionsnn.runs.run_folder import RunFolder
+from unionsnn.training import together
+from unionsnn.training.callbacks import StopOnNonFinite
+from unionsnn.training.together import point_of
+
+Toy = Callable[..., Config]
+# Of 3 folds of 49 graphs one trains on 16 and two on 17, in two batches or three.
+FOLDS = ["protocol=cross_validation", "protocol.folds=3", "data.batch_size=8"]
+
+
+@pytest.fixture
+def toy(tiny: Any, tmp_path: Path) -> Toy:
+    write_tu(tmp_path, "TOY", 49, attributes=3)
+
+    def make(*overrides: str, together: str, folder: str | None = None) -> Config:
+        given = ["data=tu", "data.name=TOY", f"data.mirror={tmp_path}", "data.offline=true"]
+        given += ["trainer.max_epochs=2", "trainer.precision=64-true", *FOLDS]
+        keys = {each.partition("=")[0] for each in overrides}
+        keys |= {"protocol.folds"} if "protocol=repeated_seeds" in overrides else set()
+        given = [each for each in given if each.partition("=")[0] not in keys]
+        where = folder or together
+        return tiny(*given, *overrides, f"protocol.together={together}", run_dir=where)
+
+    return make
+
+
+def content(folder: Path) -> dict[str, Any]:
+    """All that a run has written, by file, without times."""
+    found: dict[str, Any] = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.suffix == ".json":
+            found[name] = json.loads(path.read_text())
+        elif path.suffix == ".ckpt":
+            found[name] = torch.load(path, weights_only=True)["state_dict"]
+        elif path.suffix == ".npz":
+            with np.load(path) as arrays:
+                found[name] = dict(arrays)
+        elif path.suffix == ".csv":
+            with path.open() as file:
+                rows = [*csv.DictReader(file)]
+            found[name] = [{key: float(value) for key, value in row.items()} for row in rows]
+    found.pop("config.json")
+    return found
+
+
+def assert_alike(one: Any, other: Any, where: str = "") -> None:
+    if isinstance(one, dict):
+        timeless = {"seconds", "config", "digest", "digests"}
+        assert [*one] == [*other], where
+        for key in one.keys() - timeless:
+            assert_alike(one[key], other[key], f"{where}/{key}")
+    elif isinstance(one, list):
+        assert len(one) == len(other), where
+        for number, pair in enumerate(zip(one, other, strict=True)):
+            assert_alike(*pair, f"{where}/{number}")
+    elif isinstance(one, float | torch.Tensor | np.ndarray):
+        kind = np.asarray(one).dtype.kind
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-8 if kind == "f" else 0)
+    else:
+        assert one == other, where
+
+
+CASES = {
+    "plateau, clipping, dropout": [
+        *("model=gin", "model.dropout=0.5", "trainer.gradient_clip_val=0.5"),
+        *("optimizer.schedule=plateau", "optimizer.patience=1"),
+    ],
+    "early stopping": ["model=unionsnn", "trainer.max_epochs=9", "protocol.patience=1"],
+    "test curve": ["model=gatedgcn", "gate=default", "protocol=cross_validation_paper"],
+    "decay of some weights": [
+        *("model=union_gcn", "optimizer._target_=torch.optim.AdamW", "optimizer.weight_decay=0.1"),
+        *("optimizer.weight_decay_on=weights", "data.class_weights=balanced"),
+    ],
+    "rate by step": [
+        *("model=sage", "optimizer._target_=torch.optim.SGD", "optimizer.schedule=onecycle"),
+        *("protocol=repeated_seeds", "protocol.seeds=2"),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_records_and_files_are_those_of_one_after_another(toy: Toy, name: str) -> None:
+    configs = [toy(*CASES[name], together=how) for how in ("true", "false")]
+    results = [run_experiment(config) for config in configs]
+    assert results[0].config_hash == results[1].config_hash
+    assert_alike(*(content(RunFolder.of(config).path) for config in configs))
+    if name == "early stopping":
+        assert len({row.epochs for row in results[0].repetitions}) > 1
+
+
+def test_a_stopped_training_goes_on_together(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = ["model=gin", "model.dropout=0.5", "trainer.max_epochs=5", "protocol.patience=3"]
+    whole = toy(*settings, together="true")
+    run_experiment(whole)
+    stopped = toy(*settings, together="true", folder="stopped")
+    original = together._Group._epoch
+
+    def stop(self: Any, failed: Any) -> None:
+        self.point._next = 0.0
+        if self.members[0].current_epoch == 2:
+            raise KeyboardInterrupt
+        original(self, failed)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(together._Group, "_epoch", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run_experiment(stopped)
+    folder = RunFolder.of(stopped).path
+    assert point_of(folder).exists()
+    run_experiment(stopped)
+    assert not point_of(folder).exists()
+    one, other = content(RunFolder.of(whole).path), content(folder)
+    assert_alike(one, other)
+
+
+def test_a_repetition_that_fails_leaves_the_others(
+    toy: Toy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Any, trainer: Any, module: Any) -> None:
+        if (trainer.training.index, trainer.current_epoch) == (1, 1):
+            raise NonFiniteLossError("train_loss is inf in epoch 2.")
+
+    monkeypatch.setattr(StopOnNonFinite, "on_train_epoch_end", fail)
+    record = run_experiment(toy("model=gin", together="true"))
+    assert [row.index for row in record.repetitions] == [0, 2]
+    assert [(row.index, row.kind) for row in record.failed] == [(1, "NonFiniteLossError")]
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["model=gat"],
+        ["model=gin", "trainer.precision=bf16-mixed"],
+        ["model=gin", "trainer.ema_decay=0.9"],
+        ["model=gin", "trainer.accumulate_grad_batches=2"],
+        ["model=union_gin", "coefficient.control=random"],
+        ["model=gin", "protocol.grid={optimizer.lr: [0.1, 0.01]}"],
+    ],
+)
+def test_what_cannot_be_trained_together_is_refused(toy: Toy, overrides: list[str]) -> None:
+    with pytest.raises(RequestError) as error:
+        run_experiment(toy(*overrides, together="true"))
+    assert error.value.codes == ["protocol.together"]
+
+
+def test_workers_and_together_are_refused(toy: Toy) -> None:
+    with pytest.raises(RequestError) as error:
+        toy("model=gin", "protocol.workers=2", together="true")
+    assert error.value.codes == ["protocol.together"]
+
+
+def test_auto_is_one_after_another_on_a_cpu(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pending, "train_together", None)
+    config = toy("model=gin", "trainer.max_epochs=1", together="auto")
+    assert "together" not in config.to_dict()["protocol"]
+    assert run_experiment(config).state == "finished"
