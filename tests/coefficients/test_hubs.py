@@ -195,8 +195,8 @@ def test_an_interrupt_keeps_what_is_done_and_a_later_call_goes_on(
         )
     done = sum(end - begin for begin, end, _ in kept)
     assert 0 < done <= len(values)
-    # Other threads may finish their last edges while the first one raises.
-    assert threads > 1 or done < len(values)
+    # Threads may finish their last edges while the caller raises.
+    assert share > 0.9 or done < len(values)
     fresh = []
     again = compute(
         hub_graph,

@@ -1,7 +1,8 @@
-"""Estimates of time: the right order of magnitude, cheap, and acted upon by the transform."""
+"""Estimates of time: the right order of magnitude, cheap, told, and a limit to what is computed."""
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,16 @@ import torch
 from torch_geometric.data import Data
 
 from unionsnn import CoefficientSpec, StructuralCoefficients
-from unionsnn.base.errors import RequestError
+from unionsnn.base.display import display
+from unionsnn.base.errors import RequestError, TooLongError
 from unionsnn.base.words import about
-from unionsnn.coefficients.passes import work_of_size
-from unionsnn.coefficients.planning import expected_seconds
-from unionsnn.data import transforms
+from unionsnn.coefficients import CoefficientCache, SimpleGraph, structural_coefficients
+from unionsnn.coefficients.distributed import structural_coefficients_distributed
+from unionsnn.coefficients.engine import Computation
+from unionsnn.coefficients.passes import RadiusOne
+from unionsnn.coefficients.planning import ball_sizes, check_time, work_of_size
+
+TRIANGLE = np.array([[0, 1, 1, 2, 2, 0], [1, 0, 2, 1, 0, 2]])
 
 
 def star_of_stars(arms: int, leaves: int) -> tuple[np.ndarray, int]:
@@ -35,17 +41,97 @@ def test_beyond_radius_one_the_sizes_of_union_subgraphs_count(radii: tuple[int, 
     many = np.array([arms, arms * leaves])
     expected = sum((many * work_of_size(np.array(size[r], float))).sum() for r in radii if r > 1)
     spec = CoefficientSpec(radius=radii, quantities=("a", "nodes"))
-    seconds = expected_seconds(spec, edges, nodes)
-    assert seconds == expected_seconds(spec, edges, nodes)
+    seconds = spec.estimated_seconds(edges, nodes, threads=1)
+    assert seconds == spec.estimated_seconds(edges, nodes, threads=1)
     assert 0.5 < seconds / (expected / 1e9) < 2
+    assert spec.estimated_seconds(edges, nodes, threads=2) == seconds / 2
+
+
+def test_balls_are_counted() -> None:
+    edges, nodes = star_of_stars(5, 3)
+    graph = SimpleGraph.from_edge_index(edges, nodes)
+    sizes = ball_sizes(graph, np.arange(20), (1, 2, 4))
+    assert sizes[:5].tolist() == [[9, 21, 21]] * 5
+    assert sizes[5:].tolist() == [[5, 9, 21]] * 15
 
 
 def test_a_small_graph_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    from unionsnn.coefficients import planning
+    from unionsnn.coefficients import spec
 
-    monkeypatch.setattr(planning, "SimpleGraph", None)
+    monkeypatch.setattr(spec, "SimpleGraph", None)
     pair = np.array([[0, 1], [1, 0]])
-    assert expected_seconds(CoefficientSpec(radius=(1, 2, 3)), pair, 2) < 1e-5
+    assert CoefficientSpec(radius=(1, 2, 3)).estimated_seconds(pair, 2) < 1e-5
+
+
+def test_what_is_known_is_not_planned() -> None:
+    edges, nodes = star_of_stars(5, 3)
+    edge_pass = RadiusOne(SimpleGraph.from_edge_index(edges, nodes), ("a",))
+    all_edges = Computation(edge_pass).expected_cost
+    some = Computation(edge_pass, [(0, 10, np.zeros((10, 1)))]).expected_cost
+    assert 0 < some < all_edges
+    assert Computation(edge_pass, [(0, 20, np.zeros((20, 1)))]).expected_cost == 0
+
+
+class Client:
+    """All that is asked of a Dask client before the estimate is checked."""
+
+    def nthreads(self) -> dict[str, int]:
+        return {"worker": 2}
+
+
+@pytest.mark.parametrize("place", ["function", "spec", "cache", "transform", "dask"])
+def test_what_takes_too_long_is_refused_unless_allowed(
+    place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setattr(Computation, "expected_cost", 4e13)
+    spec, two = CoefficientSpec(), {"threads": 2}
+    data = Data(edge_index=torch.from_numpy(TRIANGLE), num_nodes=3)
+
+    def compute(**given: Any) -> Any:
+        if place == "function":
+            return structural_coefficients(TRIANGLE, 3, **two, **given)
+        if place == "spec":
+            return spec.compute(TRIANGLE, 3, **two, **given)
+        if place == "cache":
+            return CoefficientCache(tmp_path).get(TRIANGLE, 3, spec, **two, **given)
+        if place == "dask":
+            return structural_coefficients_distributed(Client(), TRIANGLE, 3, spec, **given)
+        return StructuralCoefficients(spec, **given)(data)
+
+    with pytest.raises(TooLongError, match="allowed are 1 hour") as refused:
+        compute()
+    assert refused.value.codes == ["coefficient.too_long"]
+    assert isinstance(refused.value, RequestError)
+    for typed in ("coefficient.max_hours=", "--yes", "max_hours="):
+        assert typed in str(refused.value)
+    if place in ("function", "spec", "cache", "dask"):
+        assert "about 6 hours on 2 threads" in str(refused.value)
+    with pytest.raises(TooLongError, match=r"allowed are 2\.5 hours"):
+        compute(max_hours=2.5)
+    if place != "dask":
+        assert compute(max_hours=None) is not None
+        assert compute(max_hours=12) is not None
+    # What is in the cache takes no time.
+    if place == "cache":
+        assert compute() is not None
+
+
+def test_an_estimate_over_a_minute_is_told(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        check_time(59.0, 1, 1.0)
+        assert not caplog.messages
+        check_time(420.0, 1, 1.0)
+        check_time(7200.0, 2, None)
+    assert caplog.messages == [
+        "The structural coefficients take about 7 minutes on one core.",
+        "The structural coefficients take about 2 hours on 2 threads.",
+    ]
+    with display("plain"):
+        check_time(420.0, 1, 1.0)
+    assert "about 7 minutes on one core" in capsys.readouterr().err
+    assert len(caplog.messages) == 2
 
 
 def dense(monkeypatch: pytest.MonkeyPatch, seconds: float) -> Data:
@@ -54,7 +140,7 @@ def dense(monkeypatch: pytest.MonkeyPatch, seconds: float) -> Data:
     def estimate(spec: CoefficientSpec, *_: Any, **__: Any) -> float:
         return seconds if max(spec.radius) > 1 else 1.0
 
-    monkeypatch.setattr(transforms, "expected_seconds", estimate)
+    monkeypatch.setattr(CoefficientSpec, "estimated_seconds", estimate)
     return Data(edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), num_nodes=3)
 
 

@@ -132,6 +132,12 @@ class TooLargeError(RequestError):
     default_code = "memory.too_large"
 
 
+class TooLongError(RequestError):
+    """Coefficients would take longer than allowed."""
+
+    default_code = "coefficient.too_long"
+
+
 class UndefinedMetricError(UnionsnnError, RuntimeError):
     """The metric is undefined on a part of a split."""
 

@@ -75,6 +75,10 @@ class Died:
         return f"exit status {self.exit_code}"
 
 
+LEFT_BEHIND = "unionsnn-left"
+"""Begin of the names of threads whose compiled code an interrupt does not wait for."""
+
+
 class Terminated(SystemExit):
     """A signal of `STOP_SIGNALS` came."""
 

@@ -9,6 +9,7 @@ import shlex
 import signal
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Collection, Sequence
 from typing import Any, NoReturn
@@ -18,7 +19,13 @@ import click
 from unionsnn.base.errors import MemoryRanOutError, RequestError, UnionsnnError
 from unionsnn.base.extras import missing_extra
 from unionsnn.base.files import UNUSABLE_FOLDER_ERRNOS
-from unionsnn.base.processes import STOP_SIGNALS, Terminated, end_on, torchrun_process
+from unionsnn.base.processes import (
+    LEFT_BEHIND,
+    STOP_SIGNALS,
+    Terminated,
+    end_on,
+    torchrun_process,
+)
 from unionsnn.base.secrets import masked
 from unionsnn.base.version import __version__
 from unionsnn.base.words import inside_section
@@ -79,10 +86,20 @@ def main() -> NoReturn:
         # A second Ctrl-C while Python ends would print a traceback.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         click.echo(f"Interrupted. {KEPT}", err=True)
-        sys.exit(INTERRUPTED)
+        _exit_at_once(INTERRUPTED)
     except Terminated:
         click.echo(f"Terminated. {KEPT}", err=True)
-        raise
+        _exit_at_once(TERMINATED)
+
+
+def _exit_at_once(status: int) -> NoReturn:
+    """End the process, even in the middle of compiled code on another thread."""
+    if any(thread.name.startswith(LEFT_BEHIND) for thread in threading.enumerate()):
+        # At a regular exit libraries free memory that the thread is using.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def _what_to_type(error: click.NoSuchOption) -> str | None:

@@ -25,6 +25,7 @@ from unionsnn.cli.common import (
     header_option,
     json_option,
     out_option,
+    yes_option,
 )
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ class _ChoiceOption(click.Option):
 @click.option("--plot", type=FILE, help="Draw the graph with coloured edges: .png, .svg or .pdf.")
 @click.option("--plot-graph", type=click.IntRange(0), default=0, help="Index of the graph to draw.")
 @click.option("--no-cache", is_flag=True, help="Do not read or write cached values.")
+@yes_option
 @click.pass_obj
 def coefficients(
     options: Options,
@@ -135,6 +137,7 @@ def coefficients(
     plot: Path | None,
     plot_graph: int,
     no_cache: bool,
+    yes: bool,
     **choices: Any,
 ) -> None:
     """Compute the coefficients of your own graphs.
@@ -145,9 +148,7 @@ def coefficients(
     file: graph, source, target and the coefficients.
     """
     from unionsnn.base.display import display
-    from unionsnn.base.words import about
     from unionsnn.coefficients.cache import CoefficientCache
-    from unionsnn.coefficients.planning import expected_seconds
     from unionsnn.coefficients.summary import column_summary
     from unionsnn.data.sources.download import data_root
     from unionsnn.data.sources.graph_files.formats import read_graph_file
@@ -178,17 +179,12 @@ def coefficients(
     both_ways = symmetrize or not graphs.directed
     cache = CoefficientCache(data_root() / "coefficients")
     asked = graphs.edge_index, graphs.num_nodes
-    if no_cache or not cache.path(*asked, spec, symmetrize=both_ways).exists():
-        seconds = expected_seconds(spec, *asked, symmetrize=both_ways)
-        if seconds > 60 and not options.quiet:
-            kept = "" if no_cache else "; what is finished is kept if you interrupt it"
-            smaller = "" if max(spec.radius) == 1 else " (--radius 1 is the shortest)"
-            click.echo(f"This takes {about(seconds)} on one core{smaller}{kept}.", err=True)
     with display(options.progress(as_json=False)) as progress:
         arguments: dict[str, Any] = {
             "symmetrize": both_ways,
             "threads": threads,
             "progress": progress and functools.partial(progress, "coefficients"),
+            **({"max_hours": None} if yes else {}),
         }
         if no_cache:
             values = spec.compute(*asked, **arguments)

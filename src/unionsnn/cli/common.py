@@ -92,6 +92,11 @@ def device_option(text: str) -> Callable[[FC], FC]:
     return click.option("--device", help=text)
 
 
+yes_option = click.option(
+    "--yes", is_flag=True, help="Compute coefficients that take over an hour without asking back."
+)
+
+
 def json_option(text: str = "Print as JSON.") -> Callable[[FC], FC]:
     """Return the option ``--json`` with a help text."""
     return click.option("--json", "as_json", is_flag=True, help=text)

@@ -16,6 +16,7 @@ from unionsnn.cli.common import (
     json_option,
     out_option,
     trust_option,
+    yes_option,
 )
 from unionsnn.config.targets import named_networks
 
@@ -35,6 +36,7 @@ _THERE = click.Path(exists=True, path_type=Path)
 )
 @header_option
 @click.option("--symmetrize", is_flag=True, help="Add the reverse of each edge of a file.")
+@yes_option
 @trust_option("Import the network's class although it is not of this package.")
 @device_option("Where to compute: auto, cpu, cuda or cuda:N. Default: cpu.")
 @config_dir_option
@@ -48,6 +50,7 @@ def predict(
     form: str | None,
     header: bool | None,
     symmetrize: bool,
+    yes: bool,
     trust: bool,
     device: str | None,
     config_dir: str | None,
@@ -81,6 +84,7 @@ def predict(
             trust=trust or _trusted(config_dir),
             device=device or "cpu",
             progress=progress,
+            **({"max_hours": None} if yes else {}),
         )
         if out is not None:
             predictions.write_predictions(found, out)

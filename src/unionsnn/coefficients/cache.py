@@ -13,6 +13,7 @@ from unionsnn.coefficients.blocks import BlockFile
 from unionsnn.coefficients.engine import Progress
 from unionsnn.coefficients.entries import ArrayCache, read_array, write_array
 from unionsnn.coefficients.graph import IntArray, as_edge_index, check_num_nodes
+from unionsnn.coefficients.planning import MAX_HOURS
 from unionsnn.coefficients.spec import ENGINE_VERSION, CoefficientSpec
 
 FloatArray = npt.NDArray[np.float64]
@@ -42,6 +43,7 @@ class CoefficientCache(ArrayCache):
         threads: int | None = None,
         progress: Progress | None = None,
         label: str | None = None,
+        max_hours: float | None = MAX_HOURS,
     ) -> FloatArray:
         """Read the coefficients of a graph, or compute and keep them.
 
@@ -57,6 +59,7 @@ class CoefficientCache(ArrayCache):
             progress: As in `CoefficientSpec.compute`; not called if nothing is computed.
             label: Name of the entry in listings, such as the name of the data set. An existing
                 entry keeps its label.
+            max_hours: As in `CoefficientSpec.compute`.
 
         Shapes:
             edge_index [2, E] -> [E, C], C = len(spec.columns).
@@ -64,6 +67,7 @@ class CoefficientCache(ArrayCache):
         Raises:
             TypeError: edge_index or num_nodes is not an integer type.
             RequestError: The graph cannot be used as given.
+            TooLongError: It is not in the cache, and would take longer than `max_hours`.
             FloatingPointError: A coefficient is not finite; nothing is kept.
         """
         edges = as_edge_index(edge_index)
@@ -82,6 +86,7 @@ class CoefficientCache(ArrayCache):
                     progress=progress,
                     # Only one process at a time may write to the file.
                     blocks=blocks if locked else None,
+                    max_hours=max_hours,
                 )
                 if not np.isfinite(values).all():
                     raise FloatingPointError(

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unionsnn.coefficients.engine import Progress, check_count
+from unionsnn.coefficients.engine import Computation, Progress, check_count
 from unionsnn.coefficients.graph import SimpleGraph
 from unionsnn.coefficients.kernels.routes import DIRECT
+from unionsnn.coefficients.planning import MAX_HOURS, check_time
 from unionsnn.coefficients.spec import CoefficientSpec
 
 FloatArray = npt.NDArray[np.float64]
@@ -32,6 +33,7 @@ def structural_coefficients_distributed(
     symmetrize: bool = False,
     num_chunks: int | None = None,
     progress: Progress | None = None,
+    max_hours: float | None = MAX_HOURS,
 ) -> FloatArray:
     """Compute the columns of a spec for every directed edge, on the workers of a Dask client.
 
@@ -46,7 +48,9 @@ def structural_coefficients_distributed(
         spec: Which coefficients; the paper's by default.
         symmetrize: Add the missing reverse of every edge instead of refusing the input.
         num_chunks: Number of chunks; by default eight for each thread of the workers.
-        progress: Called with (done, total), both in undirected edges.
+        progress: Called with (done, total): total in undirected edges, done as the finished share
+            of the estimated work.
+        max_hours: Hours beyond which an expected time is refused; None for no limit.
 
     Shapes:
         edge_index [2, E] -> [E, C], C = len(spec.columns). The row of a self loop is 0.
@@ -54,6 +58,7 @@ def structural_coefficients_distributed(
     Raises:
         TypeError: edge_index or num_nodes is not of integers.
         RequestError: The graph or num_chunks cannot be used as given.
+        TooLongError: It would take longer than `max_hours`.
         RuntimeError: There is no worker, or a chunk was lost several times with its worker.
     """
     spec = spec or CoefficientSpec()
@@ -64,6 +69,8 @@ def structural_coefficients_distributed(
     threads = sum(client.nthreads().values())
     if not threads:
         raise RuntimeError("The Dask client has no worker; start one and check that it connects.")
+    cost = sum(Computation(part.edge_pass).expected_cost for part in spec.passes(graph).values())
+    check_time(1e-9 * cost / threads, threads, max_hours)
     pending = balanced_chunks(graph, spec, num_chunks or _CHUNKS_PER_THREAD * threads)
     done = 0
     for _ in range(_ATTEMPTS):
@@ -142,7 +149,7 @@ def chunk_values(graph: SimpleGraph, spec: CoefficientSpec, begin: int, end: int
         indices=_writable(graph.indices),
         edges=_writable(np.ascontiguousarray(graph.edges[:, begin:end])),
     )
-    return spec.undirected_values(part, 1, None, None, None)
+    return spec.undirected_values(part, 1)
 
 
 def _writable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

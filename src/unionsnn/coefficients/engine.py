@@ -8,9 +8,9 @@ these follow, group by group.
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
@@ -20,6 +20,7 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from unionsnn.base.errors import RequestError
+from unionsnn.base.processes import LEFT_BEHIND
 from unionsnn.coefficients.graph import SimpleGraph
 from unionsnn.coefficients.kernels.jit import kernel
 from unionsnn.coefficients.kernels.routes import DIRECT, KNOWN
@@ -48,6 +49,13 @@ _MANY_NEIGHBORS = 1024
 
 _GROUP_MEMORY = 1 << 30
 _POLL_SECONDS = 0.1
+
+# Estimated nanoseconds from which work is left to other threads, so that Ctrl-C is answered.
+_LONG_WORK = 5.0e8
+
+# Seconds for which an interrupt waits for running tasks. Longer ones are left behind: nothing that
+# they compute is used any more.
+_GRACE_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -96,6 +104,13 @@ class Pass(Protocol):
             routes [M] -> [M] and [M], 0 for an edge that is `KNOWN`.
         """
 
+    def expected_cost(self, routes: NodeArray, bound: float) -> float:
+        """Estimate the nanoseconds of all edges but known ones, given the sum of `costs`.
+
+        Shapes:
+            routes [M].
+        """
+
     def new_workspace(self) -> Any:
         """Allocate the workspace of one thread."""
 
@@ -118,6 +133,11 @@ def available_threads() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def threads_for(cost: float) -> int:
+    """Return the number of threads that work of some nanoseconds is worth."""
+    return 1 if cost < _TINY_WORK else available_threads()
 
 
 def check_count(option: str, value: Any, default: str) -> int | None:
@@ -175,41 +195,8 @@ def compute_values(
     Raises:
         RuntimeError: A value is not finite, or a linear programme failed.
     """
-    graph = edge_pass.graph
-    num_edges = graph.num_undirected_edges
-    values = np.empty((num_edges, edge_pass.num_columns))
-    if num_edges == 0:
-        return values
-    routes = np.full(num_edges, DIRECT, np.int32)
-    for begin, end, rows in known:
-        values[begin:end] = rows
-        routes[begin:end] = KNOWN
-    first = twin_edges(graph)
-    twins = np.flatnonzero((first < np.arange(num_edges)) & (routes != KNOWN))
-    routes[twins] = KNOWN
-    with _single_threaded_blas(edge_pass.max_order):
-        _Run(edge_pass, values, routes, progress, partial).compute(threads, block_size)
-    values[twins] = values[first[twins]]
-    finite = np.isfinite(values).all(axis=1)
-    if not finite.all():
-        v, u = graph.edges[:, int(np.argmin(finite))]
-        raise RuntimeError(f"The coefficient of edge {v} - {u} is not finite: {edge_pass.failure}.")
-    return values
-
-
-def estimated_seconds(edge_pass: Pass, threads: int | None = None) -> float:
-    """Estimate the seconds of `compute_values` without computing anything.
-
-    Args:
-        edge_pass: The pass.
-        threads: As in `compute_values`.
-    """
-    graph = edge_pass.graph
-    routes = np.full(graph.num_undirected_edges, DIRECT, np.int32)
-    routes[twin_edges(graph) < np.arange(len(routes))] = KNOWN
-    work = float(sum(costs.sum() for costs in edge_pass.costs(routes)))
-    cores = threads or (1 if work < _TINY_WORK else available_threads())
-    return 1e-9 * work / cores
+    computation = Computation(edge_pass, known)
+    return computation.run(threads, block_size, progress, partial)
 
 
 def twin_edges(graph: SimpleGraph) -> IntArray:
@@ -271,23 +258,31 @@ def _cut(costs: FloatArray, per_chunk: float, block_size: int) -> tuple[IntArray
     return np.array(bounds), np.array(chunk_costs)
 
 
-class _Run:
-    """State of one pass over the edges: results and callbacks."""
+class Computation:
+    """One pass over the edges: what is to be computed, its plan, and the results.
 
-    def __init__(
-        self,
-        edge_pass: Pass,
-        values: FloatArray,
-        routes: NodeArray,
-        progress: Progress | None,
-        partial: Partial | None,
-    ) -> None:
+    Args:
+        edge_pass: The pass.
+        known: As in `compute_values`.
+    """
+
+    def __init__(self, edge_pass: Pass, known: Iterable[tuple[int, int, FloatArray]] = ()) -> None:
         self._pass = edge_pass
-        self._values = values
-        self._routes = routes
-        self._progress = progress
-        self._partial = partial
-        self._num_known = int((routes == KNOWN).sum())
+        self._graph = edge_pass.graph
+        num_edges = self._graph.num_undirected_edges
+        self._values = np.empty((num_edges, edge_pass.num_columns))
+        self._routes = np.full(num_edges, DIRECT, np.int32)
+        for begin, end, rows in known:
+            self._values[begin:end] = rows
+            self._routes[begin:end] = KNOWN
+        self._first = twin_edges(self._graph)
+        twins = (self._first < np.arange(num_edges)) & (self._routes != KNOWN)
+        self._twins = np.flatnonzero(twins)
+        self._routes[self._twins] = KNOWN
+        self._costs = edge_pass.costs(self._routes)
+        self._num_known = int((self._routes == KNOWN).sum())
+        self._progress: Progress | None = None
+        self._partial: Partial | None = None
         self._idle: SimpleQueue[Any] = SimpleQueue()
         self._finished: SimpleQueue[tuple[int, int, float]] = SimpleQueue()
         self._stop = threading.Event()
@@ -295,14 +290,41 @@ class _Run:
         self._memory = MemoryGate(_GROUP_MEMORY)
         self._done = self._work = 0.0
 
-    def compute(self, threads: int | None, block_size: int | None) -> None:
+    @property
+    def expected_cost(self) -> float:
+        """Estimated nanoseconds of one core."""
+        return self._pass.expected_cost(self._routes, float(sum(c.sum() for c in self._costs)))
+
+    def run(
+        self,
+        threads: int | None,
+        block_size: int | None,
+        progress: Progress | None,
+        partial: Partial | None,
+    ) -> FloatArray:
+        """Compute the values of every undirected edge; see `compute_values`."""
+        values, graph = self._values, self._graph
+        if not len(values):
+            return values
+        self._progress, self._partial = progress, partial
+        with _single_threaded_blas(self._pass.max_order):
+            self._compute(threads, block_size)
+        values[self._twins] = values[self._first[self._twins]]
+        finite = np.isfinite(values).all(axis=1)
+        if not finite.all():
+            v, u = graph.edges[:, int(np.argmin(finite))]
+            failure = self._pass.failure
+            raise RuntimeError(f"The coefficient of edge {v} - {u} is not finite: {failure}.")
+        return values
+
+    def _compute(self, threads: int | None, block_size: int | None) -> None:
         """Compute all edges; the first failure or interrupt cancels tasks that have not started."""
-        costs, in_groups = self._pass.costs(self._routes)
+        costs, in_groups = self._costs
         cores = threads or available_threads()
         bounds, chunk_costs = plan_chunks(costs, cores, block_size)
         self._work = float(chunk_costs.sum() + in_groups.sum())
-        if threads is None and self._work < _TINY_WORK:
-            cores = 1
+        if threads is None:
+            cores = threads_for(self._work)
         limits = bounds.tolist()
         chunks = [
             self._chunk_task(*job)
@@ -321,8 +343,10 @@ class _Run:
         self._tell_progress()
 
     def _run_tasks(self, tasks: Sequence[Task], threads: int) -> None:
+        # Signals reach the main thread only, and there only between two calls of compiled code.
+        signals = threading.current_thread() is threading.main_thread()
         try:
-            if threads == 1:
+            if threads == 1 and not (signals and self._work >= _LONG_WORK):
                 for task in tasks:
                     task()
             else:
@@ -333,18 +357,42 @@ class _Run:
         self._deliver()
 
     def _run_on_threads(self, tasks: Sequence[Task], threads: int) -> None:
-        executor = ThreadPoolExecutor(threads, thread_name_prefix="unionsnn-coefficients")
+        waiting: SimpleQueue[Task] = SimpleQueue()
+        ended: SimpleQueue[BaseException | None] = SimpleQueue()
+        for task in tasks:
+            waiting.put(task)
+
+        def work() -> None:
+            try:
+                while not self._stop.is_set():
+                    waiting.get_nowait()()
+            except Empty:
+                ended.put(None)
+            except BaseException as error:
+                ended.put(error)
+
+        # Daemons, as nobody waits for those that an interrupt leaves behind.
+        crew = [
+            threading.Thread(target=work, name=f"{LEFT_BEHIND}-{i}", daemon=True)
+            for i in range(threads)
+        ]
+        for thread in crew:
+            thread.start()
+        running = threads
         try:
-            pending: set[Future[None]] = {executor.submit(task) for task in tasks}
-            while pending:
-                finished, pending = wait(pending, _POLL_SECONDS, FIRST_COMPLETED)
-                for future in finished:
-                    future.result()
+            while running:
+                with suppress(Empty):
+                    error = ended.get(timeout=_POLL_SECONDS)
+                    running -= 1
+                    if error is not None:
+                        raise error
                 self._deliver()
-        finally:
+        except BaseException:
             self._stop.set()
-            executor.shutdown(cancel_futures=True)
-            self._stop.clear()
+            end = time.monotonic() + _GRACE_SECONDS
+            for thread in crew:
+                thread.join(max(0.0, end - time.monotonic()))
+            raise
 
     def _chunk_task(self, begin: int, end: int, cost: float) -> Task:
         def task() -> None:

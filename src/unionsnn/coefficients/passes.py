@@ -15,10 +15,14 @@ from unionsnn.coefficients.kernels.arguments import Numbers, Workspace, new_work
 from unionsnn.coefficients.kernels.curvature import as_ratio
 from unionsnn.coefficients.kernels.hubs import Hub
 from unionsnn.coefficients.kernels.routes import KNOWN, expected_costs, hub_classes, hub_cost
+from unionsnn.coefficients.planning import sampled_cost, work_of_size
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 NodeArray = npt.NDArray[np.int32]
+
+# Estimated nanoseconds below which bounds will do for a plan.
+_SHORT_WORK = 1.0e9
 
 # Nanoseconds of one thread beyond which quantities of the whole graph are refused.
 _MOST_WORK = 3.6e12
@@ -54,10 +58,18 @@ def _ball_costs(graph: SimpleGraph, radius: int) -> FloatArray:
     return work_of_size(np.minimum(walks[graph.edges[0]] + walks[graph.edges[1]], most))
 
 
-def work_of_size(size: FloatArray) -> FloatArray:
-    """Estimate the nanoseconds that a substructure takes by its number of nodes."""
-    costs: FloatArray = 200.0 + 20.0 * size**2 + 0.1 * size**3
-    return costs
+def _sampled_cost(
+    graph: SimpleGraph,
+    routes: NodeArray,
+    bound: float,
+    radii: Sequence[int],
+    *,
+    has_matrix: bool = True,
+) -> float:
+    if bound < _SHORT_WORK:
+        return bound
+    edges = np.flatnonzero(routes != KNOWN)
+    return sampled_cost(graph, edges, tuple(radii), has_matrix=has_matrix)
 
 
 @dataclass
@@ -94,6 +106,10 @@ class RadiusOne:
         in_chunks, at_hubs = np.empty(len(routes)), np.empty(len(routes))
         expected_costs(self.graph.csr, self.classes, routes, in_chunks, at_hubs)
         return in_chunks, at_hubs
+
+    def expected_cost(self, routes: NodeArray, bound: float) -> float:
+        """Estimate the nanoseconds of all edges: the sum of their costs."""
+        return bound
 
     def new_workspace(self) -> radius_one.Workspace:
         """Allocate the workspace of one thread."""
@@ -191,6 +207,11 @@ class AnyRadius:
         """Estimate the cost of each edge; no edge is left to a hub."""
         return _ball_costs(self.graph, max(self.radii)) * (routes != KNOWN), np.zeros(len(routes))
 
+    def expected_cost(self, routes: NodeArray, bound: float) -> float:
+        """Estimate the nanoseconds of all edges by a sample of them."""
+        has_matrix = self._reads == "quotient"
+        return _sampled_cost(self.graph, routes, bound, self.radii, has_matrix=has_matrix)
+
     def new_workspace(self) -> Workspace:
         """Allocate the workspace of one thread."""
         num_values = self.graph.num_undirected_edges * len(self.radii)
@@ -283,6 +304,10 @@ class PathColumns:
         """Estimate the cost of each edge; no edge is left to a hub."""
         return _ball_costs(self.graph, max(self.radii)) * (routes != KNOWN), np.zeros(len(routes))
 
+    def expected_cost(self, routes: NodeArray, bound: float) -> float:
+        """Estimate the nanoseconds of all edges by a sample of them."""
+        return _sampled_cost(self.graph, routes, bound, self.radii)
+
     def new_workspace(self) -> columns.PathWorkspace:
         """Allocate the workspace of one thread."""
         num_values = self.graph.num_undirected_edges * len(self.radii)
@@ -360,6 +385,10 @@ class WholeGraphColumns:
     def costs(self, routes: NodeArray) -> tuple[FloatArray, FloatArray]:
         """Estimate the cost of each edge; no edge is left to a hub."""
         return self._costs * (routes != KNOWN), np.zeros(len(routes))
+
+    def expected_cost(self, routes: NodeArray, bound: float) -> float:
+        """Estimate the nanoseconds of all edges: the sum of their costs."""
+        return bound
 
     def new_workspace(self) -> Workspace:
         """Allocate the workspace of one thread."""

@@ -1,84 +1,100 @@
-"""How long a computation will take, before it is begun."""
+"""How long a computation will take, told before it is begun, and refused where it is too long."""
 
-from typing import Any
+import logging
+import sys
 
 import numpy as np
+import numpy.typing as npt
 
+from unionsnn.base.display import current_display
+from unionsnn.base.errors import TooLongError
+from unionsnn.base.words import about
 from unionsnn.coefficients.graph import SimpleGraph
-from unionsnn.coefficients.kernels.arguments import new_workspace
-from unionsnn.coefficients.kernels.neighborhoods import gather, release
-from unionsnn.coefficients.kernels.routes import DIRECT
-from unionsnn.coefficients.passes import RadiusOne, work_of_size
-from unionsnn.coefficients.spec import CoefficientSpec
 
-# Seconds at most, for which a graph is not looked at.
-_SHORT = 1.0
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+MAX_HOURS = 1.0
+"""Hours beyond which a computation is refused, unless the caller allows more."""
+
+WORTH_TELLING = 60.0
+"""Seconds from which the estimate is told before the work."""
+
 _SAMPLE = 256
 
+logger = logging.getLogger(__name__)
 
-def expected_seconds(
-    spec: CoefficientSpec, edge_index: Any, num_nodes: int, *, symmetrize: bool = False
-) -> float:
-    """Estimate the seconds that the coefficients of a graph take on one core.
 
-    Beyond radius 1 the sizes of the union subgraphs of some edges tell, as bounds from degrees are
-    hundreds of times too high. Right within a factor of two or three for the path matrix of union
-    subgraphs; other choices take less or more.
+def work_of_size(size: FloatArray, *, has_matrix: bool = True) -> FloatArray:
+    """Estimate the nanoseconds that a substructure takes by its number of nodes."""
+    costs: FloatArray = 200.0 + 20.0 * size**2 + (0.1 * size**3 if has_matrix else 0.0)
+    return costs
 
-    Args:
-        spec: Which coefficients.
-        edge_index: As in `CoefficientSpec.compute`.
-        num_nodes: Number of nodes.
-        symmetrize: As in `CoefficientSpec.compute`.
+
+def ball_sizes(graph: SimpleGraph, edges: IntArray, radii: tuple[int, ...]) -> FloatArray:
+    """Count the nodes within each radius of the ends of some edges.
 
     Shapes:
-        edge_index [2, E].
+        edges [K] (numbers of undirected edges) -> [K, len(radii)].
+    """
+    sizes = np.empty((len(edges), len(radii)))
+    for row, ends in zip(sizes, graph.edges[:, edges].T, strict=True):
+        ball, fresh, depth = ends, ends, 0
+        for place, radius in enumerate(radii):
+            while depth < radius and len(fresh):
+                starts = graph.indptr[fresh]
+                degrees = graph.indptr[fresh + 1] - starts
+                shift = np.repeat(starts + degrees - np.cumsum(degrees), degrees)
+                reached = np.union1d(ball, graph.indices[shift + np.arange(len(shift))])
+                fresh = np.setdiff1d(reached, ball, assume_unique=True)
+                ball, depth = reached, depth + 1
+            row[place] = len(ball)
+    return sizes
+
+
+def sampled_cost(
+    graph: SimpleGraph, edges: IntArray, radii: tuple[int, ...], *, has_matrix: bool = True
+) -> float:
+    """Estimate the nanoseconds of some edges at several radii, by the balls around a few of them.
+
+    Bounds from degrees are hundreds of times too high beyond radius 1.
+
+    Shapes:
+        edges [K] (numbers of undirected edges).
+    """
+    # The same edges each time, so that the same graph is always answered alike.
+    chosen = np.random.default_rng(0).permutation(edges)[:_SAMPLE]
+    if not len(chosen):
+        return 0.0
+    costs = work_of_size(ball_sizes(graph, chosen, radii), has_matrix=has_matrix)
+    return float(costs.sum()) * len(edges) / len(chosen)
+
+
+def in_words(seconds: float, threads: int) -> str:
+    """Return an estimate as text, such as about 3 hours on 2 threads."""
+    return f"{about(seconds)} on {'one core' if threads == 1 else f'{threads} threads'}"
+
+
+def check_time(seconds: float, threads: int, max_hours: float | None) -> None:
+    """Refuse work that is expected to take longer than allowed; tell where somebody would wait.
 
     Raises:
-        RequestError: The graph cannot be used as given.
+        TooLongError: It would take longer; with what to type.
     """
-    most = (
-        edge_index.shape[1]
-        * len(spec.radius)
-        * float(work_of_size(np.array([float(num_nodes)]))[0])
-        / 1e9
+    if max_hours is None or seconds <= 3600.0 * max_hours:
+        if seconds >= WORTH_TELLING:
+            text = f"The structural coefficients take {in_words(seconds, threads)}."
+            if current_display() is None:
+                logger.warning(text)
+            else:
+                print(text, file=sys.stderr, flush=True)
+        return
+    enough = int(np.ceil(1.5 * seconds / 3600.0))
+    allowed = "1 hour" if max_hours == 1 else f"{max_hours:g} hours"
+    raise TooLongError(
+        f"The structural coefficients would take {in_words(seconds, threads)}; allowed are "
+        f"{allowed}. To compute them all the same, type coefficient.max_hours={enough} with train, "
+        "precompute and other commands that take overrides, --yes with coefficients and predict, "
+        f"or max_hours={enough} in Python; finished edges are kept in the cache if you interrupt "
+        "it. A smaller radius takes less.",
     )
-    if most < _SHORT:
-        return most
-    graph = SimpleGraph.from_edge_index(edge_index, num_nodes, symmetrize=symmetrize)
-    nanoseconds = 0.0
-    radii = spec.radius
-    if 1 in radii and spec.has_tree_value:
-        radii = tuple(radius for radius in radii if radius != 1)
-        routes = np.full(graph.num_undirected_edges, DIRECT, np.int32)
-        nanoseconds += sum(costs.sum() for costs in RadiusOne(graph, ("a",)).costs(routes))
-    if radii and graph.num_undirected_edges:
-        nanoseconds += _of_balls(graph, radii)
-    return float(nanoseconds) / 1e9
-
-
-def _of_balls(graph: SimpleGraph, radii: tuple[int, ...]) -> float:
-    count = graph.num_undirected_edges
-    # The same edges each time, so that the same graph is always answered alike.
-    chosen = np.random.default_rng(0).permutation(count)[:_SAMPLE]
-    work = new_workspace(graph.num_nodes, 1)
-    sizes: list[int] = []
-    for v, u in graph.edges[:, chosen].T.tolist():
-        reached = gather(
-            graph.indptr,
-            graph.indices,
-            v,
-            u,
-            radii[-1],
-            work.depth_v,
-            work.depth_u,
-            work.queue,
-            work.nodes,
-        )
-        nodes = work.nodes[:reached]
-        far = np.int32(radii[-1] + 1)
-        from_v, from_u = work.depth_v[nodes], work.depth_u[nodes]
-        depth = np.minimum(np.where(from_v < 0, far, from_v), np.where(from_u < 0, far, from_u))
-        sizes += [int((depth <= radius).sum()) for radius in radii]
-        release(work.nodes, reached, work.depth_v, work.depth_u)
-    return float(work_of_size(np.array(sizes, np.float64)).sum()) * count / len(chosen)

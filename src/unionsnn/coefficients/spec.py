@@ -1,11 +1,12 @@
 """The specification of a set of coefficients, checked as a whole, with a canonical key."""
 
+import functools
 import hashlib
 import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -15,15 +16,16 @@ import numpy.typing as npt
 from unionsnn.base.errors import Fault, RequestError
 from unionsnn.coefficients import space
 from unionsnn.coefficients.engine import (
+    Computation,
     Pass,
     Progress,
     check_count,
-    compute_values,
-    estimated_seconds,
+    threads_for,
 )
 from unionsnn.coefficients.graph import SimpleGraph
 from unionsnn.coefficients.kernels.jit import compiling
 from unionsnn.coefficients.passes import AnyRadius, PathColumns, RadiusOne, WholeGraphColumns
+from unionsnn.coefficients.planning import MAX_HOURS, check_time, work_of_size
 from unionsnn.coefficients.space import (
     BASIC_QUANTITIES,
     DESCRIPTORS,
@@ -41,6 +43,9 @@ MAX_RADIUS = 10_000
 """Largest radius. Subgraphs with distances beyond it are too large for any descriptor."""
 
 FloatArray = npt.NDArray[np.float64]
+
+# Seconds at most, for which a graph is not looked at.
+_SHORT = 1.0
 
 _COLUMN = re.compile(r"(?P<name>.+)_r(?P<radius>\d+)")
 
@@ -152,8 +157,12 @@ class CoefficientSpec:
         block_size: int | None = None,
         progress: Progress | None = None,
         blocks: Blocks | None = None,
+        max_hours: float | None = MAX_HOURS,
     ) -> FloatArray:
         """Compute the columns for every directed edge of a graph.
+
+        The expected time is told before if it is over a minute: in the display that is open, else
+        as a warning of `logging`.
 
         Args:
             edge_index: Directed edges, anything that numpy reads as integers.
@@ -165,6 +174,7 @@ class CoefficientSpec:
                 share of the estimated work; if radius 1 and others are requested, each edge counts
                 once for each radius.
             blocks: Store of finished edges, from which an interrupted computation resumes.
+            max_hours: Hours beyond which an expected time is refused; None for no limit.
 
         Shapes:
             edge_index [2, E] -> [E, C], one row per edge in the input's order, C = len(columns).
@@ -173,58 +183,86 @@ class CoefficientSpec:
         Raises:
             TypeError: edge_index or num_nodes is not an integer type.
             RequestError: The graph, threads or block_size cannot be used as given.
+            TooLongError: It would take longer than `max_hours`.
             RuntimeError: A value could not be computed.
         """
         threads = check_count("threads", threads, "all cores available")
         block_size = check_count("block_size", block_size, "no limit")
+        told = functools.partial(check_time, max_hours=max_hours)
         with compiling():
             graph = SimpleGraph.from_edge_index(edge_index, num_nodes, symmetrize=symmetrize)
             return graph.to_directed(
-                self.undirected_values(graph, threads, block_size, progress, blocks)
+                self.undirected_values(graph, threads, block_size, progress, blocks, told)
             )
 
     def estimated_seconds(
-        self, edge_index: Any, num_nodes: int, *, threads: int | None = None
+        self,
+        edge_index: Any,
+        num_nodes: int,
+        *,
+        symmetrize: bool = False,
+        threads: int | None = None,
     ) -> float:
         """Estimate the seconds of `compute`, without the compilation of kernels.
+
+        Beyond radius 1 the sizes of the union subgraphs of some edges tell. Right within a factor
+        of two or three for the path matrix of union subgraphs; other choices take less or more.
 
         Args:
             edge_index: As in `compute`.
             num_nodes: As in `compute`.
+            symmetrize: As in `compute`.
             threads: As in `compute`.
         """
+        size = np.array([float(num_nodes)])
+        most = 1e-9 * edge_index.shape[1] * len(self.radius) * float(work_of_size(size)[0])
+        if most < _SHORT:
+            # Small graphs come by the thousand.
+            return most
         with compiling():
-            graph = SimpleGraph.from_edge_index(edge_index, num_nodes)
-            passes = self.passes(graph).values()
-            return sum(estimated_seconds(part.edge_pass, threads) for part in passes)
+            graph = SimpleGraph.from_edge_index(edge_index, num_nodes, symmetrize=symmetrize)
+            cost = sum(Computation(p.edge_pass).expected_cost for p in self.passes(graph).values())
+        return 1e-9 * cost / (threads or threads_for(cost))
 
     def undirected_values(
         self,
         graph: SimpleGraph,
-        threads: int | None,
-        block_size: int | None,
-        progress: Progress | None,
-        blocks: Blocks | None,
+        threads: int | None = None,
+        block_size: int | None = None,
+        progress: Progress | None = None,
+        blocks: Blocks | None = None,
+        told: Callable[[float, int], None] | None = None,
     ) -> FloatArray:
         """Compute the columns of every undirected edge; the paper's radius 1 is a separate pass.
+
+        Args:
+            graph: The graph.
+            threads: As in `compute`.
+            block_size: As in `compute`.
+            progress: As in `compute`.
+            blocks: As in `compute`.
+            told: Called with the expected seconds and the number of threads before the work.
 
         Shapes:
             -> [M, C].
         """
         passes = self.passes(graph)
+        computations = {
+            number: Computation(part.edge_pass, [] if blocks is None else blocks.read(number))
+            for number, part in passes.items()
+        }
+        if told is not None:
+            cost = sum(each.expected_cost for each in computations.values())
+            workers = threads or threads_for(cost)
+            told(1e-9 * cost / workers, workers)
         parts, before = [], 0
         names: list[str] = []
         total = sum(part.rounds for part in passes.values())
         for number, part in passes.items():
-            parts.append(
-                compute_values(
-                    part.edge_pass,
-                    threads=threads,
-                    block_size=block_size,
-                    progress=_share(progress, before, part.rounds, total),
-                    **_resumption(blocks, number),
-                )
-            )
+            keep = None if blocks is None else functools.partial(blocks.add, part=number)
+            shown = _share(progress, before, part.rounds, total)
+            # Its memory ends with the pass.
+            parts.append(computations.pop(number).run(threads, block_size, shown, keep))
             names += part.columns
             before += part.rounds
         values = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
@@ -424,14 +462,3 @@ def _share(progress: Progress | None, before: int, rounds: int, of_all: int) -> 
         progress(before * total + rounds * done, of_all * total)
 
     return report
-
-
-def _resumption(blocks: Blocks | None, part: int) -> dict[str, Any]:
-    """Return the arguments with which a pass skips finished edges and stores new ones."""
-    if blocks is None:
-        return {}
-
-    def keep(begin: int, end: int, values: FloatArray) -> None:
-        blocks.add(begin, end, values, part)
-
-    return {"known": blocks.read(part), "partial": keep}

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from unionsnn.coefficients import space
 from unionsnn.coefficients.engine import Progress
 from unionsnn.coefficients.graph import as_edge_index
+from unionsnn.coefficients.planning import MAX_HOURS
 from unionsnn.coefficients.spec import MAX_RADIUS, CoefficientSpec, columns_of
 
 
@@ -27,6 +28,7 @@ def structural_coefficients(
     threads: int | None = None,
     block_size: int | None = None,
     progress: Progress | None = None,
+    max_hours: float | None = MAX_HOURS,
 ) -> npt.NDArray[np.float64]:
     """Compute a structural coefficient for every directed edge of a graph.
 
@@ -56,6 +58,7 @@ def structural_coefficients(
         threads: Number of threads; None uses all available cores, or one for tiny work.
         block_size: Maximum number of undirected edges per thread at once; None for no limit.
         progress: As in `CoefficientSpec.compute`.
+        max_hours: Hours beyond which an expected time is refused; None for no limit.
 
     Shapes:
         edge_index [2, E] -> [E] for one column, [E, C] for several: for each radius, ascending,
@@ -66,6 +69,7 @@ def structural_coefficients(
         TypeError: edge_index or num_nodes is not an integer type.
         RequestError: A choice is not available or incompatible with another, or the graph cannot be
             used as given.
+        TooLongError: It would take longer than `max_hours`.
         RuntimeError: A value could not be computed.
     """
     if num_nodes is None:
@@ -85,6 +89,7 @@ def structural_coefficients(
         threads=threads,
         block_size=block_size,
         progress=progress,
+        max_hours=max_hours,
     )
     if len(spec.columns) == 1:
         return values[:, 0].copy()

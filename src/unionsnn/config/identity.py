@@ -20,6 +20,7 @@ _NOT_IN_HASH = (
     ("run_dir",),
     ("force",),
     ("accept_code",),
+    ("coefficient", "max_hours"),
     ("data", "mirror"),
     ("data", "offline"),
     ("protocol", "workers"),

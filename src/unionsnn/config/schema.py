@@ -250,6 +250,9 @@ class CoefficientConfig(CoefficientChoices):
     """Keys of the structural coefficient."""
 
     control: Literal["none", "constant", "random", "shuffled", "shuffled_within"] = "none"
+    max_hours: Annotated[
+        float | None, Field(gt=0, description="expected for the coefficients; null for no limit")
+    ] = absent_at(1.0)
 
 
 class LayerCoefficientConfig(CoefficientChoices):

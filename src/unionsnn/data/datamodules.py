@@ -15,9 +15,10 @@ from torch import Tensor
 
 from unionsnn.base.arguments import require_at_least
 from unionsnn.base.display import stage
-from unionsnn.base.errors import DataError, RequestError
+from unionsnn.base.errors import DataError, RequestError, TooLongError
 from unionsnn.coefficients import CoefficientSpec
 from unionsnn.coefficients.cache import CoefficientCache
+from unionsnn.coefficients.planning import MAX_HOURS
 from unionsnn.data.arrays import PARTS, GraphArrays
 from unionsnn.data.batching import Batches, BatchLoader, GraphStore
 from unionsnn.data.catalog import edges_in_words
@@ -76,6 +77,8 @@ class GraphDataModule(LightningDataModule):
         progress: Called during long work.
         seed: Seed of the split that `setup` draws and of the order of the training items, those of
             the command's first repetition with this seed; None to assign `split` and `generator`.
+        max_hours: Hours beyond which the expected time of coefficients is refused; None for no
+            limit.
 
     Attributes:
         split: The split.
@@ -112,6 +115,7 @@ class GraphDataModule(LightningDataModule):
         threads: int | None = None,
         progress: Progress | None = None,
         seed: int | None = None,
+        max_hours: float | None = MAX_HOURS,
     ) -> None:
         super().__init__()
         require_at_least("batch_size", batch_size, 1)
@@ -133,6 +137,7 @@ class GraphDataModule(LightningDataModule):
         self.threads = threads
         self.progress = progress
         self.seed = seed
+        self.max_hours = max_hours
         self._repetition = 0
         self.task: Task = source.task
         self.metric: str | None = None
@@ -414,7 +419,10 @@ class GraphDataModule(LightningDataModule):
                 threads=self.threads,
                 progress=self.raw.report("structural coefficients"),
                 label=self.name,
+                max_hours=self.max_hours,
             )
+        except TooLongError:
+            raise
         except ValueError as error:
             raise DataError(f"{self.name}: {error}", code="data.coefficients") from error
         if self._note is not None and spec.key not in self._note.read()["entries"]:

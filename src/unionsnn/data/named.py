@@ -71,6 +71,8 @@ class ModuleOptions(TypedDict, total=False):
     """Limit of the graphs of a batch times the squared size of the largest."""
     standardize_targets: bool
     """Whether networks learn the targets of a regression in standardized units."""
+    max_hours: float | None
+    """Hours beyond which the expected time of coefficients is refused, 1 by default."""
     threads: int | None
     """Threads for computing coefficients; by default all cores."""
     progress: Progress | None

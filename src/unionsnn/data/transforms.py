@@ -18,7 +18,7 @@ from unionsnn.base.errors import DataError, RequestError
 from unionsnn.base.rows import belongs, note_edges
 from unionsnn.base.words import about
 from unionsnn.coefficients import CoefficientSpec
-from unionsnn.coefficients.planning import expected_seconds
+from unionsnn.coefficients.planning import MAX_HOURS
 from unionsnn.data.datasets import SubgraphData, Subgraphs
 from unionsnn.data.encodings import definitions as encodings
 from unionsnn.data.encodings.subgraphs import rooted_subgraphs
@@ -269,6 +269,7 @@ class StructuralCoefficients(BaseTransform):
             `ToUndirected` first.
         check_edges: Whether to refuse the rows once the graph has other edges. Without, they stay
             those of the graph that they were computed in, whatever is left out of it later.
+        max_hours: Hours beyond which the expected time for a graph is refused; None for no limit.
 
     Raises:
         RequestError: if both a spec and a radius are given, or the spec is none.
@@ -281,6 +282,7 @@ class StructuralCoefficients(BaseTransform):
         radius: int | Sequence[int] | None = None,
         symmetrize: bool = False,
         check_edges: bool = True,
+        max_hours: float | None = MAX_HOURS,
     ) -> None:
         if spec is not None and not isinstance(spec, CoefficientSpec):
             raise RequestError(
@@ -300,6 +302,7 @@ class StructuralCoefficients(BaseTransform):
         self.spec = spec or CoefficientSpec(radius=radii, quantities=quantities)
         self.symmetrize = symmetrize
         self.check_edges = check_edges
+        self.max_hours = max_hours
 
     def forward(self, data: Data) -> Data:
         """Return the graph with its coefficients.
@@ -342,10 +345,13 @@ class StructuralCoefficients(BaseTransform):
     def _rows(self, edges: NDArray[np.int64], num_nodes: int) -> NDArray[np.float64]:
         """Compute the rows; what takes long says so before."""
         symmetrize = self.symmetrize
-        seconds = expected_seconds(self.spec, edges, num_nodes, symmetrize=symmetrize)
+
+        def expected(spec: CoefficientSpec) -> float:
+            return spec.estimated_seconds(edges, num_nodes, symmetrize=symmetrize, threads=1)
+
+        seconds = expected(self.spec)
         if seconds > _LONG and not self.radius_is_given:
-            at_one = StructuralCoefficients(radius=1).spec
-            instead = expected_seconds(at_one, edges, num_nodes, symmetrize=symmetrize)
+            instead = expected(StructuralCoefficients(radius=1).spec)
             raise RequestError(
                 f"The default radii 1, 2 and 3 would take {about(seconds)} on one core for this "
                 f"graph of {num_nodes:,} nodes and {edges.shape[1]:,} edges. Type "
@@ -355,14 +361,22 @@ class StructuralCoefficients(BaseTransform):
                 code="transform.work",
             )
         if seconds < _SHORT or torch.utils.data.get_worker_info() is not None:
-            return self.spec.compute(edges, num_nodes, symmetrize=symmetrize, threads=1)
+            return self.spec.compute(
+                edges, num_nodes, symmetrize=symmetrize, threads=1, max_hours=self.max_hours
+            )
         with tqdm(desc=f"coefficients, {about(seconds)}", unit="edge") as bar:
 
             def show(done: int, total: int) -> None:
                 bar.total = total
                 bar.update(done - bar.n)
 
-            return self.spec.compute(edges, num_nodes, symmetrize=symmetrize, progress=show)
+            return self.spec.compute(
+                edges,
+                num_nodes,
+                symmetrize=symmetrize,
+                progress=show,
+                max_hours=self.max_hours,
+            )
 
     def __repr__(self) -> str:
         unchecked = "" if self.check_edges else ", check_edges=False"

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from unionsnn.base.errors import DataError, NonFiniteOutputError, RequestError, WidthError
+from unionsnn.coefficients.planning import MAX_HOURS
 from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
 from unionsnn.data.arrays import GraphArrays
@@ -98,6 +99,7 @@ def predict(
     trust: bool | Collection[str] = False,
     device: str = "cpu",
     progress: Progress | None = None,
+    max_hours: float | None = MAX_HOURS,
 ) -> Prediction:
     """Apply all repetitions of a run, or one checkpoint, to the user's graphs.
 
@@ -110,8 +112,11 @@ def predict(
         trust: As in `read_checkpoint`.
         device: Name of the device, as in `named_device`.
         progress: Called during long work.
+        max_hours: Hours beyond which the expected time of coefficients is refused; None for no
+            limit.
 
     Raises:
+        TooLongError: if the coefficients would take longer.
         RequestError: if the run has no weights, none that apply to new graphs, or a network that is
             not trusted, or there is no such device.
         DataError: if a checkpoint is damaged, or the graphs do not match those that the run was
@@ -140,6 +145,7 @@ def predict(
         symmetrize=symmetrize,
     )
     data = module_of(graphs.arrays, file, first, progress)
+    data.max_hours = max_hours
     data.device = place
     outputs = np.stack([apply(network_of(each).to(place), data, config) for each in checkpoints])
     for path, each in zip(paths, outputs, strict=True):

@@ -110,6 +110,7 @@ def build_data(config: Config, progress: Progress | None = None) -> GraphDataMod
         raise RequestError(f"data {section.name}: {error}") from error
     data.task, data.metric = section.task, section.metric
     data.standardize_targets = section.standardize_targets
+    data.max_hours = config.coefficient.max_hours
     return data
 
 
