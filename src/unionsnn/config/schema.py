@@ -25,6 +25,7 @@ from unionsnn.config.grid import cells_of
 from unionsnn.config.sections import (
     EncodingsConfig,
     OptimizerConfig,
+    Positive,
     PositiveInt,
     Section,
     TrainerConfig,
@@ -250,9 +251,8 @@ class CoefficientConfig(CoefficientChoices):
     """Keys of the structural coefficient."""
 
     control: Literal["none", "constant", "random", "shuffled", "shuffled_within"] = "none"
-    max_hours: Annotated[
-        float | None, Field(gt=0, description="expected for the coefficients; null for no limit")
-    ] = absent_at(1.0)
+    # As `coefficients.planning.MAX_HOURS`, which would import compiled code.
+    max_hours: Positive | None = absent_at(1.0)
 
 
 class LayerCoefficientConfig(CoefficientChoices):
