@@ -56,10 +56,10 @@ class Blocks:
         device: torch.device,
     ) -> None:
         self.number = len(nodes)
-        # The rows that fill a block are graphs of their own: loops, at most 16 at a node, since
-        # sums grow with the degree in each layer.
+        # The rows that fill a block are a graph of their own, a ring of two nodes or more without
+        # loops, and with at most 16 edges at a node: sums grow with the degree in each layer.
         longest = max(edges)
-        fill = (max(1, -(-(longest - count) // 16)) for count in edges)
+        fill = (max(2, -(-(longest - count) // 16)) for count in edges)
         self.num_nodes = max(n + f for n, f in zip(nodes, fill, strict=True))
         self.num_graphs = max(graphs) + 1
         if self.num_graphs == self.num_nodes:
@@ -76,8 +76,33 @@ class Blocks:
         self._masks: dict[int, tuple[Tensor, Tensor]] = {}
 
     def length(self, rows: Tensor) -> int:
-        """Return the length of a block of these rows."""
-        return rows.size(0) // self.number
+        """Return the length of a block of these rows.
+
+        Raises:
+            RuntimeError: if they are of no kind, so that it is not known whose they are.
+        """
+        length, rest = divmod(rows.size(0), self.number)
+        if rest or length not in self.counts:
+            raise RuntimeError(f"{rows.size(0)} rows are of no kind of {self.number} networks.")
+        return length
+
+    def cut(self, rows: Tensor) -> Tensor:
+        """Return rows by network, [K, length, ...]; of edges, also with a loop at each node after.
+
+        Raises:
+            RuntimeError: as `length`.
+        """
+        edges, nodes = self.number * self.num_edges, self.number * self.num_nodes
+        if rows.size(0) == edges + nodes:
+            return torch.cat([self.cut(part) for part in torch.split(rows, [edges, nodes])], dim=1)
+        return rows.reshape(self.number, self.length(rows), *rows.shape[1:])
+
+    def join(self, rows: Tensor) -> Tensor:
+        """Return rows as `cut` has got them."""
+        if rows.size(1) == self.num_edges + self.num_nodes:
+            parts = torch.split(rows, [self.num_edges, self.num_nodes], dim=1)
+            return torch.cat([part.flatten(0, 1) for part in parts])
+        return rows.flatten(0, 1)
 
     def mask(self, length: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Return which rows of the blocks are real, [K, length, 1], and their number, [K, 1, 1]."""
@@ -123,14 +148,14 @@ class Blocks:
         return shift + torch.arange(total, device=self.device)
 
     def _edges(self, edge_index: Tensor, node_at: Tensor, edge_at: Tensor) -> Tensor:
-        """Return the edges of all blocks, filled up with loops at the nodes that fill them up."""
+        """Return the edges of all blocks, filled up with edges of the nodes that fill them up."""
         both = [self.counts[self.num_nodes], self.counts[self.num_edges]]
         nodes, edges = torch.tensor(both, device=self.device).unsqueeze(-1)
         first = torch.arange(self.number, device=self.device).unsqueeze(1) * self.num_nodes
         over = torch.arange(self.num_edges, device=self.device) - edges
-        loops = first + nodes + over.remainder(self.num_nodes - nodes)
+        along = torch.stack([over, over + 1]).remainder(self.num_nodes - nodes)
         given = node_at.index_select(0, edge_index.reshape(-1)).view(2, -1)
-        return loops.view(1, -1).repeat(2, 1).index_copy_(1, edge_at, given)
+        return (first + nodes + along).view(2, -1).index_copy_(1, edge_at, given)
 
     def _graphs(self, batch: Tensor, node_at: Tensor, graph_at: Tensor) -> Tensor:
         """Return the graph of each node of all blocks; that of filling nodes is a block's last."""
@@ -180,12 +205,10 @@ class _Linear(_Stacked):
 
     def forward(self, x: Tensor) -> Tensor:
         weight, bias = self.given["weight"], self.given.get("bias")
-        rows = x.to(weight.dtype).reshape(self.blocks.number, -1, x.size(-1))
+        rows = self.blocks.cut(x.to(weight.dtype))
         if bias is None:
-            out = rows @ weight.transpose(1, 2)
-        else:
-            out = torch.baddbmm(bias.unsqueeze(1), rows, weight.transpose(1, 2))
-        return out.view(*x.shape[:-1], -1)
+            return self.blocks.join(rows @ weight.transpose(1, 2))
+        return self.blocks.join(torch.baddbmm(bias.unsqueeze(1), rows, weight.transpose(1, 2)))
 
 
 class _LayerNorm(_Stacked):
@@ -198,9 +221,8 @@ class _LayerNorm(_Stacked):
 
     def forward(self, x: Tensor) -> Tensor:
         rows = nn.functional.layer_norm(x, self.shape, eps=self.eps)
-        rows = rows.view(self.blocks.number, -1, x.size(-1))
         weight, bias = self.given["weight"].unsqueeze(1), self.given["bias"].unsqueeze(1)
-        return torch.addcmul(bias, rows, weight).view_as(x)
+        return self.blocks.join(torch.addcmul(bias, self.blocks.cut(rows), weight))
 
 
 class _Normalize(torch.autograd.Function):
@@ -345,7 +367,7 @@ class _Mapped(_Stacked):
         return super().__getattr__(name)
 
     def quotient(self, *args: Any) -> None:
-        """Return that a gate's weights are no quotients: rows that fill a block are self loops."""
+        """Return that a gate's weights are not given as quotients."""
 
     def forward(self, *args: Any) -> Tensor:
         """Return the rows of all blocks."""
@@ -357,19 +379,17 @@ class _Mapped(_Stacked):
             return made
 
         along = tuple(0 if isinstance(each, Tensor) else None for each in values)
-        rows: Tensor = vmap(one, in_dims=(0, 0, *along))(self.given, self.held, *values)
-        return rows.reshape(blocks.number * rows.size(1), *rows.shape[2:])
+        return blocks.join(vmap(one, in_dims=(0, 0, *along))(self.given, self.held, *values))
 
     def _of_blocks(self, value: Any) -> Any:
         """Return rows as [K, length, ...], edges as [K, 2, length], numbered within the block."""
-        number = self.blocks.number
+        blocks = self.blocks
         if isinstance(value, int):
-            return value // number
+            return value // blocks.number
         if value.size(0) == 2 and value.dtype == torch.long:
-            first = torch.arange(number, device=value.device).view(-1, 1, 1)
-            edges = value.view(2, number, -1).transpose(0, 1)
-            return edges - first * self.blocks.num_nodes
-        return value.view(number, -1, *value.shape[1:])
+            first = torch.arange(blocks.number, device=value.device).view(-1, 1, 1)
+            return blocks.cut(value.t()).transpose(1, 2) - first * blocks.num_nodes
+        return blocks.cut(value)
 
 
 _COUNTERPARTS: Mapping[type[nn.Module], Callable[[Any, Any], _Stacked]] = {

@@ -86,10 +86,12 @@ def obstacle(config: Config, data: GraphDataModule) -> str:
         return f"{found[0]} is set"
     with torch.device("meta"):
         network = build_model(config, data.num_features, data.num_outputs, data.num_edge_features)
-    part = unstackable(network)
-    return (
-        f"{config.model.name} has a part ({part}) that is computed for one network" if part else ""
-    )
+    edges = data.graphs._data.edge_index
+    if getattr(network, "adds_loops", False) and bool((edges[0] == edges[1]).any()):
+        return f"{config.model.name} adds self loops to graphs, which {data.name} has already"
+    if part := unstackable(network):
+        return f"{config.model.name} has a part ({part}) that computes one network at a time"
+    return ""
 
 
 def pays(config: Config, data: GraphDataModule) -> bool:
