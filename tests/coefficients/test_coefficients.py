@@ -5,8 +5,10 @@ import json
 import subprocess
 import sys
 
+import numba
 import numpy as np
 import pytest
+from numba.core.caching import FunctionCache
 
 from unionsnn.base.errors import RequestError
 from unionsnn.coefficients import (
@@ -16,7 +18,7 @@ from unionsnn.coefficients import (
     spec,
     structural_coefficients,
 )
-from unionsnn.coefficients.kernels import jit, radius_one, spectra
+from unionsnn.coefficients.kernels import jit, radius_one, routes, spectra
 
 TRIANGLE = np.array([[0, 1, 1, 2, 0, 2, 3], [1, 0, 2, 1, 2, 0, 3]])
 
@@ -210,6 +212,41 @@ def test_machine_code_on_disk_is_tied_to_all_sources():
     assert cache_file._source_stamp == jit.SOURCE_STAMP
 
 
-def test_no_torch_below():
-    code = "import sys, unionsnn.coefficients; sys.exit('torch' in sys.modules)"
+def unwritable(monkeypatch):
+    """Leave numba no folder for machine code but one that it is told."""
+    kind = FunctionCache._impl_class
+    monkeypatch.setattr(kind, "_locator_classes", kind._locator_classes[:1])
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+
+
+def test_machine_code_is_kept_in_the_data_root_where_numba_finds_no_folder(monkeypatch, tmp_path):
+    unwritable(monkeypatch)
+    monkeypatch.setenv("UNIONSNN_DATA", str(tmp_path / "data"))
+    compiled = jit.kernel(routes.direct_cost.py_func)
+    assert compiled._cache.cache_path.startswith(str(tmp_path / "data" / "kernels"))
+    assert numba.config.CACHE_DIR == ""
+
+
+def test_without_a_folder_machine_code_is_kept_in_memory(monkeypatch):
+    unwritable(monkeypatch)
+    monkeypatch.delenv("UNIONSNN_DATA", raising=False)
+    monkeypatch.setattr(jit, "_in_memory", [])
+    compiled = jit.kernel(routes.direct_cost.py_func)
+    assert jit._in_memory == ["direct_cost"]
+    assert compiled(4) == routes.direct_cost(4)
+
+
+def test_a_variant_calls_the_functions_it_is_given():
+    doubled = jit.variant(routes.hub_cost, "test", float=spectra.diagonalize)
+    assert doubled.__name__ == "hub_cost_test"
+    assert doubled.py_func.__globals__["float"] is spectra.diagonalize
+
+
+def test_no_torch_below_and_no_kernel_that_is_not_needed():
+    code = (
+        "import sys, unionsnn.coefficients as c, unionsnn.coefficients.kernels.radius_one as r;"
+        "c.structural_coefficients([[0, 1], [1, 0]], 2, threads=1);"
+        "extra = r.compute_large.signatures or r.compute_trees.signatures;"
+        "sys.exit(bool(extra or 'torch' in sys.modules))"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

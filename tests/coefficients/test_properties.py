@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from structure_reference import random_graph
 from unionsnn.coefficients import BASIC_QUANTITIES, SimpleGraph, engine, structural_coefficients
-from unionsnn.coefficients.kernels.radius_one import compute_chunk, new_workspace
 from unionsnn.coefficients.kernels.routes import DIRECT
 from unionsnn.coefficients.passes import RadiusOne
 
@@ -69,12 +68,11 @@ def test_chunks_change_no_bit(rng):
         return
     cuts = [0, *sorted({int(c) for c in rng.integers(1, m + 1, 5)} - {m}), m]
     values = np.empty((m, 4))
-    none, routes = np.empty(0, np.int32), np.full(m, DIRECT, np.int32)
-    degree = int(np.diff(graph.indptr).max())
+    routes = np.full(m, DIRECT, np.int32)
+    edge_pass = RadiusOne(graph, BASIC_QUANTITIES)
     for begin, end in itertools.pairwise(cuts):
-        work = new_workspace(graph.num_nodes, degree, 1)
-        compute_chunk(graph.csr, begin, end, routes, none, work, np.arange(4), values)
-    assert (values == engine.compute_values(RadiusOne(graph, BASIC_QUANTITIES), threads=1)).all()
+        edge_pass.compute(begin, end, routes, edge_pass.new_workspace(), values)
+    assert (values == engine.compute_values(edge_pass, threads=1)).all()
 
 
 def test_many_chunks_on_many_threads_change_no_bit():

@@ -137,7 +137,7 @@ def test_an_exception_on_a_thread_ends_the_computation(monkeypatch):
     def fail(*args):
         raise RuntimeError("in a chunk")
 
-    monkeypatch.setattr(any_radius, "compute_chunk", fail)
+    monkeypatch.setattr(any_radius, "chunk_kernel", lambda *choice, **sizes: fail)
     edges = np.random.default_rng(1).integers(300, size=(2, 400))
     with pytest.raises(RuntimeError, match="in a chunk"):
         structural_coefficients(edges, 300, symmetrize=True, radius=2, threads=2, block_size=9)

@@ -5,13 +5,8 @@ import pytest
 
 from unionsnn.coefficients import SimpleGraph, space
 from unionsnn.coefficients.engine import compute_values
-from unionsnn.coefficients.kernels.any_radius import (
-    Choice,
-    compute_chunk,
-    compute_whole_graph_chunk,
-)
+from unionsnn.coefficients.kernels.any_radius import Choice, compute_chunk
 from unionsnn.coefficients.kernels.arguments import Numbers, new_workspace
-from unionsnn.coefficients.kernels.neighborhoods import UNION
 from unionsnn.coefficients.kernels.routes import DIRECT
 from unionsnn.coefficients.passes import AnyRadius
 
@@ -19,55 +14,24 @@ from unionsnn.coefficients.passes import AnyRadius
 WHEEL = np.array([[0] * 70 + list(range(1, 70)), list(range(1, 71)) + list(range(2, 71))])
 SQUARE = np.array([[0, 1, 2, 3, 0], [1, 2, 3, 0, 2]])
 UNKNOWN = 99
-DESCRIPTOR = "no kernel computes this descriptor"
-ENCODING = "no kernel computes this encoding"
 SUBSTRUCTURE = "no kernel builds this substructure"
-NUMBERS = Numbers(2.0, 0.5, 1, 2)
 
 
 def graph_of(edges):
     return SimpleGraph.from_edge_index(edges, int(edges.max()) + 1, symmetrize=True)
 
 
-def run(graph, choice, radius=1, wanted=(0, -1, -1)):
-    num_edges = graph.num_undirected_edges
-    work, routes = new_workspace(graph.num_nodes, num_edges), np.full(num_edges, DIRECT, np.int32)
-    values = np.empty((num_edges, 1))
-    arguments = graph.csr, 0, 1, routes, choice, np.array([radius]), work, np.array(wanted)
-    compute_chunk(*arguments, values)
-
-
 @pytest.mark.parametrize("radius", [1, 2])
 @pytest.mark.parametrize("edges", [SQUARE, WHEEL])
-@pytest.mark.parametrize("place", [UNKNOWN, -1])
-@pytest.mark.parametrize(
-    ("substructure", "of_quotient", "message"),
-    [
-        (UNKNOWN, False, SUBSTRUCTURE),
-        (UNKNOWN, True, SUBSTRUCTURE),
-        (UNION, False, DESCRIPTOR),
-        (UNION, True, ENCODING),
-    ],
-)
-def test_a_code_without_a_kernel(edges, radius, substructure, of_quotient, place, message):
-    choice = Choice(substructure, place, of_quotient, True, NUMBERS)
-    with pytest.raises(NotImplementedError, match=message):
-        run(graph_of(edges), choice, radius)
-
-
-def test_an_unknown_substructure_has_no_size_either():
-    with pytest.raises(NotImplementedError, match=SUBSTRUCTURE):
-        run(graph_of(SQUARE), Choice(UNKNOWN, 0, True, False, NUMBERS), wanted=(-1, 0, -1))
-
-
-@pytest.mark.parametrize("place", [UNKNOWN, -1])
-def test_a_descriptor_that_is_not_of_the_whole_graph(place):
-    graph = graph_of(SQUARE)
+@pytest.mark.parametrize("wanted", [(0, -1, -1), (-1, 0, -1)])
+def test_a_code_without_a_kernel(edges, radius, wanted):
+    graph = graph_of(edges)
     num_edges = graph.num_undirected_edges
     work, routes = new_workspace(graph.num_nodes, num_edges), np.full(num_edges, DIRECT, np.int32)
-    choice = Choice(UNION, place, False, False, NUMBERS)
-    with pytest.raises(NotImplementedError, match=DESCRIPTOR):
-        compute_whole_graph_chunk(graph.csr, 0, 1, routes, choice, work, np.empty(num_edges))
+    choice, values = Choice(UNKNOWN, True, Numbers(2.0, 0.5, 1, 2)), np.empty((num_edges, 1))
+    arguments = graph.csr, 0, 1, routes, choice, np.array([radius]), work, np.array(wanted)
+    with pytest.raises(NotImplementedError, match=SUBSTRUCTURE):
+        compute_chunk(*arguments, values)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -83,8 +47,8 @@ def test_each_row_has_a_kernel_of_its_own():
     pairs = [(d, e) for d in space.DESCRIPTORS for e in space.encodings_of(d)]
     functions = [space.kernel_of(*pair).function for pair in pairs]
     assert len(set(functions)) == len(pairs)
-    reads = {space.kernel_of(*pair).reads for pair in pairs}
-    assert sorted(map(id, functions)) == sorted(id(f) for r in reads for f in space.functions(r))
+    # Machine code on disk is found by the name.
+    assert len({function.__name__ for function in functions}) == len(pairs)
     codes = [row.code for row in space.SUBSTRUCTURES.values()]
     assert len(set(codes)) == len(codes)
 

@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch_geometric.data import Data
 
 from fabricated import write_folder
 from unionsnn.base.errors import RequestError
 from unionsnn.base.files import write_json
 from unionsnn.config.schema import Config
+from unionsnn.data.sources.pyg import PyG
+from unionsnn.data.sources.source import RawFiles
 from unionsnn.runs import pending
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.run_folder import RunFolder
@@ -81,3 +85,46 @@ def test_changed_data_of_the_users_own_are_refused_without_torch(
         answered(config)
     (folder / "0.csv").write_text(edges)
     assert answered(config)
+
+
+def test_a_finished_run_of_pygs_data_reads_them_again_only_if_their_files_changed(
+    tiny: Any, answered: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cycles(sizes: range) -> None:
+        graphs = []
+        for n in sizes:
+            ends = torch.arange(n)
+            edges = torch.stack([ends, (ends + 1) % n])
+            both = torch.cat([edges, edges.flip(0)], dim=1)
+            graphs.append(Data(x=torch.ones(n, 1), edge_index=both, y=torch.tensor([n % 2])))
+        torch.save(graphs, tmp_path / "own.pt")
+
+    def read(*given: Any) -> None:
+        raise CalledError
+
+    cycles(range(3, 43))
+    file = f"data.dataset={tmp_path / 'own.pt'}"
+    config = tiny("data=pyg", "data.name=own", file, run_dir="run")
+    run_experiment(config)
+    with monkeypatch.context() as patch:
+        patch.setattr(PyG, "read", read)
+        assert answered(config)
+    cycles(range(4, 44))
+    with pytest.raises(RequestError, match=r"own-.*, but the data is now own-"):
+        answered(config)
+
+
+def test_what_pyg_keeps_in_a_folder_is_told_by_its_files(tmp_path: Path) -> None:
+    def key(dataset: str) -> str | None:
+        return PyG(dataset=dataset).processed_key(RawFiles(tmp_path))
+
+    folder = tmp_path / "raw" / "pyg" / "KarateClub"
+    assert key("torch_geometric.datasets.KarateClub") is None
+    folder.mkdir(parents=True)
+    (folder / "data").write_text("1")
+    before = key("torch_geometric.datasets.KarateClub")
+    assert before is not None
+    assert key("torch_geometric.datasets.KarateClub") == before
+    (folder / "data").write_text("12")
+    assert key("torch_geometric.datasets.KarateClub") not in (None, before)
+    assert key("own.KarateClub") is None

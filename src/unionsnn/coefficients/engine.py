@@ -22,7 +22,6 @@ from threadpoolctl import threadpool_limits
 from unionsnn.base.errors import RequestError
 from unionsnn.base.processes import LEFT_BEHIND
 from unionsnn.coefficients.graph import SimpleGraph
-from unionsnn.coefficients.kernels.jit import kernel
 from unionsnn.coefficients.kernels.routes import DIRECT, KNOWN
 from unionsnn.coefficients.kernels.spectra import OWN_SOLVER_LIMIT
 from unionsnn.coefficients.kernels.substructures import first_twins
@@ -239,23 +238,14 @@ def plan_chunks(
     """
     per_chunk = float(costs.sum()) / (_CHUNKS_PER_THREAD * threads)
     per_chunk = min(max(per_chunk, _MIN_CHUNK_COST), _MAX_CHUNK_COST)
-    return _cut(costs, per_chunk, block_size or len(costs))
-
-
-@kernel
-def _cut(costs: FloatArray, per_chunk: float, block_size: int) -> tuple[IntArray, FloatArray]:
-    bounds = [0]
-    chunk_costs = [0.0 for _ in range(0)]
-    cost, last = 0.0, costs.shape[0]
-    for i in range(last):
-        cost += costs[i]
-        if i + 1 < last and (cost >= per_chunk or i + 1 - bounds[-1] >= block_size):
-            bounds.append(i + 1)
-            chunk_costs.append(cost)
-            cost = 0.0
-    bounds.append(last)
-    chunk_costs.append(cost)
-    return np.array(bounds), np.array(chunk_costs)
+    # A sum of costs far beyond a chunk's would lose those of cheap edges.
+    total = np.cumsum(np.minimum(costs, per_chunk))
+    bounds, before = [0], 0.0
+    while bounds[-1] < len(costs):
+        end = int(np.searchsorted(total, before + per_chunk)) + 1
+        bounds.append(min(end, len(costs), bounds[-1] + (block_size or len(costs))))
+        before = float(total[bounds[-1] - 1])
+    return np.array(bounds), np.add.reduceat(costs, bounds[:-1])
 
 
 class Computation:

@@ -219,7 +219,9 @@ def _sorted_rows(
 
 @kernel
 def _row_starts(nodes: IntArray, num_nodes: int) -> IntArray:
-    start = np.zeros(num_nodes + 1, np.int64)
+    start = np.empty(num_nodes + 1, np.int64)
+    for node in range(num_nodes + 1):
+        start[node] = 0
     for node in nodes:
         start[node + 1] += 1
     for node in range(num_nodes):
@@ -273,7 +275,7 @@ def _pair_directions(
     order too: one cursor per row replaces any search.
     """
     num_nodes = indptr.shape[0] - 1
-    undirected = np.full(indices.shape[0], -1, like.dtype)
+    undirected = np.empty(indices.shape[0], like.dtype)
     pairs = np.empty((2, indices.shape[0] // 2 + 1), np.int32)
     cursor = indptr[:num_nodes].copy()
     count, missing, example = 0, 0, -1
@@ -286,6 +288,7 @@ def _pair_directions(
                 if missing == 0:
                     example = slot
                 missing += 1
+                undirected[slot] = -1
             elif v < u:
                 undirected[slot] = count
                 pairs[0, count] = v
@@ -298,10 +301,12 @@ def _pair_directions(
 
 @kernel
 def _spread(values: FloatArray, places: EdgeArray) -> FloatArray:
-    result = np.zeros((places.shape[0], values.shape[1]))
-    for i in range(places.shape[0]):
-        if places[i] >= 0:
-            result[i] = values[places[i]]
+    # Entry by entry: assigning rows takes numba two seconds to compile.
+    count, width = places.shape[0], values.shape[1]
+    result = np.empty((count, width))
+    for i in range(count):
+        for k in range(width):
+            result[i, k] = values[places[i], k] if places[i] >= 0 else 0.0
     return result
 
 

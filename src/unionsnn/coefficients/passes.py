@@ -15,6 +15,7 @@ from unionsnn.coefficients.kernels.arguments import Numbers, Workspace, new_work
 from unionsnn.coefficients.kernels.curvature import as_ratio
 from unionsnn.coefficients.kernels.hubs import Hub
 from unionsnn.coefficients.kernels.routes import KNOWN, expected_costs, hub_classes, hub_cost
+from unionsnn.coefficients.kernels.substructures import WORD
 from unionsnn.coefficients.planning import sampled_cost, work_of_size
 
 FloatArray = npt.NDArray[np.float64]
@@ -33,11 +34,11 @@ def _columns(names: Sequence[str], wanted: Sequence[str]) -> IntArray:
     return np.array([wanted.index(name) if name in wanted else -1 for name in names])
 
 
-def _ball_costs(graph: SimpleGraph, radius: int) -> FloatArray:
-    """Estimate the nanoseconds of each edge by the sizes of the balls around its ends.
+def _ball_sizes(graph: SimpleGraph, radius: int) -> FloatArray:
+    """Bound the number of nodes in the balls around the ends of each edge.
 
-    The size of a ball is estimated by the number of walks from its centre, at most the size of the
-    component; with cycles that is too many, but good enough to balance chunks.
+    A ball has no more nodes than walks from its centre, nor than the component; with cycles that
+    is too many, but good enough to balance chunks.
 
     Shapes:
         -> [M].
@@ -55,7 +56,7 @@ def _ball_costs(graph: SimpleGraph, radius: int) -> FloatArray:
     for _ in range(radius - 1):
         reached = np.bincount(owner, walks[graph.indices], graph.num_nodes)
         walks = reached.astype(np.float64) + 1.0
-    return work_of_size(np.minimum(walks[graph.edges[0]] + walks[graph.edges[1]], most))
+    return np.minimum(walks[graph.edges[0]] + walks[graph.edges[1]], most)
 
 
 def _sampled_cost(
@@ -103,9 +104,7 @@ class RadiusOne:
 
     def costs(self, routes: NodeArray) -> tuple[FloatArray, FloatArray]:
         """Estimate the cost of each edge in its chunk and at its hub."""
-        in_chunks, at_hubs = np.empty(len(routes)), np.empty(len(routes))
-        expected_costs(self.graph.csr, self.classes, routes, in_chunks, at_hubs)
-        return in_chunks, at_hubs
+        return expected_costs(self.graph.csr, self.classes, routes)
 
     def expected_cost(self, routes: NodeArray, bound: float) -> float:
         """Estimate the nanoseconds of all edges: the sum of their costs."""
@@ -127,9 +126,13 @@ class RadiusOne:
         values: FloatArray,
     ) -> None:
         """Compute the edges begin..end-1; `routes` gets the hubs of edges left to them."""
-        radius_one.compute_chunk(
-            self.graph.csr, begin, end, routes, self.classes, workspace, self._wanted, values
-        )
+        chunk, wanted = (self.graph.csr, begin, end, routes), self._wanted
+        if wanted[1] >= 0:
+            radius_one.compute_trees(*chunk, workspace, wanted, values)
+        # a_tree alone needs no substructure.
+        others = self.quantities != ("a_tree",)
+        if others and radius_one.compute_chunk(*chunk, workspace, wanted, values):
+            radius_one.compute_large(*chunk, self.classes, workspace, wanted, values)
 
     def groups(self, routes: NodeArray) -> list[Group]:
         """Return the edges that chunks have left, by hub."""
@@ -192,11 +195,16 @@ class AnyRadius:
         kernel = space.kernel_of(self.descriptor, self.encoding)
         ratio = as_ratio(self.alpha)
         self._reads = kernel.reads
+        self._sizes = _ball_sizes(self.graph, max(self.radii))
+        self._compute_chunk = any_radius.chunk_kernel(
+            kernel.function,
+            kernel.reads,
+            radius_one=1 in self.radii,
+            large=bool(self._sizes.max(initial=0) > WORD),
+        )
         self._for_any_alpha = None if ratio else kernel.for_any_alpha
         self._choice = any_radius.Choice(
             space.SUBSTRUCTURES[self.substructure].code,
-            space.functions(kernel.reads).index(kernel.function),
-            kernel.reads == "quotient",
             kernel.needs_lists,
             Numbers(float(self.exponent), float(self.alpha), *(ratio or (0, 1))),
         )
@@ -205,7 +213,7 @@ class AnyRadius:
 
     def costs(self, routes: NodeArray) -> tuple[FloatArray, FloatArray]:
         """Estimate the cost of each edge; no edge is left to a hub."""
-        return _ball_costs(self.graph, max(self.radii)) * (routes != KNOWN), np.zeros(len(routes))
+        return work_of_size(self._sizes) * (routes != KNOWN), np.zeros(len(routes))
 
     def expected_cost(self, routes: NodeArray, bound: float) -> float:
         """Estimate the nanoseconds of all edges by a sample of them."""
@@ -224,10 +232,12 @@ class AnyRadius:
         chunk = self.graph.csr, begin, end, routes, self._choice
         wanted = self._wanted
         if self._reads == "graph" and wanted[0] >= 0:
-            any_radius.compute_whole_graph_chunk(*chunk, workspace, values[:, wanted[0]])
+            self._compute_chunk(*chunk, workspace, values[:, wanted[0]])
             wanted = np.array([-1, *wanted[1:]])
         if max(wanted) >= 0:
-            any_radius.compute_chunk(*chunk, self._radii, workspace, wanted, values)
+            sizes = self._reads == "graph"
+            compute = any_radius.compute_chunk if sizes else self._compute_chunk
+            compute(*chunk, self._radii, workspace, wanted, values)
         if self._for_any_alpha is not None and self._wanted[0] >= 0:
             for i in range(begin, end):
                 if routes[i] != KNOWN:
@@ -302,7 +312,8 @@ class PathColumns:
 
     def costs(self, routes: NodeArray) -> tuple[FloatArray, FloatArray]:
         """Estimate the cost of each edge; no edge is left to a hub."""
-        return _ball_costs(self.graph, max(self.radii)) * (routes != KNOWN), np.zeros(len(routes))
+        sizes = _ball_sizes(self.graph, max(self.radii))
+        return work_of_size(sizes) * (routes != KNOWN), np.zeros(len(routes))
 
     def expected_cost(self, routes: NodeArray, bound: float) -> float:
         """Estimate the nanoseconds of all edges by a sample of them."""

@@ -300,13 +300,6 @@ def kernel_of(descriptor: str, encoding: str | None) -> Kernel:
     return kernel
 
 
-def functions(reads: Reads) -> list[Callable[..., float]]:
-    """Return all functions with the same input; kernels call one by its position."""
-    pairs = [(d, e) for d in DESCRIPTORS for e in encodings_of(d)]
-    kernels = [kernel_of(*pair) for pair in pairs]
-    return [kernel.function for kernel in kernels if kernel.reads == reads]
-
-
 def column_functions(reads: Reads) -> list[Callable[..., None]]:
     """Return all functions of quantities with the same input, called by their positions."""
     kernels = [row.kernel for row in QUANTITIES.values() if row.kernel is not None]

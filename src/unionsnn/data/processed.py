@@ -36,9 +36,13 @@ def processed_graphs(source: Source, raw: RawFiles, name: str) -> tuple[GraphArr
     Raises:
         DataError: A file is wrong, or the data root cannot be used.
     """
-    content = source.processed_key(raw)
+    content, fresh = source.processed_key(raw), None
     if content is None:
-        return _read(source, raw, name), None
+        fresh = _read(source, raw, name)
+        # What some sets depend on is known only when their files are there.
+        content = source.processed_key(raw)
+        if content is None:
+            return fresh, None
     key = hashlib.sha256(f"{PROCESSED_VERSION} {content}".encode()).hexdigest()
     path = raw.root / "processed" / f"{name}-{key[:16]}.npz"
     arrays = _load_known(source, path)
@@ -50,7 +54,7 @@ def processed_graphs(source: Source, raw: RawFiles, name: str) -> tuple[GraphArr
                 arrays = _load_known(source, path, warn=False)
                 if arrays is None:
                     remove_parts(path)
-                    arrays = _read(source, raw, name)
+                    arrays = _read(source, raw, name) if fresh is None else fresh
                     arrays.save(path)
                     if path.stat().st_size > MAPPED_BYTES:
                         arrays = GraphArrays.load(path)

@@ -73,21 +73,21 @@ def _whole(config: Config, progress: Progress | None) -> Result | None:
     None if something is, or if a check of the request needs torch; `complete` then makes it:
     whether the machine has another device than a CPU, or several; whether a network of other
     versions, or of code that has changed, takes its arguments; whether the data of a class of the
-    user's own, or of PyG, are those that were trained on.
+    user's own are those that were trained on.
     """
     folder, trainer = RunFolder.of(config), config.trainer
     simple = (trainer.accelerator, trainer.precision) in _WITHOUT_TORCH and trainer.devices == 1
     if config.force or not simple or trainer.num_nodes > 1 or torchrun_process() is not None:
         return None
-    source = _source(config)
+    section = config.data
+    raw = RawFiles(data_root(config.paths.data), section.mirror, section.offline, progress)
+    source = _source(config, raw)
     finished = folder.finished() if source is not None else {}
     if source is None or not _all_there(config, finished) or _changed(config, finished):
         return None
 
     def refuse() -> None:
         if source.belongs_to_user:
-            section = config.data
-            raw = RawFiles(data_root(config.paths.data), section.mirror, section.offline, progress)
             arrays, _ = processed_graphs(source, raw, section.name)
             refuse_other_data(folder, finished, dataset_id(section.name, arrays))
 
@@ -117,18 +117,18 @@ _WITHOUT_TORCH = {
 """Accelerators and precisions that every machine has."""
 
 
-def _source(config: Config) -> Source | None:
+def _source(config: Config, raw: RawFiles) -> Source | None:
     """Return where the data come from; None if that is code of the user's own, or needs torch."""
     target = config.data.target
-    if not target.startswith("unionsnn.data.sources.") or target.startswith(_PYG):
+    if not target.startswith("unionsnn.data.sources."):
         return None
     module, _, name = target.rpartition(".")
     kind: type[Source] = getattr(import_module(module), name)
     source = kind(task=config.data.task, **(config.data.model_extra or {}))
-    return source.model_copy(update={"edge_features": config.data.edge_features})
-
-
-_PYG = "unionsnn.data.sources.pyg."
+    source = source.model_copy(update={"edge_features": config.data.edge_features})
+    if target.startswith("unionsnn.data.sources.pyg.") and source.processed_key(raw) is None:
+        return None
+    return source
 
 
 def _all_there(config: Config, finished: Mapping[int, Repetition]) -> bool:

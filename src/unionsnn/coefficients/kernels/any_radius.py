@@ -5,12 +5,13 @@ is always computed from the key's own order of classes, so a hit and a miss give
 new key replaces an old one in its slot, which bounds the memory.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from unionsnn.coefficients import space
 from unionsnn.coefficients.kernels.arguments import (
     KEY_WORDS,
     Csr,
@@ -20,7 +21,8 @@ from unionsnn.coefficients.kernels.arguments import (
     Subgraph,
     Workspace,
 )
-from unionsnn.coefficients.kernels.jit import dispatcher, kernel
+from unionsnn.coefficients.kernels.curvature import curvature_in_graph
+from unionsnn.coefficients.kernels.jit import kernel, variant
 from unionsnn.coefficients.kernels.neighborhoods import (
     OVERLAP,
     UNION,
@@ -30,7 +32,11 @@ from unionsnn.coefficients.kernels.neighborhoods import (
     select,
     substructure_lists,
 )
-from unionsnn.coefficients.kernels.quotients import refine_colors
+from unionsnn.coefficients.kernels.quotients import (
+    laplacian_singular_value_sum,
+    path_singular_value_sum,
+    refine_colors,
+)
 from unionsnn.coefficients.kernels.routes import KNOWN
 from unionsnn.coefficients.kernels.substructures import (
     COLORS,
@@ -69,34 +75,13 @@ class Choice(NamedTuple):
 
     Attributes:
         substructure: Code of the substructure.
-        place: Position of the coefficient's kernel in `space.KERNELS`.
-        of_quotient: Whether that kernel takes the quotient by classes of twins.
-        needs_lists: Whether it reads adjacency lists even if there are bit rows.
+        needs_lists: Whether the kernel reads adjacency lists even if there are bit rows.
         numbers: Numerical parameters.
     """
 
     substructure: int
-    place: int
-    of_quotient: bool
     needs_lists: bool
     numbers: Numbers
-
-
-_value_of_edge = dispatcher(
-    space.functions("graph"),
-    "graph, v, u, numbers, memory",
-    "no kernel computes this descriptor in the whole graph",
-)
-_value_of_subgraph = dispatcher(
-    space.functions("substructure"),
-    "subgraph, numbers, memory",
-    "no kernel computes this descriptor of a substructure",
-)
-_value_of_quotient = dispatcher(
-    space.functions("quotient"),
-    "quotient, numbers, memory",
-    "no kernel computes this encoding of the matrix",
-)
 
 
 @kernel
@@ -113,15 +98,12 @@ def compute_whole_graph_chunk(
 
     Shapes:
         routes [M], values [M].
-
-    Raises:
-        NotImplementedError: No kernel computes the descriptor.
     """
     memory = _memory_of(work)
     for i in range(begin, end):
         if routes[i] != KNOWN:
             v, u = graph.edges[0, i], graph.edges[1, i]
-            values[i] = _value_of_edge(choice.place, graph, v, u, choice.numbers, memory)
+            values[i] = _value_of_edge(graph, v, u, choice.numbers, memory)
 
 
 @kernel
@@ -143,7 +125,7 @@ def compute_chunk(
         a, nodes and edges among the Q columns of a radius, or -1), values [M, R Q].
 
     Raises:
-        NotImplementedError: No kernel computes the substructure, the descriptor or the encoding.
+        NotImplementedError: No kernel computes the substructure.
     """
     indptr, indices = graph.indptr, graph.indices
     place_a, place_nodes, place_edges = wanted
@@ -175,7 +157,7 @@ def compute_chunk(
         for r in range(num_radii):
             starts, neighbors = indptr[:0], indices[:0]
             if r == 0 and by_rows:
-                size, ends, at_v, at_u = _radius_one_rows(
+                size, ends, at_v, at_u = _rows_at_radius_one(
                     indptr, indices, v, u, choice.substructure, chosen, local, rows
                 )
             else:
@@ -197,11 +179,7 @@ def compute_chunk(
                     values[i, at + place_a] = values[i, at - per_radius + place_a]
                 else:
                     subgraph = Subgraph(starts, neighbors, size, ends, at_v, at_u, radii[r])
-                    if choice.of_quotient:
-                        a = _quotient_value(subgraph, choice, work, memory)
-                    else:
-                        a = _value_of_subgraph(choice.place, subgraph, choice.numbers, memory)
-                    values[i, at + place_a] = a
+                    values[i, at + place_a] = _value(subgraph, choice.numbers, work, memory)
             # At radius 1 small ones take another route, which may change the last bits.
             if radii[r] > 1 or size > WORD:
                 last_size, last_ends = size, ends
@@ -252,6 +230,22 @@ def _radius_one_rows(
     elif substructure not in (UNION, OVERLAP):
         raise NotImplementedError("no kernel builds this substructure")
     return size, ends, at_v, at_u
+
+
+@kernel
+def _no_rows(
+    indptr: IntArray,
+    indices: NodeArray,
+    v: int,
+    u: int,
+    substructure: int,
+    nodes: NodeArray,
+    local: NodeArray,
+    rows: IntArray,
+) -> tuple[int, Word, Word, Word]:
+    """Take the place of `_radius_one_rows` where radius 1 is not wanted."""
+    zero: Word = np.int64(0)
+    return 0, zero, zero, zero
 
 
 @kernel
@@ -329,39 +323,53 @@ def write_rows(starts: IntArray, neighbors: NodeArray, rows: IntArray) -> None:
 
 
 @kernel
-def _quotient_value(subgraph: Subgraph, choice: Choice, work: Workspace, memory: Memory) -> float:
-    """Encode a matrix of a substructure; up to 64 nodes it is looked up by its full key."""
-    scratch, size = work.scratch, subgraph.size
+def _value_by_small_quotient(
+    subgraph: Subgraph, numbers: Numbers, work: Workspace, memory: Memory
+) -> float:
+    """Encode a matrix of a substructure of at most 64 nodes, looked up by its full key."""
+    scratch, keys, known = work.scratch, work.keys, work.known
+    members, sizes, kinds = scratch[MEMBERS], scratch[SIZES], scratch[KINDS]
+    classes = twin_classes_of_rows(scratch[ROWS], subgraph.size, members, sizes, kinds)
+    reduced_rows(scratch[ROWS], members, classes, scratch[REDUCED])
+    colors = scratch[COLORS : COLORS + 2]
+    now = refine_colors(scratch[REDUCED], sizes, kinds, classes, colors)
+    sort_classes(colors[now], classes, scratch)
     slot = np.int64(-1)
-    if size <= WORD:
-        classes = twin_classes_of_rows(
-            scratch[ROWS], size, scratch[MEMBERS], scratch[SIZES], scratch[KINDS]
-        )
-        reduced_rows(scratch[ROWS], scratch[MEMBERS], classes, scratch[REDUCED])
-        colors = scratch[COLORS : COLORS + 2]
-        now = refine_colors(scratch[REDUCED], scratch[SIZES], scratch[KINDS], classes, colors)
-        sort_classes(colors[now], classes, scratch)
-        sizes, kinds = scratch[SORTED_SIZES], scratch[SORTED_KINDS]
-        rows = scratch[SORTED_ROWS].reshape(WORD, 1)
-        if classes <= KEY_CLASSES:
-            slot = write_key(classes, scratch) & (work.known.shape[0] - 1)
-            hit = True
-            for k in range(KEY_WORDS):
-                if work.keys[slot, k] != scratch[KEY, k]:
-                    hit = False
-                    break
-            if hit:
-                return work.known[slot]
-    else:
-        members, sizes, kinds, rows = twin_classes_of_lists(subgraph.starts, subgraph.neighbors)
-        classes = members.shape[0]
-    quotient = Quotient(rows, sizes, kinds, classes)
-    value = _value_of_quotient(choice.place, quotient, choice.numbers, memory)
-    if slot >= 0:
-        work.known[slot] = value
+    if classes <= KEY_CLASSES:
+        slot = write_key(classes, scratch) & (known.shape[0] - 1)
+        hit = True
         for k in range(KEY_WORDS):
-            work.keys[slot, k] = scratch[KEY, k]
+            if keys[slot, k] != scratch[KEY, k]:
+                hit = False
+                break
+        if hit:
+            return known[slot]
+    rows = scratch[SORTED_ROWS].reshape(WORD, 1)
+    quotient = Quotient(rows, scratch[SORTED_SIZES], scratch[SORTED_KINDS], classes)
+    value = _value_of_quotient(quotient, numbers, memory)
+    if slot >= 0:
+        known[slot] = value
+        for k in range(KEY_WORDS):
+            keys[slot, k] = scratch[KEY, k]
     return value
+
+
+@kernel
+def _value_by_quotient(
+    subgraph: Subgraph, numbers: Numbers, work: Workspace, memory: Memory
+) -> float:
+    """Encode a matrix of a substructure of any size."""
+    if subgraph.size <= WORD:
+        return _value_by_small_quotient(subgraph, numbers, work, memory)
+    members, sizes, kinds, rows = twin_classes_of_lists(subgraph.starts, subgraph.neighbors)
+    quotient = Quotient(rows, sizes, kinds, members.shape[0])
+    return _value_of_quotient(quotient, numbers, memory)
+
+
+@kernel
+def _value_of_lists(subgraph: Subgraph, numbers: Numbers, work: Workspace, memory: Memory) -> float:
+    """Return a descriptor of a substructure."""
+    return _value_of_subgraph(subgraph, numbers, memory)
 
 
 @kernel
@@ -382,3 +390,40 @@ def write_key(classes: int, scratch: IntArray) -> Word:
     for k in range(KEY_WORDS):
         digest = mix(digest ^ key[k])
     return digest
+
+
+# What the kernels above call, unless they are variants.
+_value_of_edge = curvature_in_graph
+_value_of_subgraph = laplacian_singular_value_sum
+_value_of_quotient = path_singular_value_sum
+_value = _value_by_quotient
+_rows_at_radius_one = _radius_one_rows
+
+
+@cache
+def chunk_kernel(
+    function: Callable[..., float], reads: str, *, radius_one: bool = True, large: bool = True
+) -> Callable[..., Any]:
+    """Return a variant of `compute_chunk` or `compute_whole_graph_chunk`, to be compiled alone.
+
+    Args:
+        function: A kernel of the table.
+        reads: What it reads: "graph", "substructure" or "quotient", as in `space.Kernel`.
+        radius_one: Whether the smallest radius may be 1.
+        large: Whether a substructure may have more than 64 nodes.
+    """
+    name = function.__name__
+    if reads == "graph":
+        return variant(compute_whole_graph_chunk, name, _value_of_edge=function)
+    if reads == "quotient":
+        value = variant(_value_by_small_quotient, name, _value_of_quotient=function)
+        if large:
+            both = {"_value_by_small_quotient": value, "_value_of_quotient": function}
+            value = variant(_value_by_quotient, name, **both)
+        else:
+            name += "_small"
+    else:
+        value = variant(_value_of_lists, name, _value_of_subgraph=function)
+    if radius_one:
+        return variant(compute_chunk, name, _value=value)
+    return variant(compute_chunk, name + "_later", _value=value, _rows_at_radius_one=_no_rows)

@@ -234,7 +234,9 @@ def _neighborhood(
         nodes[k] = indices[indptr[v] + k]
         k += 1
     nodes[k] = v
-    nodes[k + 1 :] = indices[indptr[v] + k : indptr[v + 1]]
+    # Node by node: numba takes seconds to compile assignments of slices.
+    for at in range(k + 1, count):
+        nodes[at] = indices[indptr[v] + at - 1]
     for k in range(count):
         position[nodes[k]] = k
     starts, neighbors = induced_lists(indptr, indices, nodes, count, position)
@@ -253,7 +255,9 @@ def _neighborhood(
             bit = (rows[place[members[k]], p // WORD] >> (p % WORD)) & 1
             reduced[k, j // WORD] |= bit << (j % WORD)
     quotient = np.empty((classes, classes))
-    kinds = kind[members]
+    kinds = np.empty(classes, np.int64)
+    for k in range(classes):
+        kinds[k] = kind[members[k]]
     fill_path_quotient(reduced, sizes, kinds, classes, quotient)
     ordered = np.empty(count, np.int32)
     for k in range(count):
@@ -292,7 +296,10 @@ def _order_classes(first: IntArray, kind: IntArray) -> tuple[IntArray, IntArray,
     for k in range(count):
         place[k] = start[first[k]]
         start[first[k]] += 1
-    return members[:classes], size[members[:classes]], place
+    sizes = np.empty(classes, np.int64)
+    for k in range(classes):
+        sizes[k] = size[members[k]]
+    return members[:classes], sizes, place
 
 
 @kernel
@@ -317,9 +324,11 @@ def _border(
     for a in range(k):
         position[outside[a]] = count + a
     adjacent = np.zeros((k, words), np.int64)
-    C = np.full((k, k), 2.0)
+    C = np.empty((k, k))
     for a in range(k):
-        C[a, a] = 0.0
+        for b in range(k):
+            C[a, b] = 2.0 if a != b else 0.0
+    for a in range(k):
         x = outside[a]
         for at in range(indptr[x], indptr[x + 1]):
             p = position[indices[at]]
@@ -330,15 +339,20 @@ def _border(
     for a in range(k):
         position[outside[a]] = -1
     B = np.empty((k, count))
+    near = np.empty(words, np.int64)
     for a in range(k):
-        near = adjacent[a].copy()
+        for word in range(words):
+            near[word] = adjacent[a, word]
         for b in range(k):
             if C[a, b] == 1.0:
-                near |= adjacent[b]
+                for word in range(words):
+                    near[word] |= adjacent[b, word]
         for word in range(words):
             left = adjacent[a, word]
             while left != 0:
-                near |= rows[word * WORD + popcount((left & -left) - 1)]
+                row = word * WORD + popcount((left & -left) - 1)
+                for other in range(words):
+                    near[other] |= rows[row, other]
                 left &= left - 1
         for i in range(count):
             beyond = ((near[i // WORD] >> (i % WORD)) & 1) + (

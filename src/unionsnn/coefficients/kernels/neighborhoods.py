@@ -25,8 +25,6 @@ NodeArray = npt.NDArray[np.int32]
 UNION, OVERLAP, UNION_MINUS = range(3)
 """Codes of the substructures, in the order of `space.SUBSTRUCTURES`."""
 
-_INSERTION_LIMIT = 48
-
 
 @kernel
 def ball(
@@ -86,16 +84,19 @@ def gather(
         if depth_v[queue[k]] < 0:
             nodes[count] = queue[k]
             count += 1
-    if count > _INSERTION_LIMIT:
-        nodes[:count].sort()
-        return count
-    for k in range(1, count):
-        node = nodes[k]
-        at = k
-        while at > 0 and nodes[at - 1] > node:
-            nodes[at] = nodes[at - 1]
-            at -= 1
-        nodes[at] = node
+    # Shell's sort, which is insertion for few nodes; numba takes most of a second for sort().
+    gap = 1
+    while 9 * gap < count:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for k in range(gap, count):
+            node = nodes[k]
+            at = k
+            while at >= gap and nodes[at - gap] > node:
+                nodes[at] = nodes[at - gap]
+                at -= gap
+            nodes[at] = node
+        gap //= 3
     return count
 
 

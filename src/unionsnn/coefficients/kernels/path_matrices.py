@@ -52,23 +52,17 @@ def fill_path_quotient(
 
 @kernel
 def path_coefficient(
-    rows: IntArray,
-    sizes: IntArray,
-    kinds: IntArray,
-    classes: int,
-    matrix: FloatArray,
-    diagonal: FloatArray,
-    squared: FloatArray,
+    rows: IntArray, sizes: IntArray, kinds: IntArray, classes: int, matrix: FloatArray
 ) -> float:
     """Return the sum of singular values of the path matrix, a = Σ|λ(P)| = 2 Σ max(λ(Q), 0).
 
     Shapes:
-        rows [>= m, W], sizes [>= m], kinds [>= m]; work space: matrix of at least
-        [min(m, L), min(m, L)], diagonal and squared [>= min(m, L)], L the limit of our solver.
+        rows [>= m, W], sizes [>= m], kinds [>= m], matrix [>= L + 2, >= L] (work space), L the
+        limit of our solver.
     """
     if classes <= OWN_SOLVER_LIMIT:
         fill_path_quotient(rows, sizes, kinds, classes, matrix)
-        return 2.0 * positive_eigenvalue_sum(matrix, classes, diagonal, squared)
+        return 2.0 * positive_eigenvalue_sum(matrix, classes, matrix[-2], matrix[-1])
     large = np.empty((classes, classes), np.float64)
     fill_path_quotient(rows, sizes, kinds, classes, large)
     eigenvalues = np.linalg.eigvalsh(large)
@@ -79,16 +73,25 @@ def path_coefficient(
 
 
 @kernel
-def double_star_coefficient(
-    degree_v: int, degree_u: int, matrix: FloatArray, diagonal: FloatArray, squared: FloatArray
-) -> float:
+def double_star_coefficient(degree_v: int, degree_u: int, matrix: FloatArray) -> float:
     """Return a of the tree in which v and u are adjacent and have d - 1 leaves each.
+
+    Shapes:
+        matrix [>= 6, >= 4] (work space).
+    """
+    order = fill_double_star(degree_v, degree_u, matrix)
+    return 2.0 * positive_eigenvalue_sum(matrix, order, matrix[-2], matrix[-1])
+
+
+@kernel
+def fill_double_star(degree_v: int, degree_u: int, matrix: FloatArray) -> int:
+    """Write the quotient of a double star below the diagonal; return its order.
 
     The leaves of an end are false twins, so Q has the four classes v, u, leaves of v, leaves of u.
     Swapping the ends does not change a bit of the value.
 
     Shapes:
-        matrix [>= 4, >= 4], diagonal [>= 4], squared [>= 4] (work space).
+        matrix [>= 4, >= 4].
     """
     p = max(degree_v, degree_u) - 1
     q = min(degree_v, degree_u) - 1
@@ -104,4 +107,4 @@ def double_star_coefficient(
     matrix[3, 1] = root_q
     matrix[3, 2] = 3.0 * root_p * root_q
     matrix[3, 3] = 2.0 * (q - 1)
-    return 2.0 * positive_eigenvalue_sum(matrix, order, diagonal, squared)
+    return order

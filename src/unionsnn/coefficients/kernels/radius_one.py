@@ -13,9 +13,14 @@ import numpy.typing as npt
 
 from unionsnn.coefficients.kernels.arguments import Csr
 from unionsnn.coefficients.kernels.jit import kernel
-from unionsnn.coefficients.kernels.path_matrices import double_star_coefficient, path_coefficient
+from unionsnn.coefficients.kernels.path_matrices import (
+    double_star_coefficient,
+    fill_double_star,
+    fill_path_quotient,
+    path_coefficient,
+)
 from unionsnn.coefficients.kernels.routes import KNOWN, choose_hub
-from unionsnn.coefficients.kernels.spectra import OWN_SOLVER_LIMIT
+from unionsnn.coefficients.kernels.spectra import OWN_SOLVER_LIMIT, positive_eigenvalue_sum
 from unionsnn.coefficients.kernels.substructures import (
     COLORS,
     KEY,
@@ -93,53 +98,146 @@ def compute_chunk(
     begin: int,
     end: int,
     routes: NodeArray,
-    classes: NodeArray,
     work: Workspace,
     wanted: IntArray,
     values: FloatArray,
-) -> None:
-    """Compute the wanted quantities of the edges begin..end-1, except a of edges left to a hub.
+) -> int:
+    """Compute the wanted quantities but a_tree of the edges begin..end-1 of at most 64 nodes.
 
     Shapes:
-        routes [M] (in: `KNOWN` or `DIRECT`, out: the hub where a is left NaN), classes [N] or [0]
-        (of `hub_classes`), wanted [4] (output column of a, a_tree, nodes
-        and edges, or -1), values [M, C].
+        routes [M] (`KNOWN` or `DIRECT`), wanted [4] (output column of a, a_tree, nodes and edges,
+        or -1), values [M, C].
+
+    Returns:
+        Number of edges whose a and edges are left to `compute_large`.
     """
     indptr, indices, edges = graph.indptr, graph.indices, graph.edges
-    column_a, column_tree, column_nodes, column_edges = wanted
-    local, nodes, rows = work.local, work.nodes, work.scratch[ROWS]
+    column_a, column_nodes, column_edges = wanted[0], wanted[2], wanted[3]
+    local, nodes, scratch, stars = work.local, work.nodes, work.scratch, work.stars
+    matrix, keys, known = work.matrix, work.keys, work.known
+    rows, sizes, kinds = scratch[ROWS], scratch[SORTED_SIZES], scratch[SORTED_KINDS]
+    quotient, diagonal, squared = scratch[SORTED_ROWS].reshape(WORD, 1), matrix[-2], matrix[-1]
+    left = 0
     for i in range(begin, end):
         if routes[i] == KNOWN:
             continue
         v, u = edges[0, i], edges[1, i]
         degree_v, degree_u = indptr[v + 1] - indptr[v], indptr[u + 1] - indptr[u]
-        if column_tree >= 0:
-            values[i, column_tree] = _tree_coefficient(degree_v, degree_u, work.stars, work.matrix)
-        if column_a < 0 and column_nodes < 0 and column_edges < 0:
-            continue
         count = union_nodes(indptr, indices, v, u, nodes)
         if column_nodes >= 0:
             values[i, column_nodes] = count
         if column_a < 0 and column_edges < 0:
             continue
+        if count > WORD:
+            left += 1
+            continue
         for k in range(count):
             local[nodes[k]] = k
-        if count <= WORD:
-            num_edges = induced_rows(indptr, indices, nodes, count, local, rows)
-            starts, neighbors = indptr[:0], nodes[:0]
-        else:
-            starts, neighbors = induced_lists(indptr, indices, nodes, count, local)
-            num_edges = neighbors.shape[0] // 2
+        num_edges = induced_rows(indptr, indices, nodes, count, local, rows)
         for k in range(count):
             local[nodes[k]] = -1
         if column_edges >= 0:
             values[i, column_edges] = num_edges
         if column_a < 0:
             continue
+        # One call of the solver for all: each would be compiled into this function again.
+        a, order, slot = np.nan, 0, np.int64(-1)
+        in_table = degree_v < _STAR_TABLE and degree_u < _STAR_TABLE
+        if num_edges == count - 1:
+            if in_table:
+                a = stars[degree_v, degree_u]
+            if np.isnan(a):
+                order = fill_double_star(degree_v, degree_u, matrix)
+        else:
+            in_table = False
+            classes = _sort_small_classes(count, scratch)
+            if classes <= _KEY_CLASSES:
+                slot = _write_key(classes, scratch) & (known.shape[0] - 1)
+                hit = True
+                for k in range(_KEY_WORDS):
+                    hit = hit and keys[slot, k] == scratch[KEY, k]
+                if hit:
+                    a = known[slot]
+            if np.isnan(a):
+                fill_path_quotient(quotient, sizes, kinds, classes, matrix)
+                order = classes
+        if order > 0:
+            a = 2.0 * positive_eigenvalue_sum(matrix, order, diagonal, squared)
+            if in_table:
+                stars[degree_v, degree_u] = a
+            elif slot >= 0:
+                known[slot] = a
+                for k in range(_KEY_WORDS):
+                    keys[slot, k] = scratch[KEY, k]
+        values[i, column_a] = a
+    return left
+
+
+@kernel
+def compute_trees(
+    graph: Csr,
+    begin: int,
+    end: int,
+    routes: NodeArray,
+    work: Workspace,
+    wanted: IntArray,
+    values: FloatArray,
+) -> None:
+    """Compute a_tree of the edges begin..end-1.
+
+    Shapes:
+        As in `compute_chunk`.
+    """
+    indptr = graph.indptr
+    for i in range(begin, end):
+        if routes[i] != KNOWN:
+            v, u = graph.edges[0, i], graph.edges[1, i]
+            degree_v, degree_u = indptr[v + 1] - indptr[v], indptr[u + 1] - indptr[u]
+            a = _tree_coefficient(degree_v, degree_u, work.stars, work.matrix)
+            values[i, wanted[1]] = a
+
+
+@kernel
+def compute_large(
+    graph: Csr,
+    begin: int,
+    end: int,
+    routes: NodeArray,
+    classes: NodeArray,
+    work: Workspace,
+    wanted: IntArray,
+    values: FloatArray,
+) -> None:
+    """Compute a and edges of the edges begin..end-1 of more than 64 nodes, except a at a hub.
+
+    Apart from `compute_chunk` because most sets have no such edge, and it takes seconds to compile.
+
+    Shapes:
+        routes [M] (in: `KNOWN` or `DIRECT`, out: the hub where a is left NaN), classes [N] or [0]
+        (of `hub_classes`), wanted [4] and values [M, C] as in `compute_chunk`.
+    """
+    indptr, indices = graph.indptr, graph.indices
+    local, nodes, column_a, column_edges = work.local, work.nodes, wanted[0], wanted[3]
+    for i in range(begin, end):
+        v, u = graph.edges[0, i], graph.edges[1, i]
+        degree_v, degree_u = indptr[v + 1] - indptr[v], indptr[u + 1] - indptr[u]
+        if routes[i] == KNOWN or degree_v + degree_u <= WORD:
+            continue
+        count = union_nodes(indptr, indices, v, u, nodes)
+        if count <= WORD:
+            continue
+        for k in range(count):
+            local[nodes[k]] = k
+        starts, neighbors = induced_lists(indptr, indices, nodes, count, local)
+        for k in range(count):
+            local[nodes[k]] = -1
+        num_edges = neighbors.shape[0] // 2
+        if column_edges >= 0:
+            values[i, column_edges] = num_edges
+        if column_a < 0:
+            continue
         if num_edges == count - 1:
             a = _tree_coefficient(degree_v, degree_u, work.stars, work.matrix)
-        elif count <= WORD:
-            a = _small_coefficient(count, work.scratch, work.matrix, work.keys, work.known)
         else:
             members, sizes, kinds, quotient = twin_classes_of_lists(starts, neighbors)
             order = members.shape[0]
@@ -147,57 +245,31 @@ def compute_chunk(
             if routes[i] >= 0:
                 a = np.nan
             else:
-                a = path_coefficient(
-                    quotient, sizes, kinds, order, work.matrix, work.matrix[-2], work.matrix[-1]
-                )
+                a = path_coefficient(quotient, sizes, kinds, order, work.matrix)
         values[i, column_a] = a
 
 
 @kernel
 def _tree_coefficient(degree_v: int, degree_u: int, stars: FloatArray, matrix: FloatArray) -> float:
     """Look up or compute the coefficient of the double star with the given end degrees."""
-    if max(degree_v, degree_u) >= _STAR_TABLE:
-        return double_star_coefficient(degree_v, degree_u, matrix, matrix[-2], matrix[-1])
-    if np.isnan(stars[degree_v, degree_u]):
-        stars[degree_v, degree_u] = double_star_coefficient(
-            degree_v, degree_u, matrix, matrix[-2], matrix[-1]
-        )
-    return stars[degree_v, degree_u]
+    in_table = degree_v < _STAR_TABLE and degree_u < _STAR_TABLE
+    if in_table and not np.isnan(stars[degree_v, degree_u]):
+        return stars[degree_v, degree_u]
+    a = double_star_coefficient(degree_v, degree_u, matrix)
+    if in_table:
+        stars[degree_v, degree_u] = a
+    return a
 
 
 @kernel
-def _small_coefficient(
-    count: int, scratch: IntArray, matrix: FloatArray, keys: IntArray, known: FloatArray
-) -> float:
-    """Return the coefficient of a union subgraph of at most 64 nodes, given as bit rows."""
-    classes = twin_classes_of_rows(
-        scratch[ROWS], count, scratch[MEMBERS], scratch[SIZES], scratch[KINDS]
-    )
-    reduced_rows(scratch[ROWS], scratch[MEMBERS], classes, scratch[REDUCED])
+def _sort_small_classes(count: int, scratch: IntArray) -> int:
+    """Sort the classes of twins of a subgraph of at most 64 nodes; return their number."""
+    rows, members = scratch[ROWS], scratch[MEMBERS]
+    classes = twin_classes_of_rows(rows, count, members, scratch[SIZES], scratch[KINDS])
+    reduced_rows(rows, members, classes, scratch[REDUCED])
     _color_classes(classes, scratch)
     sort_classes(scratch[COLORS], classes, scratch)
-    slot = np.int64(-1)
-    if classes <= _KEY_CLASSES:
-        slot = _write_key(classes, scratch) & (known.shape[0] - 1)
-        hit = True
-        for k in range(_KEY_WORDS):
-            hit = hit and keys[slot, k] == scratch[KEY, k]
-        if hit:
-            return known[slot]
-    a = path_coefficient(
-        scratch[SORTED_ROWS].reshape(WORD, 1),
-        scratch[SORTED_SIZES],
-        scratch[SORTED_KINDS],
-        classes,
-        matrix,
-        matrix[-2],
-        matrix[-1],
-    )
-    if slot >= 0:
-        known[slot] = a
-        for k in range(_KEY_WORDS):
-            keys[slot, k] = scratch[KEY, k]
-    return a
+    return classes
 
 
 @kernel

@@ -4,6 +4,8 @@ Costs are estimates in nanoseconds of one core of 2023. The route of an edge is 
 graph alone: the bits of a value depend on neither threads nor chunks.
 """
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -94,23 +96,44 @@ def _count_classes(indptr: IntArray, indices: NodeArray, hubs: IntArray) -> Node
         for k in range(nodes.shape[0]):
             local[nodes[k]] = k
         starts, neighbors = induced_lists(indptr, indices, nodes, nodes.shape[0], local)
-        local[nodes] = -1
         first, _ = first_twins(starts, neighbors)
-        classes[v] = 1 + (first == np.arange(first.shape[0])).sum()
+        classes[v] = 1
+        for k in range(nodes.shape[0]):
+            local[nodes[k]] = -1
+            classes[v] += first[k] == k
     return classes
 
 
-@kernel
 def expected_costs(
-    graph: Csr, classes: NodeArray, routes: NodeArray, costs: FloatArray, at_hubs: FloatArray
-) -> None:
-    """Estimate the cost of each edge in its chunk and at its hub, except known ones.
+    graph: Csr, classes: NodeArray, routes: NodeArray
+) -> tuple[FloatArray, FloatArray]:
+    """Estimate the cost of each edge in its chunk and at its hub, 0 for known ones.
 
     Shapes:
-        classes [N] or [0], routes [M], costs [M] (out), at_hubs [M] (out).
+        classes [N] or [0], routes [M] -> [M], [M].
     """
+    at_hubs = np.zeros(len(routes))
+    if len(classes) == 0:
+        degrees = np.diff(graph.indptr).astype(np.float64)
+        size = degrees[graph.edges[0]] + degrees[graph.edges[1]]
+        return _cost_of_size(size) * (routes != KNOWN), at_hubs
+    costs = np.zeros(len(routes))
+    _fill_costs(graph, classes, routes, costs, at_hubs)
+    return costs, at_hubs
+
+
+def _cost_of_size(size: Any) -> Any:
+    return 100.0 + 20.0 * size * size + 0.1 * size * size * size
+
+
+_compiled_cost_of_size = kernel(_cost_of_size)
+
+
+@kernel
+def _fill_costs(
+    graph: Csr, classes: NodeArray, routes: NodeArray, costs: FloatArray, at_hubs: FloatArray
+) -> None:
     for i in range(graph.edges.shape[1]):
-        costs[i], at_hubs[i] = 0.0, 0.0
         if routes[i] != KNOWN:
             costs[i], at_hubs[i] = _expected_costs(
                 graph.indptr, graph.indices, classes, graph.edges[0, i], graph.edges[1, i]
@@ -128,7 +151,7 @@ def _expected_costs(
     degree_v, degree_u = indptr[v + 1] - indptr[v], indptr[u + 1] - indptr[u]
     size = degree_v + degree_u
     if classes.shape[0] == 0 or (classes[v] == 0 and classes[u] == 0):
-        return 100.0 + 20.0 * size * size + 0.1 * size * size * size, 0.0
+        return _compiled_cost_of_size(float(size)), 0.0
     i, j = indptr[v], indptr[u]
     while i < indptr[v + 1] and j < indptr[u + 1]:
         a, b = indices[i], indices[j]

@@ -1,6 +1,7 @@
 """Exact sums of positive eigenvalues of small symmetric matrices, without a call into LAPACK."""
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -239,7 +240,8 @@ def diagonalize(diagonal: FloatArray, squared: FloatArray, order: int) -> bool:
     for i in range(order):
         scale = max(scale, diagonal[i] * diagonal[i], squared[i])
     threshold = _EPSILON * _EPSILON * scale
-    low = 0
+    # Not a literal, which would be a type of its own.
+    low: Any = np.int64(0)
     sweeps = 0
     while low < order:
         high = low

@@ -286,9 +286,10 @@ def classes_of_lists(
         As `twin_classes_of_lists`.
     """
     count = starts.shape[0] - 1
-    rank = np.full(count, -1, np.int64)
+    rank = np.empty(count, np.int64)
     classes = 0
     for i in range(count):
+        rank[i] = -1
         if first[i] == i:
             rank[i] = classes
             classes += 1
@@ -318,7 +319,9 @@ def first_twins(starts: IntArray, neighbors: NodeArray) -> tuple[IntArray, IntAr
         starts [n + 1], neighbors [2 |E_S|] (sorted lists) -> [n], [n].
     """
     count = starts.shape[0] - 1
-    first = np.arange(count)
+    first = np.empty(count, np.int64)
+    for k in range(count):
+        first[k] = k
     kind = np.zeros(count, np.int64)
     for wanted in range(2):
         _merge_twins(starts, neighbors, wanted, first, kind)
@@ -334,7 +337,9 @@ def _merge_twins(
     slots = 4
     while slots < 2 * count:
         slots *= 2
-    table = np.full(slots, -1, np.int64)
+    table = np.empty(slots, np.int64)
+    for slot in range(slots):
+        table[slot] = -1
     hashes = np.zeros(count, np.int64)
     for i in range(count):
         if wanted == TRUE_TWINS:

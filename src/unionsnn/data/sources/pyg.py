@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -21,6 +23,7 @@ from unionsnn.base.secrets import MASK, masked_content, secret_values
 from unionsnn.base.words import format_bytes
 from unionsnn.data.arrays import PARTS, GraphArrays, IntArray
 from unionsnn.data.edges import graphs_of_edges, slices
+from unionsnn.data.sources.download import files_hash
 from unionsnn.data.sources.graph_files.pt import load_content
 from unionsnn.data.sources.source import NodeSource, RawFiles, Source, Unlabelled
 
@@ -33,7 +36,8 @@ logger = logging.getLogger(__name__)
 class PyG(Source):
     """The graphs of any in-memory data set class, named by its dotted path, or of a file.
 
-    PyG keeps the files; only coefficients are cached here.
+    PyG keeps the files. What was read of a file ``.pt``, or of the folder of a class of PyG's own,
+    is kept as well, so that a finished run is answered without torch.
 
     Args:
         dataset: Dotted path of a class, such as torch_geometric.datasets.TUDataset, or of a
@@ -58,8 +62,25 @@ class PyG(Source):
 
     belongs_to_user: ClassVar[bool] = True
 
-    def processed_key(self, raw: RawFiles) -> None:
-        """Return None: PyG keeps its own files, whose dependencies are unknown here."""
+    def processed_key(self, raw: RawFiles) -> str | None:
+        """Return the state of the set's files, and what is read of them.
+
+        None where the graphs may depend on more: on code of the user's own, or on nothing that is
+        kept in a folder, as in a class that draws its graphs.
+        """
+        if self.dataset.endswith(".pt"):
+            path = Path(self.dataset).expanduser()
+            files = files_hash([path]) if path.is_file() else None
+        elif self.dataset.startswith("torch_geometric.datasets."):
+            name = self.dataset.rpartition(".")[2]
+            root = (self.arguments or {}).get("root") or raw.root / "raw" / "pyg" / name
+            files = _state_of(Path(root))
+        else:
+            files = None
+        if files is None:
+            return None
+        content = json.dumps(self.model_dump(), sort_keys=True, default=str)
+        return f"pyg {version('torch-geometric')} {files} {content}"
 
     def read(self, raw: RawFiles) -> GraphArrays:
         """Make the data set and return its arrays."""
@@ -127,6 +148,19 @@ class PyG(Source):
             "(torch.save(list(dataset), file)), or by InMemoryDataset.save",
             code="data.dataset",
         )
+
+
+def _state_of(folder: Path) -> str | None:
+    """Return the path, sizes and times of all files in a folder, as text; None if there are none.
+
+    Hashing them would take longer than PyG does to read them.
+    """
+    files = []
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            state = path.stat()
+            files.append((str(path), state.st_size, state.st_mtime_ns, state.st_ctime_ns))
+    return f"{folder.absolute()} {files}" if files else None
 
 
 class PyGNodes(NodeSource, PyG):
