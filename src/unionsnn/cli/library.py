@@ -35,10 +35,9 @@ def models(options: Options, names: tuple[str, ...], as_json: bool) -> None:
     from unionsnn.config.keys import keys_of
     from unionsnn.reports.table import show
     from unionsnn.reports.views.keys import network_tables, networks_table
+    from unionsnn.runs.networks import networks
 
-    with display(options.progress(as_json=as_json)), stage("loading torch"):
-        from unionsnn.runs.networks import networks
-
+    with display(options.progress(as_json=as_json)), stage("making networks"):
         facts = networks(names or None)
     keys = {each.name: keys_of("model", each.name) for each in facts} if names else {}
     if as_json:

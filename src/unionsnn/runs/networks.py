@@ -1,20 +1,28 @@
-"""What the shipped networks are, from their classes and files."""
+"""What the shipped networks are, from their classes and files.
+
+The facts of those of this package are kept in `networks.json`, so that they are told without torch.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, cast
-
-import torch
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 from unionsnn.base.errors import RequestError
 from unionsnn.base.words import nearest
 from unionsnn.config.compose import compose_config
 from unionsnn.config.keys import content_of, gate_of, groups
 from unionsnn.config.schema import Config
-from unionsnn.models.network import Network
-from unionsnn.training.build import build_model, count_parameters
+
+if TYPE_CHECKING:
+    from unionsnn.models.network import Network
+
+KEPT = Path(__file__).with_name("networks.json")
+"""The facts of the networks of this package, and what each was made from."""
 
 
 @dataclass(frozen=True)
@@ -68,17 +76,37 @@ def networks(names: Sequence[str] | None = None) -> list[NetworkFacts]:
             ),
             code="config.unknown_option",
         )
-    plain = compose_config([]).to_dict()
-    # It depends on the gate.
-    plain["coefficient"]["radius"] = None
+    kept = json.loads(KEPT.read_text(encoding="utf-8"))
     return [
-        _facts(name, title, plain)
+        _kept(name, title, kept.get(name)) or made_facts(name, title)
         for name, title in group.options.items()
         if names is None or name in names
     ]
 
 
-def _facts(name: str, title: str, plain: Mapping[str, Any]) -> NetworkFacts:
+def _kept(name: str, title: str, row: Mapping[str, Any] | None) -> NetworkFacts | None:
+    """Return the facts that are kept of a network; None if it is made by another request now."""
+    if row is None or row["request"] != request_of(name):
+        return None
+    return NetworkFacts(name=name, title=title, **row["facts"])
+
+
+def request_of(name: str) -> str:
+    """Return a digest of what a network is made from: the keys of its model and its gate."""
+    content = content_of("model", name), content_of("gate", gate_of(name))
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def made_facts(name: str, title: str) -> NetworkFacts:
+    """Return the facts of a network that is made for it, which takes torch."""
+    import torch
+
+    from unionsnn.models.network import Network as Base
+    from unionsnn.training.build import build_model, count_parameters
+
+    plain = compose_config([]).to_dict()
+    # It depends on the gate.
+    plain["coefficient"]["radius"] = None
     model, gate = content_of("model", name), content_of("gate", gate_of(name))
     config = Config.from_dict({**plain, "model": model, "gate": gate})
     with torch.device("meta"):
@@ -89,7 +117,7 @@ def _facts(name: str, title: str, plain: Mapping[str, Any]) -> NetworkFacts:
         parameters=count_parameters(made),
         gate=config.gate.preset,
         edge_features=made.reads_edges,
-        memory=type(made).batch_bytes is not Network.batch_bytes,
+        memory=type(made).batch_bytes is not Base.batch_bytes,
         exports=not made.not_exported,
         reason=made.not_exported,
         kind=config.model.target,
