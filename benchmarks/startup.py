@@ -44,7 +44,7 @@ import time
 import numpy as np
 from unionsnn import structural_coefficients
 rng, radius, kind = np.random.default_rng(0), [{radius}], "{kind}"
-nodes, edges = {{"few": (60, 70), "many": (300, 6000), "hub": (401, 3000)}}[kind]
+nodes, edges = {{"few": (60, 70), "many": (80, 2400), "hub": (401, 3000)}}[kind]
 ends = rng.integers(kind == "hub", nodes, (2, edges))
 if kind == "hub":
     spokes = np.stack([np.zeros(nodes - 1, int), np.arange(1, nodes)])

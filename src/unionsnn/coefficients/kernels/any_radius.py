@@ -413,6 +413,9 @@ def chunk_kernel(
         large: Whether a substructure may have more than 64 nodes.
     """
     name = function.__name__
+    if function is not path_singular_value_sum:
+        # Of the coefficients that few ask for, one variant: where many are, each costs seconds.
+        radius_one = large = True
     if reads == "graph":
         return variant(compute_whole_graph_chunk, name, _value_of_edge=function)
     if reads == "quotient":
