@@ -164,7 +164,7 @@ class Checkout:
         path = os.pathsep.join(map(str, (folder / "src", HERE / "tests")))
         self.environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
         self.process = subprocess.Popen(
-            [sys.executable, __file__, "--serve"],
+            [sys.executable, "-W", "ignore", __file__, "--serve"],
             env=self.environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
