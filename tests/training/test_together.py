@@ -146,6 +146,19 @@ def test_a_repetition_that_fails_leaves_the_others(
     assert [(row.index, row.kind) for row in record.failed] == [(1, "NonFiniteLossError")]
 
 
+def test_by_auto_what_fails_together_starts_over_alone(
+    toy: Toy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(self: Any, failed: Any) -> None:
+        raise RuntimeError("no kernel")
+
+    monkeypatch.setattr(together._Group, "_epoch", fail)
+    monkeypatch.setattr(pending, "pays", lambda config, data: True)
+    record = run_experiment(toy("model=gin", "trainer.max_epochs=1", together="auto"))
+    assert (record.state, record.failed) == ("finished", [])
+    assert caplog.text.count("no kernel") == 3
+
+
 @pytest.mark.parametrize(
     "overrides",
     [

@@ -10,7 +10,12 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 from unionsnn.base.display import current_display
-from unionsnn.base.errors import MemoryRanOutError, RepetitionFailedError, RequestError
+from unionsnn.base.errors import (
+    MemoryRanOutError,
+    RepetitionFailedError,
+    RequestError,
+    UnionsnnError,
+)
 from unionsnn.base.files import write_json
 from unionsnn.config.schema import Config, ProtocolConfig
 from unionsnn.data.datamodules import GraphDataModule
@@ -221,8 +226,16 @@ def _train_together(
     for training in trainings:
         waiting.remove(training.index)
     for index, found in train_together(trainings, data):
-        if wanted == "auto" and isinstance(found, MemoryRanOutError):
-            logger.warning("Memory ran out for repetitions together: they start over, one by one.")
+        # What is not the repetition's own fault may be that of training it with others.
+        own = isinstance(found, UnionsnnError) and not isinstance(found, MemoryRanOutError)
+        if wanted == "auto" and isinstance(found, Exception) and not own:
+            logger.warning(
+                "%s %d failed together with others (%s: %s) and starts over alone.",
+                config.protocol.unit,
+                index + 1,
+                type(found).__name__,
+                found,
+            )
             waiting.append(index)
         elif isinstance(found, Exception):
             yield index, attempt(functools.partial(_raise, found))

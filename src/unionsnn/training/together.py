@@ -24,7 +24,7 @@ from unionsnn.base.display import current_display, stage
 from unionsnn.base.files import set_aside
 from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
-from unionsnn.config.targets import code_digests
+from unionsnn.config.targets import code_digests, is_network
 from unionsnn.data.batching import BatchLoader
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.models.stacked import Blocks, StackedNetwork, unstackable
@@ -81,6 +81,7 @@ def obstacle(config: Config, data: GraphDataModule) -> str:
         "trainer.extra": bool(trainer.extra),
         f"trainer.precision={trainer.precision}": trainer.precision.endswith("mixed"),
         f"data.task={data.task}": data.task.startswith("node"),
+        f"model._target_={config.model.target}": not is_network(config.model.target),
     }
     if found := [key for key, there in keys.items() if there]:
         return f"{found[0]} is set"
