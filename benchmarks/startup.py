@@ -19,7 +19,7 @@ COMMANDS = (
     "models",
     "config",
     "datasets",
-    "report",
+    "report runs",
     "train data=mutag trainer.max_epochs=1 protocol=holdout",
     "train data=mutag trainer.max_epochs=1 protocol=holdout --dry-run",
 )
