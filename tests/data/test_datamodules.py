@@ -12,9 +12,12 @@ from batches import assert_equal
 from torch_geometric.data import Batch, Data
 
 from tu_files import write_tu
+from unionsnn.base import npz
 from unionsnn.base.errors import DataError
 from unionsnn.coefficients import CoefficientSpec
+from unionsnn.data import datamodules, datasets
 from unionsnn.data.arrays import GraphArrays
+from unionsnn.data.batching import GraphStore
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.datasets import build_dataset
 from unionsnn.data.encodings.definitions import Encodings
@@ -46,6 +49,26 @@ def test_batches_carry_the_rows_of_their_own_edges(tmp_path: Path) -> None:
     np.testing.assert_allclose(batch.edge_coefficient.numpy(), rows, rtol=1e-6)
     assert batch.y.tolist() == [i % 2 for i in range(30, 35)]
     assert data.part_coefficient("train").shape[1] == 4
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_rows_of_a_part_are_those_of_its_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: bool
+) -> None:
+    write_tu(tmp_path, "TOY")
+    if large:
+        monkeypatch.setattr(npz, "_SCRATCH_SHARE", 0)
+        monkeypatch.setattr(datamodules, "_GRAPHS", 4)
+        for module in (npz, datasets):
+            monkeypatch.setattr(module, "MAPPED_BYTES", 0)
+    data = tu(tmp_path, spec=SPEC)
+    whole = everything(data)
+    data.split = Split(whole.train[::-1].copy(), whole.validation, whole.test)
+    rows = data.part_coefficient("train")
+    batch = GraphStore(data.graphs).batch(torch.from_numpy(data.split.train))
+    assert torch.equal(rows, batch.edge_coefficient)
+    expected = torch.from_numpy(data.coefficients(SPEC)).float()
+    assert torch.equal(data.graphs._data.edge_coefficient, expected)
 
 
 def test_degrees_are_those_of_the_part_whatever_its_order(tmp_path: Path) -> None:

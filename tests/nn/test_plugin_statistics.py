@@ -16,6 +16,7 @@ from torch_geometric.nn import GINConv
 
 from graphs import cycle, graph, random_graphs, star
 from unionsnn import CoefficientSpec, StructuralCoefficients, UnionPlugin
+from unionsnn.nn import features
 
 
 def gin() -> GINConv:
@@ -125,3 +126,18 @@ def test_before_statistics_the_error_names_the_call() -> None:
     batch = several_graphs()
     with pytest.raises(RuntimeError, match=r"UnionPlugin\.fit_statistics take the training data"):
         apply(UnionPlugin(gin()).double(), batch)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 50])
+def test_statistics_in_blocks_are_those_of_all_rows(
+    monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    coefficient = torch.rand(120, len(COLUMNS), generator=torch.Generator().manual_seed(0)) * 9
+    coefficient[::5] = 0
+    gates = [UnionPlugin(gin()).gate.double() for _ in range(2)]
+    gates[0].fit_statistics(coefficient)
+    monkeypatch.setattr(features, "_ROWS", rows)
+    gates[1].fit_statistics(coefficient)
+    for name in ("feature_mean", "feature_std"):
+        one, other = (getattr(gate, name) for gate in gates)
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)

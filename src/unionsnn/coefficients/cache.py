@@ -1,7 +1,9 @@
 """Cache of coefficients on disk, shared between processes and checked for damage."""
 
+import contextlib
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from unionsnn.base.errors import DamagedEntryError
+from unionsnn.base.npz import scratch
 from unionsnn.coefficients.blocks import BlockFile
-from unionsnn.coefficients.engine import Progress
-from unionsnn.coefficients.entries import ArrayCache, read_array, write_array
+from unionsnn.coefficients.engine import Progress, threads_for
+from unionsnn.coefficients.entries import ArrayCache, lock_path, read_array, write_array
 from unionsnn.coefficients.graph import IntArray, as_edge_index, check_num_nodes
-from unionsnn.coefficients.planning import MAX_HOURS
+from unionsnn.coefficients.planning import MAX_HOURS, check_time
 from unionsnn.coefficients.spec import ENGINE_VERSION, CoefficientSpec
+from unionsnn.coefficients.union import DisjointUnion
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -97,13 +101,88 @@ class CoefficientCache(ArrayCache):
                     blocks.remove()
             return values
 
-        def read() -> FloatArray:
-            values = read_array(path, spec.key, shape)
-            if values.dtype != np.float64:
-                raise DamagedEntryError("wrong type")
-            return values
+        return self._fetch(path, lambda: _read(path, spec, shape), make)
 
-        return self._fetch(path, read, make)
+    def get_union(
+        self,
+        union: DisjointUnion,
+        spec: CoefficientSpec,
+        *,
+        threads: int | None = None,
+        progress: Progress | None = None,
+        label: str | None = None,
+        max_hours: float | None = MAX_HOURS,
+    ) -> FloatArray:
+        """Read the coefficients of many graphs, or compute and keep them part by part.
+
+        As `get` of the edges of all graphs, whose entry it is; but neither these edges nor the
+        coefficients of more than a part need be in memory. Each part is an entry until all are
+        done, so that an interrupted computation goes on with the next.
+
+        Args:
+            union: The graphs.
+            spec: As in `get`.
+            threads: As in `get`.
+            progress: As in `get`.
+            label: As in `get`.
+            max_hours: As in `get`.
+
+        Shapes:
+            -> [E, C].
+
+        Raises:
+            RequestError: as `get`.
+            TooLongError: as `get`.
+            FloatingPointError: as `get`.
+        """
+        parts = list(union.parts())
+        if len(parts) <= 1:
+            return self.get(
+                union.edges(), union.num_nodes, spec, threads=threads, progress=progress,
+                label=label, max_hours=max_hours,
+            )  # fmt: skip
+        path = self.union_path(union, spec)
+        shape = (union.num_edges, len(spec.columns))
+
+        def make(locked: bool) -> FloatArray:
+            def nodes_of(begin: int, end: int) -> int:
+                return int(union.node_slices[end] - union.node_slices[begin])
+
+            if max_hours is not None:
+                seconds = sum(
+                    spec.estimated_seconds(union.edges(*part), nodes_of(*part), threads=threads)
+                    for part in parts
+                )
+                check_time(seconds, threads or threads_for(1e9 * seconds), max_hours)
+            values, kept = scratch(shape, np.float64, self.root), []
+            for begin, end in parts:
+                edges, nodes = union.edges(begin, end), nodes_of(begin, end)
+                first, last = (int(union.edge_slices[place]) for place in (begin, end))
+                share = progress and _share(progress, first, last, union.num_edges)
+                values[first:last] = self.get(
+                    edges, nodes, spec, threads=threads, progress=share,
+                    label=f"{label or 'graphs'}, {begin} to {end - 1}", max_hours=None,
+                )  # fmt: skip
+                kept.append(self._path(edges, nodes, spec, False))
+            if not self._keep(lambda: write_entry(path, values, spec, label)):
+                return values
+            for part in kept:
+                # Another process may have removed it.
+                with contextlib.suppress(OSError):
+                    part.unlink(missing_ok=True)
+                    lock_path(part).unlink(missing_ok=True)
+            return _read(path, spec, shape)
+
+        return self._fetch(path, lambda: _read(path, spec, shape), make)
+
+    def union_path(self, union: DisjointUnion, spec: CoefficientSpec) -> Path:
+        """Return the path of the entry of many graphs, that of the edges of all of them."""
+        pieces = (
+            union.edges(begin, end)[row] + union.node_slices[begin]
+            for row in (0, 1)
+            for begin, end in union.parts()
+        )
+        return self._named(pieces, union.num_nodes, spec, False)
 
     def path(
         self, edge_index: Any, num_nodes: int, spec: CoefficientSpec, *, symmetrize: bool = False
@@ -117,11 +196,34 @@ class CoefficientCache(ArrayCache):
         return self._path(as_edge_index(edge_index), check_num_nodes(num_nodes), spec, symmetrize)
 
     def _path(self, edges: IntArray, nodes: int, spec: CoefficientSpec, symmetrize: bool) -> Path:
+        return self._named([edges], nodes, spec, symmetrize)
+
+    def _named(
+        self, pieces: Iterable[IntArray], nodes: int, spec: CoefficientSpec, symmetrize: bool
+    ) -> Path:
+        """Return the path of the entry of a graph whose edges come in pieces, row by row."""
         digest = hashlib.sha256()
         content = {"num_nodes": nodes, "spec": spec.key, "symmetrize": bool(symmetrize)}
         digest.update(json.dumps(content, sort_keys=True).encode())
-        digest.update(np.ascontiguousarray(edges, dtype="<i8").data)
+        for piece in pieces:
+            digest.update(np.ascontiguousarray(piece, dtype="<i8").data)
         return self.root / f"{digest.hexdigest()}.npz"
+
+
+def _read(path: Path, spec: CoefficientSpec, shape: tuple[int, int]) -> FloatArray:
+    values = read_array(path, spec.key, shape)
+    if values.dtype != np.float64:
+        raise DamagedEntryError("wrong type")
+    return values
+
+
+def _share(progress: Progress, first: int, last: int, total: int) -> Progress:
+    """Report the progress of the directed edges first..last-1 as that of all, undirected."""
+
+    def report(done: int, of: int) -> None:
+        progress((first + (last - first) * done // max(of, 1)) // 2, total // 2)
+
+    return report
 
 
 def blocks_path(path: Path) -> Path:

@@ -18,10 +18,13 @@ from filelock import FileLock
 
 from unionsnn.base.errors import DamagedEntryError, DamagedFileError
 from unionsnn.base.files import atomic_write, open_regular
+from unionsnn.base.npz import MAPPED_BYTES, mapped_npz, write_npz
 
 Array = npt.NDArray[Any]
 
 _FORMAT = 1
+# Rows that are checked together.
+_ROWS = 2**20
 _TYPES = ("<f8", "<f4", "|u1", "<i4")
 
 # A marker file instead of a lock would outlive a holder that is killed on another machine.
@@ -154,7 +157,7 @@ def write_array(path: Path, values: Array, about: Mapping[str, Any]) -> None:
         "sha256": hashlib.sha256(values.data).hexdigest(),
     }
     note = np.frombuffer(json.dumps(header).encode(), np.uint8)
-    atomic_write(path, lambda file: np.savez(file, header=note, values=values))
+    atomic_write(path, lambda file: write_npz(file, {"header": note, "values": values}))
 
 
 def read_array(path: Path, spec_key: str, shape: tuple[int | None, int]) -> Array:
@@ -190,10 +193,13 @@ def read_intact(path: Path) -> tuple[dict[str, Any], Array]:
     except DamagedFileError as error:
         raise DamagedEntryError(str(error)) from error
     try:
-        # Not all of the file first: entries of large sets take gigabytes.
-        with file, np.load(file, allow_pickle=False) as archive:
-            header = json.loads(archive["header"].tobytes())
-            values = archive["values"]
+        with file:
+            if os.fstat(file.fileno()).st_size > MAPPED_BYTES:
+                content = mapped_npz(path)
+            else:
+                with np.load(file, allow_pickle=False) as archive:
+                    content = {name: archive[name] for name in archive.files}
+        header, values = json.loads(content["header"].tobytes()), content["values"]
         # Entries of earlier releases have no type: all were float64.
         written = header.get("type", "<f8")
         checks = {
@@ -202,12 +208,17 @@ def read_intact(path: Path) -> tuple[dict[str, Any], Array]:
             "shape": tuple(header["shape"]) == values.shape and values.ndim == 2,
             "type": written in _TYPES and values.dtype == np.dtype(written),
             "checksum": header["sha256"] == hashlib.sha256(values.data).hexdigest(),
-            "value": bool(np.isfinite(values).all()),
+            "value": all(bool(np.isfinite(values[rows]).all()) for rows in _blocks(len(values))),
         }
     except Exception as error:  # Damage can surface anywhere between zip, npy and JSON.
         raise DamagedEntryError(f"{type(error).__name__}: {error}") from error
     _refuse(checks)
     return header, values.astype(values.dtype.newbyteorder("="), copy=False)
+
+
+def _blocks(num_rows: int) -> Iterator[slice]:
+    """Yield slices of rows."""
+    return (slice(begin, begin + _ROWS) for begin in range(0, num_rows, _ROWS))
 
 
 def _refuse(checks: Mapping[str, bool]) -> None:

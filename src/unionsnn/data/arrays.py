@@ -6,17 +6,18 @@ import hashlib
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unionsnn.base.errors import DamagedFileError, MalformedDataError
 from unionsnn.base.files import atomic_write, open_regular
+from unionsnn.base.npz import MAPPED_BYTES, mapped_npz, write_npz
+from unionsnn.coefficients.union import DisjointUnion
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
@@ -36,14 +37,6 @@ NPZ_ERRORS = (
 )
 """What reading a damaged npz file may raise."""
 
-MAPPED_BYTES = 256 * 2**20
-"""A larger file of graphs is mapped into memory, and not read into it."""
-
-_ALIGNMENT = 64
-# Header of a file in a zip archive, its fixed part; and what zipfile adds to its extra fields.
-_LOCAL_HEADER, _ZIP64_FIELD = 30, 20
-# Marks an extra field that only pads, as Android's zipalign does.
-_PADDING = 0xD935
 _FORMAT = "unionsnn-graphs-1"
 _REQUIRED = {"edge_index": np.int64, "node_slices": np.int64, "edge_slices": np.int64}
 _OPTIONAL = {
@@ -126,6 +119,11 @@ class GraphArrays:
             return 0
         return len(self.class_names) or int(self.y.max(initial=-1)) + 1
 
+    @property
+    def union(self) -> DisjointUnion:
+        """The graphs as one graph."""
+        return DisjointUnion(self.edge_index, self.node_slices, self.edge_slices)
+
     def validate(self) -> None:
         """Check types, shapes, ranges and finiteness.
 
@@ -157,15 +155,19 @@ class GraphArrays:
         rows |= dict.fromkeys(("edge_labels", "edge_attributes"), self.num_edges)
         for name, count in rows.items():
             self._check_rows(name, count)
-        limit = np.repeat(np.diff(self.node_slices), np.diff(self.edge_slices))
-        wrong = ((self.edge_index < 0) | (self.edge_index >= limit)).any(axis=0)
-        if wrong.any():
-            edge = int(np.argmax(wrong))
-            graph = int(np.searchsorted(self.edge_slices, edge, side="right")) - 1
-            raise MalformedDataError(
-                f"edge_index names node {self.edge_index[:, edge].tolist()} in edge {edge}, "
-                f"but its graph {graph} has only nodes 0..{limit[edge] - 1}"
-            )
+        for begin, end in self.union.parts():
+            slices = self.edge_slices[begin : end + 1]
+            limit = np.repeat(np.diff(self.node_slices[begin : end + 1]), np.diff(slices))
+            edges = self.edge_index[:, slices[0] : slices[-1]]
+            wrong = ((edges < 0) | (edges >= limit)).any(axis=0)
+            if wrong.any():
+                place = int(np.argmax(wrong))
+                edge = int(slices[0]) + place
+                graph = int(np.searchsorted(self.edge_slices, edge, side="right")) - 1
+                raise MalformedDataError(
+                    f"edge_index names node {edges[:, place].tolist()} in edge {edge}, "
+                    f"but its graph {graph} has only nodes 0..{limit[place] - 1}"
+                )
 
     def _check_slices(self, name: str, num_graphs: int) -> None:
         slices = getattr(self, name)
@@ -241,7 +243,7 @@ class GraphArrays:
         """
         header = np.array([_FORMAT, self.content_hash()])
         arrays: dict[str, Any] = self._arrays() | {"unread": np.array(self.unread)}
-        atomic_write(Path(path), lambda file: _write_npz(file, {"header": header, **arrays}))
+        atomic_write(Path(path), lambda file: write_npz(file, {"header": header, **arrays}))
 
     @classmethod
     def load(cls, path: str | Path) -> GraphArrays:
@@ -262,7 +264,7 @@ class GraphArrays:
         """
         try:
             if Path(path).stat().st_size > MAPPED_BYTES:
-                content = _mapped_npz(Path(path))
+                content = mapped_npz(Path(path))
             else:
                 with open_regular(path) as file, np.load(file, allow_pickle=False) as archive:
                     content = {name: archive[name] for name in archive.files}
@@ -283,46 +285,3 @@ class GraphArrays:
         if not intact:
             raise DamagedFileError(f"{path} fails its checksum")
         return graphs
-
-
-def _write_npz(file: BinaryIO, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write what `np.savez` writes, with each array at an address that can be mapped."""
-    with zipfile.ZipFile(file, "w") as archive:
-        for name, array in arrays.items():
-            info = zipfile.ZipInfo(f"{name}.npy")
-            begin = file.tell() + _LOCAL_HEADER + len(info.filename) + _ZIP64_FIELD + 4
-            padding = -begin % _ALIGNMENT
-            info.extra = struct.pack(f"<HH{padding}x", _PADDING, padding)
-            with archive.open(info, "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, array, allow_pickle=False)
-
-
-def _mapped_npz(path: Path) -> dict[str, NDArray[Any]]:
-    """Map the arrays of an npz file into memory; read those that are packed or not aligned."""
-    arrays = {}
-    with open_regular(path) as file, np.load(file, allow_pickle=False) as archive:
-        for info in archive.zip.infolist():
-            name = info.filename.removesuffix(".npy")
-            if info.compress_type != zipfile.ZIP_STORED:
-                arrays[name] = archive[name]
-                continue
-            file.seek(info.header_offset)
-            local = file.read(_LOCAL_HEADER)
-            file.seek(sum(struct.unpack("<HH", local[-4:])), 1)
-            version = np.lib.format.read_magic(file)
-            read = (
-                np.lib.format.read_array_header_1_0
-                if version == (1, 0)
-                else np.lib.format.read_array_header_2_0
-            )
-            shape, by_column, dtype = read(file)
-            begin = file.tell()
-            if dtype.hasobject:
-                raise ValueError(f"{name} holds objects")
-            if 0 in shape or begin % max(dtype.alignment, 1):
-                arrays[name] = archive[name]
-                continue
-            order: Literal["F", "C"] = "F" if by_column else "C"
-            # Copied when written to: torch takes no array that cannot be written to.
-            arrays[name] = np.memmap(path, dtype, "c", begin, shape, order).view(np.ndarray)
-    return arrays

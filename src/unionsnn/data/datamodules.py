@@ -16,6 +16,7 @@ from torch import Tensor
 from unionsnn.base.arguments import require_at_least
 from unionsnn.base.display import stage
 from unionsnn.base.errors import DataError, RequestError, TooLongError
+from unionsnn.base.npz import scratch
 from unionsnn.coefficients import CoefficientSpec
 from unionsnn.coefficients.cache import CoefficientCache
 from unionsnn.coefficients.planning import MAX_HOURS
@@ -48,6 +49,10 @@ from unionsnn.data.splits import Split, repetition_seeds, split_hash
 
 Part = Literal["train", "val", "validation", "test"]
 """A part of a split."""
+
+
+# Graphs whose rows are gathered together.
+_GRAPHS = 2**16
 
 
 class GraphDataModule(LightningDataModule):
@@ -249,6 +254,7 @@ class GraphDataModule(LightningDataModule):
                     widths=self.widths,
                     edge_features=self.edge_features,
                     edge_widths=self.edge_label_widths,
+                    folder=self.coefficient_cache.root,
                 )
         return self._graphs
 
@@ -405,16 +411,15 @@ class GraphDataModule(LightningDataModule):
 
     def coefficients(self, spec: CoefficientSpec) -> NDArray[np.float64]:
         """Read coefficients of all edges from the cache, or compute them, [num_edges, C]."""
-        edges, cache = disjoint_union(self.arrays), self.coefficient_cache
+        union, cache = self.arrays.union, self.coefficient_cache
         if not self.computes and not self.has_coefficients(spec):
             # Both directions of an edge have the same row.
-            ends = np.sort(edges, axis=0)
-            _, edge = np.unique(ends[0] * self.arrays.num_nodes + ends[1], return_inverse=True)
-            return np.random.default_rng(0).random((edges.shape[1], len(spec.columns)))[edge]
+            ends = np.sort(union.edges(), axis=0)
+            _, edge = np.unique(ends[0] * union.num_nodes + ends[1], return_inverse=True)
+            return np.random.default_rng(0).random((union.num_edges, len(spec.columns)))[edge]
         try:
-            values = cache.get(
-                edges,
-                self.arrays.num_nodes,
+            values = cache.get_union(
+                union,
                 spec,
                 threads=self.threads,
                 progress=self.raw.report("structural coefficients"),
@@ -426,13 +431,12 @@ class GraphDataModule(LightningDataModule):
         except ValueError as error:
             raise DataError(f"{self.name}: {error}", code="data.coefficients") from error
         if self._note is not None and spec.key not in self._note.read()["entries"]:
-            self._note.add_coefficient(spec, cache.path(edges, self.arrays.num_nodes, spec))
+            self._note.add_coefficient(spec, cache.union_path(union, spec))
         return values
 
     def has_coefficients(self, spec: CoefficientSpec) -> bool:
         """Return whether coefficients of all edges are in the cache."""
-        arrays = self.arrays
-        return self.coefficient_cache.path(disjoint_union(arrays), arrays.num_nodes, spec).exists()
+        return self.coefficient_cache.union_path(self.arrays.union, spec).exists()
 
     @property
     def encoding_cache(self) -> EncodingCache:
@@ -486,9 +490,21 @@ class GraphDataModule(LightningDataModule):
                 "coefficients=True, or the network without gates.",
                 code="gate.columns",
             )
-        # Not from `store`: statistics are fitted before the device of the batches is known.
-        coefficient: Tensor = GraphStore(self.graphs).batch(self._part(part)).edge_coefficient
-        return coefficient
+        graphs = self._part(part).numpy()
+        rows = self.graphs._data.edge_coefficient.numpy()
+        slices = self.graphs.slices["edge_coefficient"].numpy()
+        counts = np.diff(slices)[graphs]
+        ends = counts.cumsum()
+        chosen = scratch(
+            (int(counts.sum()), rows.shape[1]), rows.dtype, self.coefficient_cache.root
+        )
+        for begin in range(0, len(graphs), _GRAPHS):
+            some = slice(begin, begin + _GRAPHS)
+            first, last = ends[begin] - counts[begin], ends[some][-1]
+            offset = slices[graphs[some]] - (ends[some] - counts[some])
+            places = np.repeat(offset, counts[some]) + np.arange(first, last)
+            chosen[first:last] = rows[places]
+        return torch.from_numpy(chosen)
 
     def part_sizes(self, part: str) -> Tensor:
         """Return the number of nodes of each graph of a part of the split, [num_graphs]."""

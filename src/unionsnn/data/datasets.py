@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch_geometric.data import Data, InMemoryDataset
 
 from unionsnn.base.errors import DataError, DataRequestError, WidthError
 from unionsnn.base.memory import free_bytes
+from unionsnn.base.npz import MAPPED_BYTES, scratch
 from unionsnn.base.words import format_bytes
 from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.encodings.definitions import pair_slices
@@ -22,6 +24,9 @@ from unionsnn.data.encodings.subgraphs import COUNTS, PackedArray
 
 NODE_FEATURES = ("labels", "categorical", "attributes", "both", "degree", "constant")
 """Node features by name in the configuration."""
+
+# Rows that are converted together.
+_ROWS = 2**20
 
 EDGE_FEATURES = ("none", "labels", "attributes", "both")
 """Edge features by name in the configuration."""
@@ -118,8 +123,7 @@ def _local(numbers: PackedArray, slices: IntArray, first: IntArray) -> PackedArr
 
 def disjoint_union(arrays: GraphArrays) -> NDArray[np.int64]:
     """Return the edges of all graphs as one graph, with global node numbers, [2, num_edges]."""
-    per_graph = np.diff(arrays.edge_slices)
-    return arrays.edge_index + np.repeat(arrays.node_slices[:-1], per_graph)
+    return arrays.union.edges()
 
 
 def build_dataset(
@@ -132,6 +136,7 @@ def build_dataset(
     widths: Sequence[int] | None = None,
     edge_features: str = "none",
     edge_widths: Sequence[int] | None = None,
+    folder: Path | None = None,
 ) -> GraphDataset:
     """Make the data set that models read.
 
@@ -148,6 +153,8 @@ def build_dataset(
             occur.
         edge_features: Edge features, one of `EDGE_FEATURES`; ``labels`` stay numbers.
         edge_widths: As `widths`, of the edges.
+        folder: Where coefficients that are large for the free memory are kept in a file; None for
+            nowhere.
 
     Raises:
         DataError: if the graphs lack what `features` or `edge_features` names, or hold a value
@@ -182,7 +189,7 @@ def build_dataset(
         data.edge_attr = _edge_features(arrays, edge_features, edge_widths)
         slices["edge_attr"] = edge_slices
     for name, rows in (coefficients or {}).items():
-        data[name] = torch.from_numpy(rows).to(torch.get_default_dtype())
+        data[name] = _converted(rows, folder)
         slices[name] = edge_slices
     for name, rows in (encodings or {}).items():
         if name == "distance":
@@ -228,8 +235,9 @@ def edge_feature_widths(arrays: GraphArrays, features: str) -> list[int] | None:
 def _one_hot(columns: NDArray[Any], widths: Sequence[int] | None) -> Tensor:
     if widths is not None:
         check_widths(columns, widths)
-    total = sum(int(c.max(initial=0)) + 1 for c in columns.T) if widths is None else sum(widths)
-    needed = 8 * 2 * len(columns) * total
+    counts = [int(c.max(initial=0)) + 1 for c in columns.T] if widths is None else [*widths]
+    dtype = torch.get_default_dtype()
+    needed = 2 * dtype.itemsize * len(columns) * sum(counts)
     if needed > free_bytes():
         raise DataError(
             f"The labels run up to {int(columns.max(initial=0))}; a column for each value "
@@ -237,14 +245,23 @@ def _one_hot(columns: NDArray[Any], widths: Sequence[int] | None) -> Tensor:
             "data.features=categorical or data.edge_features=labels.",
             code="data.features",
         )
-    labels = torch.from_numpy(columns)
-    return torch.cat(
-        [
-            torch.nn.functional.one_hot(column, -1 if widths is None else widths[i])
-            for i, column in enumerate(labels.unbind(dim=1))
-        ],
-        dim=1,
-    ).to(torch.get_default_dtype())
+    made = torch.zeros(len(columns), sum(counts), dtype=dtype)
+    first = 0
+    for column, count in zip(torch.from_numpy(columns).unbind(dim=1), counts, strict=True):
+        made[:, first : first + count].scatter_(1, column[:, None], 1)
+        first += count
+    return made
+
+
+def _converted(rows: NDArray[np.float64], folder: Path | None) -> Tensor:
+    """Return coefficients in torch's default type, without a copy of all if they are large."""
+    dtype = torch.get_default_dtype()
+    if folder is None or dtype != torch.float32 or rows.nbytes <= MAPPED_BYTES:
+        return torch.from_numpy(rows).to(dtype)
+    made = scratch(rows.shape, np.float32, folder)
+    for begin in range(0, len(rows), _ROWS):
+        made[begin : begin + _ROWS] = rows[begin : begin + _ROWS]
+    return torch.from_numpy(made)
 
 
 def check_widths(columns: NDArray[Any], widths: Sequence[int]) -> None:

@@ -11,7 +11,8 @@ from filelock import FileLock
 from unionsnn.base.display import stage
 from unionsnn.base.errors import DamagedFileError, DataError
 from unionsnn.base.files import UNUSABLE_FOLDER_ERRNOS
-from unionsnn.data.arrays import MAPPED_BYTES, GraphArrays
+from unionsnn.base.npz import MAPPED_BYTES
+from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.inventory import PROCESSED_VERSION, Note
 from unionsnn.data.sources.download import remove_parts, set_aside_if_wrong
 from unionsnn.data.sources.source import RawFiles, Source

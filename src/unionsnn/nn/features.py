@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self, TypedDict
 
@@ -45,6 +46,8 @@ FEATURES = (*_NEEDS, *_LOCAL, *_OF_GRAPH)
 _COUNTS = ("distances", "cycles")
 # A feature whose spread is below this share of its columns has only rounding noise.
 _CONSTANT = 1e-6
+# Rows whose statistics are computed together.
+_ROWS = 2**20
 
 
 def shares(a: Tensor, node: Tensor, num_nodes: int) -> Tensor:
@@ -226,31 +229,50 @@ class StructuralFeatures(nn.Module):
             RequestError: if the shape does not fit or a value is not finite.
         """
         self._check(coefficient)
-        if not bool(torch.isfinite(coefficient).all()):
+        blocks = torch.split(coefficient, _ROWS)
+        if not all(bool(torch.isfinite(block).all()) for block in blocks):
             raise RequestError(
                 "The structural coefficients contain NaN or infinity.", code="gate.statistics"
             )
-        rows = coefficient.to("cpu", torch.float64)
         of_graph = {name for row in _OF_GRAPH.values() for name in row}
-        # A bridge is in no cycle.
-        if not of_graph.issuperset(self.columns):
-            rows = rows[(rows != 0).any(dim=1)]
         self.feature_mean.zero_()
         self.feature_std.fill_(1)
-        for i, (feature, columns) in enumerate(self._inputs if len(rows) else ()):
-            if feature == "normalized":
+        count, found = 0, [(0.0, 0.0, 0.0)] * len(self._inputs)
+        for block in blocks:
+            rows = block.to("cpu", torch.float64)
+            # A bridge is in no cycle.
+            if not of_graph.issuperset(self.columns):
+                rows = rows[(rows != 0).any(dim=1)]
+            if not len(rows):
                 continue
-            values = self._edge_feature(rows, feature, columns)
-            # An eigenvalue that is always 0 has only the rounding noise of the others.
-            sources = (
-                [self._column(rows, name) for name in columns]
-                if feature in _NEEDS
-                else [self._edge_feature(rows, f, c) for f, c in self._inputs if f == feature]
-            )
-            noise = _CONSTANT * torch.stack(sources).abs().max()
-            self.feature_mean[i] = values.mean()
-            std = values.std(unbiased=False)
-            if std > noise:
+            for i, (feature, columns) in enumerate(self._inputs):
+                if feature == "normalized":
+                    continue
+                values = self._edge_feature(rows, feature, columns)
+                # An eigenvalue that is always 0 has only the rounding noise of the others.
+                sources = (
+                    [self._column(rows, name) for name in columns]
+                    if feature in _NEEDS
+                    else [self._edge_feature(rows, f, c) for f, c in self._inputs if f == feature]
+                )
+                largest = float(torch.stack(sources).abs().max())
+                mean, variance = values.mean().item(), values.var(unbiased=False).item()
+                before, spread, most = found[i]
+                # Chan, Golub and LeVeque 1983: of the rows so far and those of the block.
+                share = len(rows) / (count + len(rows))
+                apart = mean - before
+                found[i] = (
+                    mean if not count else before + share * apart,
+                    (1 - share) * spread + share * variance + share * (1 - share) * apart**2,
+                    max(most, largest),
+                )
+            count += len(rows)
+        for i, (mean, variance, largest) in enumerate(found if count else ()):
+            if self._inputs[i][0] == "normalized":
+                continue
+            self.feature_mean[i] = mean
+            std = math.sqrt(variance)
+            if std > _CONSTANT * largest:
                 self.feature_std[i] = std
         self.fitted = True
         return self
