@@ -25,7 +25,7 @@ _LOCAL_HEADER, _ZIP64_FIELD = 30, 20
 # Marks an extra field that only pads, as Android's zipalign does.
 _PADDING = 0xD935
 # An array that takes more than this share of the free memory is put into a file.
-_SCRATCH_SHARE = 0.1
+_SCRATCH_SHARE = 0.02
 
 
 def scratch(shape: tuple[int, ...], dtype: DTypeLike, folder: Path) -> NDArray[Any]:
