@@ -171,6 +171,8 @@ class CoefficientCache(ArrayCache):
                 with contextlib.suppress(OSError):
                     part.unlink(missing_ok=True)
                     lock_path(part).unlink(missing_ok=True)
+            # The entry takes its place.
+            del values
             return _read(path, spec, shape)
 
         return self._fetch(path, lambda: _read(path, spec, shape), make)
