@@ -1,6 +1,7 @@
 """Cache of coefficients on disk, shared between processes and checked for damage."""
 
 import contextlib
+import functools
 import hashlib
 import json
 from collections.abc import Iterable
@@ -164,7 +165,7 @@ class CoefficientCache(ArrayCache):
                     label=f"{label or 'graphs'}, {begin} to {end - 1}", max_hours=None,
                 )  # fmt: skip
                 kept.append(self._path(edges, nodes, spec, False))
-            if not self._keep(lambda: write_entry(path, values, spec, label)):
+            if not self._keep(functools.partial(write_entry, path, values, spec, label)):
                 return values
             for part in kept:
                 # Another process may have removed it.
