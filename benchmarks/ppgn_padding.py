@@ -16,6 +16,7 @@ from torch_geometric.data import Batch
 
 from unionsnn.config.compose import compose_config
 from unionsnn.models import ppgn
+from unionsnn.nn import pairs
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.training.build import build_data, build_model
 
@@ -37,10 +38,10 @@ def step(model: ppgn.PPGN, batches: list[Batch]) -> tuple[float, Tensor]:
 def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    similar_sizes = ppgn.similar_sizes
+    similar_sizes = pairs.similar_sizes
     ways = {
         "similar": similar_sizes,
-        "largest": lambda batch, num_graphs: [torch.arange(num_graphs)],
+        "largest": lambda sizes: [[*range(len(sizes))]],
     }
     for name in sys.argv[1:] or DATASETS:
         config = compose_config(["model=ppgn", f"data={name}"])
@@ -52,7 +53,7 @@ def main() -> None:
         outputs = {}
         for _ in range(ROUNDS):
             for way, grouping in ways.items():
-                ppgn.similar_sizes = grouping
+                pairs.similar_sizes = grouping
                 taken, outputs[way] = step(model, batches)
                 seconds[way].append(taken)
         fast, slow = (min(seconds[way]) / BATCHES for way in ways)

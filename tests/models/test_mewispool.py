@@ -170,6 +170,22 @@ def test_the_choice_is_algorithm_1_for_any_scores() -> None:
         assert chosen
 
 
+def test_ranks_along_a_path_take_many_rounds_and_costly_nodes_as_many_again() -> None:
+    """Each decision depends on the one before; entropies of both signs cause rejections."""
+    data = Batch.from_data_list([graph([(i, i + 1) for i in range(69)], 70), graph(cycle(50), 50)])
+    score = torch.linspace(0.9, 0.1, 120, dtype=torch.float64)
+    generator = torch.Generator().manual_seed(0)
+    for spread in (0.1, 2.0, 20.0):
+        entropy = spread * torch.randn(120, dtype=torch.float64, generator=generator)
+        h = data.x.double()
+        found = independent_set(entropy, score, h, data.edge_index, data.batch, 2)
+        for index in range(2):
+            nodes, whole = adjacency(data, index)
+            A = torch.from_numpy(whole)
+            chosen = chosen_nodes(entropy[nodes], score[nodes], h[nodes], A)
+            assert torch.nonzero(found[nodes]).flatten().tolist() == chosen
+
+
 def test_a_graph_whose_nodes_all_cost_too_much_keeps_its_first() -> None:
     """Scores of almost 0 on a triangle: any node with score 1 raises the loss."""
     data = Batch.from_data_list([graph(cycle(3), 3), graph([], 2)])

@@ -15,8 +15,7 @@ from torch_geometric.data import Batch
 from graphs import cycle, graph, random_graphs, rook, shrikhande
 from positions import adjacency
 from unionsnn.base.errors import RequestError
-from unionsnn.nn.padding import Padding
-from unionsnn.nn.pairs import pair_features
+from unionsnn.nn.pairs import PairPadding, pair_features
 
 READOUTS = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax}
 CLOSE: dict[str, Any] = {"rtol": 1e-10, "atol": 1e-10}
@@ -117,7 +116,7 @@ def test_padding_changes_nothing(readout: str) -> None:
 def test_edges_count_once_and_loops_not_at_all() -> None:
     edge_index = torch.tensor([[0, 0, 1, 2, 2], [1, 1, 0, 2, 1]])
     h = torch.tensor([[5.0], [6.0], [7.0]])
-    found = pair_features(h, edge_index, Padding(torch.zeros(3, dtype=torch.long), 1))
+    (found,) = pair_features(h, edge_index, PairPadding(torch.zeros(3, dtype=torch.long), 1))
     assert found[0, 0].tolist() == [[0, 1, 0], [1, 0, 1], [0, 0, 0]]
     assert torch.equal(found[0, 1], torch.diag(h[:, 0]))
 
@@ -125,8 +124,8 @@ def test_edges_count_once_and_loops_not_at_all() -> None:
 def test_repeated_edges_have_the_mean_of_their_features() -> None:
     edge_index = torch.tensor([[0, 0, 1, 2, 2], [1, 1, 0, 2, 1]])
     edges = torch.tensor([[1.0], [4.0], [8.0], [16.0], [32.0]])
-    padding = Padding(torch.zeros(3, dtype=torch.long), 1)
-    found = pair_features(torch.ones(3, 1), edge_index, padding, edges)
+    padding = PairPadding(torch.zeros(3, dtype=torch.long), 1)
+    (found,) = pair_features(torch.ones(3, 1), edge_index, padding, edges)
     assert found[0, 2].tolist() == [[0, 8, 0], [2.5, 0, 32], [0, 0, 0]]
 
 

@@ -111,6 +111,11 @@ def test_node_classification_counts_the_nodes_of_the_part_only() -> None:
     right = (output[4:].argmax(1) == data.y[4:]).double().mean()
     assert logged["test_accuracy"] == pytest.approx(float(right))
     assert float(nn.functional.cross_entropy(output[:2], data.y[:2])) < 0.3
+    batch = next(iter(loader))
+    assert torch.equal(task.select(output, batch, "test")[0], output[4:])
+    # Positions are found anew in a mask that has been changed.
+    batch.test_mask[0] = True
+    assert torch.equal(task.select(output, batch, "test")[1], data.y[[0, 4, 5]])
 
 
 def test_adam_is_fused_and_has_the_given_settings() -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Batch
 
 from unionsnn.base.memory import Extent
+from unionsnn.base.rows import note_loops
 from unionsnn.data.batching import Batches
 from unionsnn.data.controls import TRAINING
 from unionsnn.data.datamodules import GraphDataModule, Part
@@ -35,6 +36,7 @@ class NodeDataModule(GraphDataModule):
     def __init__(self, source: NodeSource, **common: Any) -> None:
         super().__init__(source, **common)
         self._batch: Batch | None = None
+        self._loops = 0
 
     def part_coefficient(self, part: str) -> Tensor:
         """Return the coefficient rows of all edges, [num_edges, C], whatever the part."""
@@ -54,11 +56,14 @@ class NodeDataModule(GraphDataModule):
         split = self._given_split()
         if self._batch is None:
             self._batch = Batch.from_data_list([self.graphs[0]])
+            sender, receiver = self._batch.edge_index
+            self._loops = int((sender == receiver).sum())
         # Once, and not in each epoch; a batch is known by where its nodes are.
         self._batch = self._batch.to(self.device)
+        note_loops(self._batch.edge_index, self._loops)
         batch = self._batch.clone("train_mask", "val_mask", "test_mask")
         for name, part in (("train", "train"), ("val", "validation"), ("test", "test")):
-            batch[f"{name}_mask"] = self._mask(getattr(split, part))
+            batch[f"{name}_mask"] = self._mask(getattr(split, part)).to(batch.x.device)
         return batch
 
     def pyg_dataset(self, part: Part | None = None) -> GraphDataset:

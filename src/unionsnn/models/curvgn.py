@@ -21,7 +21,11 @@ class CurvGN(CoefficientMPNN):
     """
 
     reads_edges = True
+    adds_loops = True
 
     def __init__(self, **stack: Unpack[StackOptions]) -> None:
         with_edges = encodes_edges(stack)
-        super().__init__(lambda c: CurvGNConv(c, edge_dim=c if with_edges else None), **stack)
+        super().__init__(
+            lambda c: CurvGNConv(c, edge_dim=c if with_edges else None, add_self_loops=False),
+            **stack,
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Unpack
 
 import torch
@@ -137,25 +137,35 @@ class DropGIN(GIN):
             )
         return self.mean_nodes
 
-    def draw(self, batch: Tensor, num_graphs: int) -> Tensor:
-        """Draw which nodes are dropped in which run, [num_nodes, r]."""
+    def draw(self, batch: Tensor, num_graphs: int, sizes: Sequence[int] | None = None) -> Tensor:
+        """Draw which nodes are dropped in which run, [num_nodes, r].
+
+        Args:
+            batch: Graph of each node.
+            num_graphs: Number of graphs.
+            sizes: Number of nodes of each graph; None to read it from `batch`.
+        """
         runs, probability = self.num_runs, self.probability
         if self.training:
             return torch.rand(len(batch), runs, device=batch.device) < probability
-        padding = Padding(batch, num_graphs)
+        padding = Padding(batch, num_graphs, sizes=sizes)
         generator = torch.Generator().manual_seed(self.evaluation_seed)
         rows = [
             torch.rand(_DRAWN, runs, generator=generator, dtype=torch.float32) < probability
             for _ in range(math.ceil(padding.size / _DRAWN))
         ]
-        return torch.cat(rows).to(batch.device)[padding.slots % padding.size]
+        drawn = torch.cat(rows).to(batch.device, non_blocking=True)
+        return drawn[padding.slots % padding.size]
 
     def embed(self, batch: GraphBatch) -> Tensor:
         """Encode nodes, convolve all runs, average them, and read out."""
-        kept = ~self.draw(batch.batch, batch.num_graphs).t()
-        run, node = kept.nonzero(as_tuple=True)
+        kept = ~self.draw(batch.batch, batch.num_graphs, batch.sizes).t()
+        kept_edges = kept[:, batch.edge_index].all(dim=1)
+        # The only numbers that a GPU has to tell, at once.
+        nodes, edges_in_all = torch.stack([kept.sum(), kept_edges.sum()]).tolist()
+        run, node = torch.nonzero_static(kept, size=nodes).unbind(1)
+        of_run, edge = torch.nonzero_static(kept_edges, size=edges_in_all).unbind(1)
         number = kept.flatten().cumsum(0).view_as(kept) - 1
-        of_run, edge = kept[:, batch.edge_index].all(dim=1).nonzero(as_tuple=True)
         edge_coefficient = batch.edge_coefficient
         if self.gated:
             edge_coefficient = given_coefficient(edge_coefficient).index_select(0, edge)

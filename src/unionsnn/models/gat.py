@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Unpack
 
+from torch import Tensor
 from torch_geometric.nn import GATConv
 
-from unionsnn.models.mpnn import MPNN, StackOptions
+from unionsnn.models.mpnn import MPNN, StackOptions, State
 from unionsnn.models.network import encodes_edges
 from unionsnn.nn.attention import head_width
+from unionsnn.nn.loops import SelfLoops
 
 
 class GAT(MPNN):
@@ -28,14 +30,19 @@ class GAT(MPNN):
     """
 
     reads_edges = True
+    adds_loops = True
 
     def __init__(self, *, heads: int = 8, **stack: Unpack[StackOptions]) -> None:
         def conv(channels: int) -> GATConv:
             width = head_width(channels, heads)
             if not encodes_edges(stack):
-                return GATConv(channels, width, heads=heads)
-            layer = GATConv(channels, width, heads=heads, edge_dim=channels)
+                return GATConv(channels, width, heads=heads, add_self_loops=False)
+            layer = GATConv(channels, width, heads=heads, edge_dim=channels, add_self_loops=False)
             layer.message_channels = channels
             return layer
 
         super().__init__(conv, **stack)
+
+    def looped(self, state: State, loops: SelfLoops) -> State:
+        """Return encoded edges, those of loops as the mean of a node's edges."""
+        return loops.append(state, "mean") if isinstance(state, Tensor) else None

@@ -141,9 +141,9 @@ def unit_columns(position: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
     # In half precision, a mean and differences from it would have three digits.
     position = position.float() if position.dtype.itemsize < 4 else position
     mean = scatter(position, batch, dim=0, dim_size=num_graphs, reduce="mean")
-    position = position - mean[batch]
+    position = position - mean.index_select(0, batch)
     square = scatter(position.square(), batch, dim=0, dim_size=num_graphs, reduce="sum")
-    return position / (square + _SHORT).sqrt()[batch]
+    return position / (square + _SHORT).sqrt().index_select(0, batch)
 
 
 def laplacian_loss(
@@ -172,9 +172,11 @@ def laplacian_loss(
     """
     sender, receiver = edge_index
     k = position.size(1)
-    degree = torch.bincount(receiver, minlength=len(batch)).clamp(min=1).to(position.dtype)
-    scaled = position * degree.rsqrt().unsqueeze(1)
-    smoothness = position.square().sum() - (scaled[sender] * scaled[receiver]).sum()
+    # Exact in whole numbers; not bincount, which waits for a GPU to find the largest node.
+    degree = torch.zeros_like(batch).index_add_(0, receiver, torch.ones_like(receiver))
+    scaled = position * degree.clamp(min=1).to(position.dtype).rsqrt().unsqueeze(1)
+    joined = scaled.index_select(0, sender) * scaled.index_select(0, receiver)
+    smoothness = position.square().sum() - joined.sum()
     products = position.unsqueeze(2) * position.unsqueeze(1)
     gram = scatter(products, batch, dim=0, dim_size=num_graphs, reduce="sum")
     identity = torch.eye(k, dtype=position.dtype, device=position.device)

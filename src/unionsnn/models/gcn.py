@@ -40,6 +40,8 @@ class GCN(MPNN):
         def conv(channels: int) -> MessagePassing:
             if encodes_edges(stack):
                 return EdgeGCNConv(channels, map_first=gate_on == "message")
-            return layers[gate_on](channels, channels)
+            return layers[gate_on](channels, channels, add_self_loops=False)
 
         super().__init__(conv, **stack)
+        # `EdgeGCNConv` has a message of its own for them.
+        self.adds_loops = not encodes_edges(stack)

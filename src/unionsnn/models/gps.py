@@ -20,10 +20,10 @@ from unionsnn.nn.padding import Padding
 LOCAL: Mapping[str, Callable[[int], nn.Module] | None] = {
     "gine": lambda c: AlikeGINEConv(two_layer_mlp(c, "none"), c),
     "gin": lambda c: GINConv(two_layer_mlp(c, "none")),
-    "gcn": lambda c: GCNConv(c, c),
+    "gcn": lambda c: GCNConv(c, c, add_self_loops=False),
     "none": None,
 }
-"""Message passing in parallel with the attention."""
+"""Message passing in parallel with the attention; GCN reads edges with loops."""
 
 EDGE_READING: Mapping[str, Callable[[int], nn.Module]] = {
     "gine": lambda c: GINEConv(two_layer_mlp(c, "none")),
@@ -181,3 +181,4 @@ class GPS(GraphTransformer):
 
         super().__init__(layer, readout=readout, **options)
         self.attends = attention != "none"
+        self.adds_loops = local == "gcn" and not encodes_edges(options)

@@ -9,7 +9,6 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import GINConv
-from torch_geometric.utils import remove_self_loops, to_undirected
 
 from unionsnn.base.errors import RequestError
 from unionsnn.models.network import (
@@ -22,7 +21,7 @@ from unionsnn.models.network import (
     two_layer_mlp,
 )
 from unionsnn.nn.batch import GraphBatch
-from unionsnn.nn.mewis import MEWISPool
+from unionsnn.nn.mewis import MEWISPool, undirected
 from unionsnn.nn.readout import readout
 
 
@@ -127,8 +126,7 @@ class MEWISPoolNet(Network):
 
     def embed(self, batch: GraphBatch) -> Tensor:
         """Encode nodes, alternate convolution and pooling, and read out."""
-        edge_index = remove_self_loops(batch.edge_index)[0]
-        edge_index = to_undirected(edge_index, num_nodes=len(batch.x))
+        edge_index = undirected(batch.edge_index, len(batch.x))
         h, graph = self.encoder(batch.x), batch.batch
         losses = []
         pools = iter(self.pools)
@@ -137,7 +135,7 @@ class MEWISPoolNet(Network):
             h = h + new if self.residual else new
             if number in self.pooled_after:
                 kept, edge_index, loss = next(pools)(h, edge_index, graph, batch.num_graphs)
-                h, graph = h[kept], graph[kept]
+                h, graph = h.index_select(0, kept), graph.index_select(0, kept)
                 losses.append(loss.mean())
         # None in evaluation: a module that holds an autograd result cannot be copied.
         self._pool_loss = self.pool_weight * sum(losses) if self.training else None

@@ -21,7 +21,9 @@ from unionsnn.models.network import (
 )
 from unionsnn.nn.batch import GraphBatch, required
 from unionsnn.nn.conv.union import UnionConv
+from unionsnn.nn.features import refuse_other_edges
 from unionsnn.nn.gates import StructuralGate, given_coefficient
+from unionsnn.nn.loops import SelfLoops
 from unionsnn.nn.plugin import UnionPlugin, message_width
 
 _GATED = (UnionPlugin, UnionConv)
@@ -73,6 +75,9 @@ class MPNN(Network):
     """
 
     at_most_1wl = True
+    adds_loops: bool = False
+    """Whether its layers expect an edge from each node to itself, after all others."""
+
     # A full batch is one step per epoch, so running statistics would lag behind for long.
     for_nodes: ClassVar[Mapping[str, Any]] = {"norm": "layer"}
 
@@ -113,8 +118,16 @@ class MPNN(Network):
     def embed(self, batch: GraphBatch) -> Tensor:
         """Encode nodes, convolve, and read out."""
         h = self.encoder(batch.x)
-        state = self.initial_state(h, batch)
-        h, _ = self.convolve(h, batch.edge_index, state, batch.edge_coefficient)
+        state, rows = self.initial_state(h, batch), batch.edge_coefficient
+        if not self.adds_loops:
+            h, _ = self.convolve(h, batch.edge_index, state, rows)
+            return self.pool(h, batch)
+        loops = SelfLoops(batch.edge_index, len(batch.x), batch.loops)
+        if self.gated:
+            rows = given_coefficient(rows)
+            refuse_other_edges(rows, batch.edge_index)
+            rows = loops.append(rows)
+        h, _ = self.convolve(h, loops.edge_index, self.looped(state, loops), rows)
         return self.pool(h, batch)
 
     @property
@@ -125,6 +138,12 @@ class MPNN(Network):
     def initial_state(self, h: Tensor, batch: GraphBatch) -> State:
         """Return what the first layer reads in addition: encoded edges, or None."""
         return self.encoded_edges(batch)
+
+    def looped(self, state: State, loops: SelfLoops) -> State:
+        """Return the state, rows of edges, with rows of zeros for loops."""
+        if isinstance(state, tuple):
+            return tuple(map(loops.append, state))
+        return None if state is None else loops.append(state)
 
     def convolve(
         self, h: Tensor, edge_index: Tensor, state: State, edge_coefficient: Tensor | None

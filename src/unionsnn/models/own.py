@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import fields
 from types import MethodType
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from unionsnn.base.errors import RequestError
-from unionsnn.nn.batch import GraphBatch
+from unionsnn.nn.batch import ATTRIBUTES, GraphBatch
 
 ALIASES: Mapping[str, str] = {
     "num_features": "in_channels",
@@ -27,7 +26,7 @@ ALIASES: Mapping[str, str] = {
 DEFAULTS: Mapping[str, Any] = {"hidden_channels": 64, "num_layers": 4, "dropout": 0.0}
 """What a constructor is given that requires these, unless the configuration says otherwise."""
 
-_VALUES = tuple(field.name for field in fields(GraphBatch))
+_VALUES = ("x", "edge_index", "batch", "num_graphs", *ATTRIBUTES)
 """What a forward pass may name."""
 
 _CALLED: Mapping[str, str] = {"batch_size": "num_graphs", "batch_index": "batch"}
@@ -185,7 +184,7 @@ def _pyg_batch(batch: GraphBatch) -> Batch:
     """Return a batch as PyG's, without targets."""
     given = {key: getattr(batch, key) for key in _VALUES if key != "num_graphs"}
     made = Batch(_base_cls=Data, **{k: v for k, v in given.items() if v is not None})
-    made._num_graphs = batch.num_graphs
+    made._num_graphs, made._sizes = batch.num_graphs, batch.sizes
     return made
 
 

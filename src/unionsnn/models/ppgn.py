@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
-from torch_geometric.utils import subgraph
 
 from unionsnn.base.arguments import require_at_least
 from unionsnn.base.memory import Extent
 from unionsnn.models.network import EdgeCoefficients, Gate, Network, make_head, refuse_gate
 from unionsnn.nn.batch import GraphBatch
-from unionsnn.nn.padding import SPREAD, Padding, similar_sizes
-from unionsnn.nn.pairs import PairBlock, node_rows, pair_features
+from unionsnn.nn.padding import SPREAD
+from unionsnn.nn.pairs import PairBlock, PairPadding, node_rows, pair_features
 from unionsnn.nn.readout import readout
 
 
@@ -102,43 +100,18 @@ class PPGN(Network):
 
     def embed(self, batch: GraphBatch) -> Tensor:
         """Encode nodes, apply and read out each block, in groups of graphs of similar size."""
-        h, graph, num_graphs = self.encoder(batch.x), batch.batch, batch.num_graphs
-        encoded = self.encoded_edges(batch)
-        groups = similar_sizes(graph, num_graphs)
-        if len(groups) == 1:
-            return self._read(h, batch.edge_index, graph, num_graphs, encoded)
-        parts, places = [], []
-        for graphs in groups:
-            local = torch.full((num_graphs,), -1, device=graph.device)
-            local[graphs] = torch.arange(len(graphs), device=graph.device)
-            nodes = (local[graph] >= 0).nonzero().squeeze(1)
-            edges, own = subgraph(
-                nodes, batch.edge_index, encoded, relabel_nodes=True, num_nodes=len(graph)
-            )
-            parts.append(self._read(h[nodes], edges, local[graph[nodes]], len(graphs), own))
-            places.append(graphs if self.level == "graph" else nodes)
-        return torch.cat(parts)[torch.cat(places).argsort()]
-
-    def _read(
-        self,
-        h: Tensor,
-        edge_index: Tensor,
-        batch: Tensor,
-        num_graphs: int,
-        encoded: Tensor | None,
-    ) -> Tensor:
-        """Return the readouts of all blocks, one row per graph (or node)."""
-        padding = Padding(batch, num_graphs)
-        pairs = pair_features(h, edge_index, padding, encoded)
-        taken = padding.pairs.unsqueeze(1)
-        total = h.new_zeros(())
+        padding = PairPadding(batch.batch, batch.num_graphs, batch.sizes)
+        pairs = pair_features(
+            self.encoder(batch.x), batch.edge_index, padding, self.encoded_edges(batch)
+        )
+        read = []
         for block, reader in zip(self.blocks, self.readers, strict=True):
-            pairs = block(pairs, taken)
+            pairs = [block(*each) for each in zip(pairs, padding.taken, strict=True)]
             rows = node_rows(pairs, padding, self.readout)
             if self.level == "graph":
-                rows = readout(rows, batch, num_graphs, self.readout)
-            total = total + reader(rows)
-        return total
+                rows = readout(rows, batch.batch, batch.num_graphs, self.readout)
+            read.append(reader(rows))
+        return sum(read[1:], start=read[0])
 
     def batch_bytes(self, extent: Extent) -> int:
         """Estimate the memory from the channels of pairs that exist at the same time."""

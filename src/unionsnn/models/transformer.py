@@ -22,6 +22,7 @@ from unionsnn.nn.attention import AttentionBias, attention_bytes
 from unionsnn.nn.batch import GraphBatch, required
 from unionsnn.nn.encoders import LaplacianEncoder, RandomWalkEncoder
 from unionsnn.nn.gates import StructuralGate
+from unionsnn.nn.loops import SelfLoops
 from unionsnn.nn.padding import Padding
 
 # In quarters: norms, activations and gathered rows take about a fourth of what linear maps keep.
@@ -92,6 +93,9 @@ class GraphTransformer(Network):
     attends = True
     """Whether the layers have attention."""
 
+    adds_loops: bool = False
+    """Whether the layers expect an edge from each node to itself, after all others."""
+
     edge_rows: ClassVar[int] = 0
     """Rows of the network's width that a layer keeps for each edge with features."""
 
@@ -156,12 +160,15 @@ class GraphTransformer(Network):
         if self.laplacian is not None:
             eigenvectors = self._required("laplacian", batch.laplacian, h)
             h = h + self.laplacian(eigenvectors, batch.batch, batch.num_graphs)
-        padding = Padding(batch.batch, batch.num_graphs, token=self.token)
+        padding = Padding(batch.batch, batch.num_graphs, token=self.token, sizes=batch.sizes)
         edges = self.encoded_edges(batch)
         bias = self.attention_bias(batch, padding, edges)
         h = self.initial_rows(h, batch.edge_index, padding)
+        edge_index = batch.edge_index
+        if self.adds_loops:
+            edge_index = SelfLoops(edge_index, len(batch.x), batch.loops).edge_index
         for layer in self.layers:
-            h = self.step(layer, h, batch.edge_index, padding, bias, edges)
+            h = self.step(layer, h, edge_index, padding, bias, edges)
         return self.pool(h, batch)
 
     def attention_bias(self, batch: GraphBatch, padding: Padding, edges: Tensor | None) -> Tensor:

@@ -33,7 +33,7 @@ class UGformerLayer(nn.Module):
 
     Shapes:
         - h: [num_nodes, channels]
-        - edge_index: [2, num_edges]
+        - edge_index: [2, num_edges], as conv expects it
         - bias: as in `Attention`
         - edges: [num_edges, channels], read by conv; None for none
         - output: [num_nodes, channels]
@@ -96,6 +96,8 @@ class UGformer(GraphTransformer):
         readout: Literal["sum", "mean", "max"] = "sum",
         **options: Unpack[TransformerOptions],
     ) -> None:
-        conv = EdgeGCNConv if encodes_edges(options) else lambda c: GCNConv(c, c)
+        with_edges = encodes_edges(options)
+        conv = EdgeGCNConv if with_edges else lambda c: GCNConv(c, c, add_self_loops=False)
         layer = functools.partial(UGformerLayer, conv=conv, feedforward_ratio=feedforward_ratio)
         super().__init__(layer, readout=readout, **options)
+        self.adds_loops = not with_edges

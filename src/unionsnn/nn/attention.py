@@ -131,7 +131,7 @@ class AttentionBias(nn.Module):
         """Return the spatial encoding of all pairs of places, [num_graphs, heads, size, size]."""
         last = len(table) - 2 - padding.tokens
         empty, absent = len(table), len(table) + 1
-        constants = table.new_tensor([[0.0], [-torch.inf]]).expand(2, self.heads)
+        constants = table.new_zeros(1, self.heads), table.new_full((1, self.heads), -torch.inf)
         row = torch.where(distance == UNREACHABLE, last + 1, distance.clamp(max=last).int())
         rows = torch.where(padding.keys[:, None], empty, absent).to(torch.int32)
         rows = rows.repeat(1, padding.size, 1)
@@ -140,7 +140,7 @@ class AttentionBias(nn.Module):
             rows[:, 0] = torch.where(padding.keys, last + 2, absent)
         rows = rows.masked_scatter_(padding.pairs, row).flatten(1)
         # Look up numbers in the order of the scores; rows would need a transposed copy.
-        columns = torch.cat([table, constants]).t()
+        columns = torch.cat([table, *constants]).t()
         starts = (absent + 1) * torch.arange(self.heads, dtype=torch.int32, device=table.device)
         index = rows.unsqueeze(1) + starts.unsqueeze(1)
         looked_up = columns.flatten().index_select(0, index.flatten())

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
 from unionsnn.base.errors import RequestError
+from unionsnn.base.rows import noted_loops
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,8 @@ class GraphBatch:
         subgraph_distance: Hops between the two.
         subgraph_edge_index: Senders and receivers inside the subgraphs, as copies.
         subgraph_edge: The original edge of each of those.
+        sizes: Number of nodes of each graph, known on the CPU; None to be read from `batch`.
+        loops: Number of edges from a node to itself, known on the CPU; None if unknown.
 
     Shapes:
         - x: [num_nodes, in_channels], or [num_nodes, len(in_channels)] integers
@@ -62,24 +66,45 @@ class GraphBatch:
     subgraph_distance: Tensor | None = None
     subgraph_edge_index: Tensor | None = None
     subgraph_edge: Tensor | None = None
+    sizes: tuple[int, ...] | None = None
+    loops: int | None = None
 
     @classmethod
     def of(cls, data: Data) -> GraphBatch:
         """Make a batch from a PyG batch or a single graph."""
-        attributes = {name: data[name] for name in ATTRIBUTES if name in data}
+        attributes: dict[str, Any] = {n: data[n] for n in ATTRIBUTES if n in data}
         if data.batch is None:
             return cls.single(data.x, data.edge_index, **attributes)
-        return cls(data.x, data.edge_index, data.batch, data.num_graphs, **attributes)
+        sizes: tuple[int, ...] | None = getattr(data, "_sizes", None)
+        # Nodes may have been added or removed since the batch was gathered.
+        if sizes is not None and (len(sizes), sum(sizes)) != (data.num_graphs, data.x.size(0)):
+            sizes = None
+        return cls(
+            data.x,
+            data.edge_index,
+            data.batch,
+            data.num_graphs,
+            **attributes,
+            sizes=sizes,
+            loops=noted_loops(data.edge_index),
+        )
 
     @classmethod
     def single(cls, x: Tensor, edge_index: Tensor, **attributes: Tensor) -> GraphBatch:
         """Make a batch of one graph."""
         batch = x.new_zeros(x.size(0), dtype=torch.long)
-        return cls(x, edge_index, batch, 1, **attributes)
+        known: dict[str, Any] = {"sizes": (x.size(0),), "loops": noted_loops(edge_index)}
+        return cls(x, edge_index, batch, 1, **attributes, **known)
 
 
-ATTRIBUTES = tuple(field.name for field in fields(GraphBatch) if field.default is None)
-"""Optional attributes of a batch."""
+_ON_CPU = ("sizes", "loops")
+
+ATTRIBUTES = tuple(
+    field.name
+    for field in fields(GraphBatch)
+    if field.default is None and field.name not in _ON_CPU
+)
+"""Optional tensors of a batch."""
 
 
 def required(

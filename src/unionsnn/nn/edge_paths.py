@@ -81,16 +81,19 @@ class PathEncoding(nn.Module):
         place[torch.argsort(distance, stable=True)] = torch.arange(
             len(distance), device=distance.device
         )
-        counts = torch.bincount(distance.int(), minlength=_DISTANCES)
+        counts = torch.zeros(_DISTANCES, dtype=torch.long, device=distance.device)
+        counts.index_add_(0, distance.int(), torch.ones_like(place))
         in_slice = place - (counts.cumsum(0) - counts)[distance.int()]
-        sizes = counts.tolist()
+        # The size of each edge's graph, whose nodes are the roots of its steps.
+        roots = padding.node_counts[padding.locate(edge_index[0])[0]]
+        *sizes, candidates = torch.cat([counts, roots.sum().unsqueeze(0)]).tolist()
         max_path = len(self.weight)
         scores = torch.einsum("ec,nch->neh", edges, self.weight)
         share = padding.edge_shares(edge_index).double()
         paths = share.new_ones(sizes[0])
         q = scores.new_zeros(sizes[0], scores.size(2))
         levels = [q]
-        steps = _steps(edge_index, padding, distance, in_slice)
+        steps = _steps(edge_index, padding, distance, in_slice, roots, candidates)
         for level, (near, far, edge) in enumerate(zip(*steps, strict=True), 1):
             along = paths[near] * share[edge]
             paths = paths.new_zeros(sizes[level]).index_add(0, far, along)
@@ -107,7 +110,12 @@ class PathEncoding(nn.Module):
 
 
 def _steps(
-    edge_index: Tensor, padding: Padding, distance: Tensor, in_slice: Tensor
+    edge_index: Tensor,
+    padding: Padding,
+    distance: Tensor,
+    in_slice: Tensor,
+    roots: Tensor,
+    candidates: int,
 ) -> tuple[Sequence[Tensor], Sequence[Tensor], Sequence[Tensor]]:
     """Return the last steps of all shortest paths of 1, 2, ... edges.
 
@@ -116,28 +124,33 @@ def _steps(
         padding: The places of the nodes.
         distance: Distance of each pair.
         in_slice: Number of each pair among those of the same distance.
+        roots: Number of nodes of each edge's graph.
+        candidates: The sum of these.
 
     Returns:
         For each length, and each step: the number of the pair that it starts from, that of the pair
         that it leads to, and the edge that it takes.
     """
-    counts = torch.tensor(padding.counts, device=edge_index.device)
-    start = counts.square().cumsum(0) - counts.square()
+    pairs = padding.node_counts.square()
+    start = pairs.cumsum(0) - pairs
     graph, rank = padding.locate(edge_index)
     # One candidate for each edge and each root, a node of the edge's graph.
-    size = counts[graph[0]]
-    edge = torch.arange(len(size), device=size.device).repeat_interleave(size)
+    edge = torch.arange(len(roots), device=roots.device)
+    edge = edge.repeat_interleave(roots, output_size=candidates)
     # Pairs of the root with the first node of its graph; sums in place, as there are many.
-    row = torch.arange(len(edge), device=size.device)
-    row -= (size.cumsum(0) - size)[edge]
-    row *= size[edge]
+    row = torch.arange(candidates, device=roots.device)
+    row -= (roots.cumsum(0) - roots)[edge]
+    row *= roots[edge]
     row += start[graph[0]][edge]
     level = distance[row + rank[0][edge]]
     # An unreachable node has no neighbour that is reached.
     nearer = (distance[row + rank[1][edge]].int() + 1 == level.int()) & (level < _DISTANCES - 1)
-    chosen = nearer.nonzero().squeeze(1)
+    of_level = torch.zeros(_DISTANCES, dtype=torch.long, device=row.device)
+    _, *sizes = of_level.index_add_(0, level.int(), nearer.long()).tolist()
+    while sizes and not sizes[-1]:
+        sizes.pop()
+    chosen = torch.nonzero_static(nearer, size=sum(sizes)).squeeze(1)
     chosen = chosen[torch.argsort(level[chosen], stable=True)]
-    sizes = torch.bincount(level[chosen].int(), minlength=1)[1:].tolist()
     row, edge = row[chosen], edge[chosen]
     near, far = in_slice[row + rank[1][edge]], in_slice[row + rank[0][edge]]
     return torch.split(near, sizes), torch.split(far, sizes), torch.split(edge, sizes)

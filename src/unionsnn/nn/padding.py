@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import torch
@@ -11,32 +12,62 @@ SPREAD = 2
 """Maximum size ratio of the matrices of graphs that are padded to the same size."""
 
 
-def similar_sizes(batch: Tensor, num_graphs: int) -> list[Tensor]:
+def similar_sizes(sizes: Sequence[int]) -> list[list[int]]:
     """Group the graphs of a batch so that padding at most doubles a graph's matrix.
 
     Args:
-        batch: Graph of each node.
-        num_graphs: Number of graphs.
+        sizes: Number of nodes of each graph.
 
     Returns:
-        Indices of the graphs of each group; a single group if sizes are similar.
+        The graphs of each group, largest first; a single group if sizes are similar.
+    """
+    groups: list[list[int]] = []
+    for graph in sorted(range(len(sizes)), key=lambda each: -sizes[each]):
+        if groups and SPREAD * max(sizes[graph], 1) ** 2 >= max(sizes[groups[-1][0]], 1) ** 2:
+            groups[-1].append(graph)
+        else:
+            groups.append([graph])
+    return groups or [[]]
+
+
+def ranked(batch: Tensor, num_graphs: int) -> tuple[Tensor, Tensor]:
+    """Return the number of nodes of each graph, and the number of each node in its graph.
 
     Shapes:
-        - batch: [num_nodes]
+        - batch: [num_nodes], in any order
+        - output: [num_graphs] and [num_nodes]
     """
-    if num_graphs < 2:
-        return [torch.arange(num_graphs, device=batch.device)]
-    counts = torch.bincount(batch, minlength=num_graphs)
-    order = torch.argsort(counts, descending=True, stable=True)
-    lengths: list[int] = []
-    first = 0
-    for count in counts[order].clamp(min=1).tolist():
-        if lengths and SPREAD * count**2 >= first**2:
-            lengths[-1] += 1
-        else:
-            lengths.append(1)
-            first = count
-    return list(torch.split(order, lengths))
+    # Not bincount, which waits for a GPU to find the largest value.
+    counts = batch.new_zeros(num_graphs).index_add_(0, batch, torch.ones_like(batch))
+    order = torch.argsort(batch, stable=True)
+    rank = torch.empty_like(order)
+    rank.scatter_(0, order, torch.arange(len(order), device=batch.device))
+    return counts, rank - (counts.cumsum(0) - counts).index_select(0, batch)
+
+
+def edge_shares(edge_index: Tensor, cells: Tensor, num_cells: int) -> Tensor:
+    """Return a factor for each edge, so that repeated edges count once.
+
+    It is 1 over the number of times that an edge occurs, and 0 for self loops.
+
+    Args:
+        edge_index: Senders, then receivers.
+        cells: Cell of each edge in the matrices of the graphs.
+        num_cells: Number of cells.
+
+    Shapes:
+        - edge_index: [2, num_edges]
+        - cells: [num_edges]
+        - output: [num_edges], float32
+    """
+    ones = torch.ones_like(cells, dtype=torch.float32)
+    occurs = ones.new_zeros(num_cells).index_add(0, cells, ones)
+    return (edge_index[0] != edge_index[1]) / occurs.index_select(0, cells)
+
+
+def read_sizes(counts: Tensor, num_nodes: int) -> list[int]:
+    """Read the number of nodes of each graph; a single graph has all of them."""
+    return [num_nodes] if len(counts) == 1 else counts.tolist()
 
 
 class Padding:
@@ -49,9 +80,11 @@ class Padding:
         batch: Graph of each node, in any order.
         num_graphs: Number of graphs; the last ones may be empty.
         token: Whether each graph has a token.
+        sizes: Number of nodes of each graph; None to read it from `batch`, for which a GPU waits.
 
     Attributes:
         counts: Number of nodes of each graph.
+        node_counts: The same on the device of the batch.
         size: Places per graph: the largest number of nodes, plus the token; at least 1.
         slots: Place of each row among all places.
 
@@ -61,21 +94,23 @@ class Padding:
         - padded: [num_graphs, size, C]
     """
 
-    def __init__(self, batch: Tensor, num_graphs: int, *, token: bool = False) -> None:
+    def __init__(
+        self,
+        batch: Tensor,
+        num_graphs: int,
+        *,
+        token: bool = False,
+        sizes: Sequence[int] | None = None,
+    ) -> None:
         self.num_graphs = num_graphs
         self.num_nodes = batch.size(0)
         self.tokens = int(token)
-        counts = torch.bincount(batch, minlength=num_graphs)
-        # A single graph has all nodes: nothing needs to be read back from the device.
-        self.counts: list[int] = [batch.size(0)] if num_graphs == 1 else counts.tolist()
+        counts, rank = ranked(batch, num_graphs)
+        self.counts = read_sizes(counts, len(batch)) if sizes is None else sizes
         self.size = max(1, max(self.counts, default=0) + self.tokens)
-        order = torch.argsort(batch, stable=True)
-        rank = torch.empty_like(order)
-        rank[order] = torch.arange(len(order), device=batch.device)
-        start = counts.cumsum(0) - counts
+        self.node_counts = counts
         self._taken = counts + self.tokens
-        self.slots = batch * self.size + self.tokens + rank - start[batch]
-        self._node_slots = self.slots
+        self.slots = self._node_slots = batch * self.size + self.tokens + rank
         if token:
             first = torch.arange(num_graphs, device=batch.device) * self.size
             self.slots = torch.cat([self.slots, first])
@@ -132,7 +167,9 @@ class Padding:
             - output: [num_graphs, C, size, size]
         """
         places = values.new_zeros(self.pairs.numel(), values.size(1))
-        places = places.index_copy(0, self.pairs.flatten().nonzero().squeeze(1), values)
+        # Of known size, for which no GPU waits.
+        pairs = torch.nonzero_static(self.pairs.flatten(), size=self.num_pairs).squeeze(1)
+        places = places.index_copy(0, pairs, values)
         return places.view(*self.pairs.shape, values.size(1)).permute(0, 3, 1, 2)
 
     def cells(self, edge_index: Tensor) -> Tensor:
@@ -154,7 +191,4 @@ class Padding:
             - edge_index: [2, num_edges]
             - output: [num_edges], float32
         """
-        cells = self.cells(edge_index)
-        ones = torch.ones_like(cells, dtype=torch.float32)
-        occurs = ones.new_zeros(self.num_graphs * self.size**2).index_add(0, cells, ones)
-        return (edge_index[0] != edge_index[1]) / occurs[cells]
+        return edge_shares(edge_index, self.cells(edge_index), self.num_graphs * self.size**2)

@@ -2,14 +2,104 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.utils import remove_self_loops
 
-from unionsnn.nn.padding import Padding
+from unionsnn.nn.padding import edge_shares, ranked, read_sizes, similar_sizes
+
+
+class PairPadding:
+    """The places of nodes and of their pairs in square matrices, one for each graph.
+
+    Graphs of similar size (`similar_sizes`) form a group and are padded to a common size. The
+    matrices of all groups lie one after another, so that one scatter fills them.
+
+    Args:
+        batch: Graph of each node, in any order.
+        num_graphs: Number of graphs.
+        sizes: Number of nodes of each graph; None to read it from `batch`, for which a GPU waits.
+
+    Attributes:
+        shapes: For each group the number of its graphs and their common size, at least 1.
+        rows: Row of each node among those of all matrices.
+        diagonal: Cell of the pair of each node with itself among those of all matrices.
+
+    Shapes:
+        - batch, rows, diagonal: [num_nodes]
+    """
+
+    def __init__(self, batch: Tensor, num_graphs: int, sizes: Sequence[int] | None = None) -> None:
+        counts, self._rank = ranked(batch, num_graphs)
+        sizes = read_sizes(counts, len(batch)) if sizes is None else sizes
+        groups = similar_sizes(sizes)
+        self.shapes = [
+            (len(group), max([1, *(sizes[graph] for graph in group)])) for group in groups
+        ]
+        common = [size for number, size in self.shapes for _ in range(number)]
+        of_graph = zip(
+            (graph for group in groups for graph in group),
+            common,
+            accumulate(common, initial=0),
+            accumulate((size**2 for size in common), initial=0),
+            strict=False,
+        )
+        table = torch.tensor([numbers for _, *numbers in sorted(of_graph)], dtype=torch.long)
+        # The copy is taken before the call returns; a GPU does not wait for it.
+        table = table.view(-1, 3).to(batch.device, non_blocking=True)
+        size, row, cell = table.index_select(0, batch).unbind(1)
+        self.rows = row + self._rank
+        self._begin = cell + self._rank * size
+        self.diagonal = self._begin + self._rank
+
+    @property
+    def num_cells(self) -> int:
+        """Number of cells of all matrices."""
+        return sum(number * size**2 for number, size in self.shapes)
+
+    def cells(self, edge_index: Tensor) -> Tensor:
+        """Return the cell of each edge: row is the receiver, column the sender, [num_edges]."""
+        sender, receiver = edge_index
+        return self._begin.index_select(0, receiver) + self._rank.index_select(0, sender)
+
+    def matrices(self, cells: Tensor) -> list[Tensor]:
+        """Return the cells of each group as matrices.
+
+        Shapes:
+            - cells: [num_cells, C]
+            - output: [number of graphs, C, size, size] of each group
+        """
+        parts = torch.split(cells, [number * size**2 for number, size in self.shapes])
+        return [
+            part.view(number, size, size, -1).permute(0, 3, 1, 2)
+            for part, (number, size) in zip(parts, self.shapes, strict=True)
+        ]
+
+    def unpad(self, rows: Sequence[Tensor]) -> Tensor:
+        """Return the row of each node, [num_nodes, C], from [number of graphs, C, size]."""
+        padded = [part.transpose(1, 2).flatten(0, 1) for part in rows]
+        return torch.cat(padded).index_select(0, self.rows)
+
+    @cached_property
+    def taken(self) -> list[Tensor]:
+        """Masks of the pairs of nodes, [number of graphs, 1, size, size] of each group."""
+        lengths = [number * size for number, size in self.shapes]
+        held = torch.zeros(sum(lengths), dtype=torch.bool, device=self.rows.device)
+        parts = torch.split(held.index_fill_(0, self.rows, True), lengths)
+        nodes = [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
+        return [(part.unsqueeze(2) & part.unsqueeze(1)).unsqueeze(1) for part in nodes]
+
+    @cached_property
+    def others(self) -> list[Tensor]:
+        """The same without the pair of a node with itself."""
+        return [
+            mask & ~torch.eye(mask.size(2), dtype=torch.bool, device=mask.device)
+            for mask in self.taken
+        ]
 
 
 class PairBlock(nn.Module):
@@ -66,8 +156,8 @@ def _mlp(in_channels: int, out_channels: int, layers: int) -> nn.Sequential:
 
 
 def pair_features(
-    h: Tensor, edge_index: Tensor, padding: Padding, edges: Tensor | None = None
-) -> Tensor:
+    h: Tensor, edge_index: Tensor, padding: PairPadding, edges: Tensor | None = None
+) -> list[Tensor]:
     """Return the adjacency matrix, diagonal matrices of the node features, and edge features.
 
     Repeated edges count once, with the mean of their features; self loops are ignored. Rows are
@@ -77,22 +167,25 @@ def pair_features(
         - h: [num_nodes, C]
         - edge_index: [2, num_edges]
         - edges: [num_edges, D]; None for none
-        - output: [num_graphs, 1 + C + D, size, size]
+        - output: [number of graphs, 1 + C + D, size, size] of each group
     """
-    size = padding.size
-    adjacency = h.new_zeros(padding.num_graphs * size**2)
-    adjacency[padding.cells(remove_self_loops(edge_index)[0])] = 1
-    nodes = torch.diag_embed(padding.pad(h).transpose(1, 2))
-    parts = [adjacency.view(-1, 1, size, size), nodes]
+    cells = padding.cells(edge_index)
+    proper = (edge_index[0] != edge_index[1]).to(h.dtype)
+    adjacency = h.new_zeros(padding.num_cells).index_add(0, cells, proper).clamp(max=1)
+    nodes = h.new_zeros(padding.num_cells, h.size(1)).index_copy(0, padding.diagonal, h)
+    parts = [padding.matrices(adjacency.unsqueeze(1)), padding.matrices(nodes)]
     if edges is not None:
-        shared = edges * padding.edge_shares(edge_index).to(edges.dtype).unsqueeze(1)
-        cells = edges.new_zeros(padding.num_graphs * size**2, edges.size(1))
-        cells = cells.index_add(0, padding.cells(edge_index), shared)
-        parts.append(cells.view(-1, size, size, edges.size(1)).permute(0, 3, 1, 2))
-    return torch.cat(parts, dim=1)
+        shares = edge_shares(edge_index, cells, padding.num_cells)
+        shared = edges * shares.to(edges.dtype).unsqueeze(1)
+        summed = edges.new_zeros(padding.num_cells, edges.size(1)).index_add(0, cells, shared)
+        parts.append(padding.matrices(summed))
+    # Contiguous, as products of matrices with channels last would keep copies.
+    return [torch.cat(group, dim=1).contiguous() for group in zip(*parts, strict=True)]
 
 
-def node_rows(pairs: Tensor, padding: Padding, kind: Literal["sum", "mean", "max"]) -> Tensor:
+def node_rows(
+    pairs: Sequence[Tensor], padding: PairPadding, kind: Literal["sum", "mean", "max"]
+) -> Tensor:
     r"""Return for each node its own pair, concatenated with a pool of its other pairs.
 
     .. math::
@@ -106,10 +199,15 @@ def node_rows(pairs: Tensor, padding: Padding, kind: Literal["sum", "mean", "max
         kind: ``sum``, ``mean`` or ``max``.
 
     Shapes:
-        - pairs: [num_graphs, C, size, size]
+        - pairs: [number of graphs, C, size, size] of each group
         - output: [num_nodes, 2 C]
     """
-    others = (padding.pairs & (padding.places != padding.places.unsqueeze(1))).unsqueeze(1)
+    pooled = [_pooled(each, mask, kind) for each, mask in zip(pairs, padding.others, strict=True)]
+    return padding.unpad(pooled)
+
+
+def _pooled(pairs: Tensor, others: Tensor, kind: Literal["sum", "mean", "max"]) -> Tensor:
+    """Return own pairs and the pool of others of one group, [number of graphs, 2 C, size]."""
     if kind == "max":
         pooled = pairs.masked_fill(~others, -torch.inf).amax(dim=3)
         pooled = pooled.masked_fill(~others.any(dim=3), 0)
@@ -117,5 +215,4 @@ def node_rows(pairs: Tensor, padding: Padding, kind: Literal["sum", "mean", "max
         pooled = pairs.masked_fill(~others, 0).sum(dim=3)
         if kind == "mean":
             pooled = pooled / others.sum(dim=3).clamp(min=1)
-    own = pairs.diagonal(dim1=2, dim2=3)
-    return padding.unpad(torch.cat([own, pooled], dim=1).transpose(1, 2))
+    return torch.cat([pairs.diagonal(dim1=2, dim2=3), pooled], dim=1)

@@ -14,6 +14,7 @@ from torchmetrics import Metric
 
 from unionsnn.base.arguments import plain, require_at_least
 from unionsnn.base.errors import RequestError
+from unionsnn.base.rows import version_of
 from unionsnn.config.schema import TASK_METRICS
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.models.network import Network, fit_to_training
@@ -359,8 +360,17 @@ class NodeClassification(GraphClassification):
 
     def select(self, output: Tensor, batch: Data, part: str) -> tuple[Tensor, Tensor]:
         """Return the rows of the nodes in the part's mask."""
-        mask = batch[f"{part}_mask"]
-        return output[mask], batch.y[mask]
+        nodes = _positions(batch[f"{part}_mask"])
+        return output.index_select(0, nodes), batch.y.index_select(0, nodes)
+
+
+def _positions(mask: Tensor) -> Tensor:
+    """Return where a mask is true; found once and noted on it, as a GPU has to be waited for."""
+    positions, version = getattr(mask, "_positions", (None, None))
+    if positions is None or version != version_of(mask):
+        positions = mask.nonzero().squeeze(1)
+        mask._positions = positions, version_of(mask)  # type: ignore[attr-defined]
+    return positions
 
 
 class _SeveralTargets(Task):

@@ -6,7 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.inits import reset
-from torch_geometric.utils import add_self_loops, remove_self_loops, softmax
+from torch_geometric.utils import softmax
+
+from unionsnn.nn.loops import SelfLoops
 
 
 class CurvGNConv(MessagePassing):
@@ -24,6 +26,8 @@ class CurvGNConv(MessagePassing):
         channels: Width of the features, before and after.
         negative_slope: Slope of the leaky ReLU inside the MLP.
         edge_dim: Width of the edge features; None for none.
+        add_self_loops: Whether to add the edge from each node to itself; otherwise the edges must
+            have it, with κ and edge features of 0.
 
     Shapes:
         - x: [num_nodes, channels]
@@ -34,9 +38,15 @@ class CurvGNConv(MessagePassing):
     """
 
     def __init__(
-        self, channels: int, *, negative_slope: float = 0.2, edge_dim: int | None = None
+        self,
+        channels: int,
+        *,
+        negative_slope: float = 0.2,
+        edge_dim: int | None = None,
+        add_self_loops: bool = True,
     ) -> None:
         super().__init__(aggr="add")
+        self.add_self_loops = add_self_loops
         self.message_channels = channels
         self.linear = nn.Linear(channels, channels, bias=False)
         self.mlp = nn.Sequential(
@@ -64,8 +74,9 @@ class CurvGNConv(MessagePassing):
         read = curvature.unsqueeze(-1)
         if edge_attr is not None:
             read = torch.cat([read, edge_attr.to(read.dtype)], dim=-1)
-        edge_index, read = remove_self_loops(edge_index, read)
-        edge_index, read = add_self_loops(edge_index, read, fill_value=0.0, num_nodes=x.size(0))
+        if self.add_self_loops:
+            loops = SelfLoops(edge_index, x.size(0))
+            edge_index, read = loops.edge_index, loops.append(read)
         # Under autocast the MLP returns half precision, too coarse for a softmax.
         score = self.mlp(read).to(curvature.dtype)
         weight = softmax(score, edge_index[1], num_nodes=x.size(0))

@@ -51,7 +51,12 @@ class EdgeGCNConv(MessagePassing):
         # In half precision, large degrees could not be counted.
         exact = torch.promote_types(x.dtype, torch.float32)
         d = 1 + degree(receiver, x.size(0), dtype=exact)
-        norm = (d[receiver] * d[sender]).rsqrt().unsqueeze(1).to(x.dtype)
+        norm = (
+            (d.index_select(0, receiver) * d.index_select(0, sender))
+            .rsqrt()
+            .unsqueeze(1)
+            .to(x.dtype)
+        )
         own = torch.relu(x + self.loop) / d.unsqueeze(1).to(x.dtype)
         out = own + self.propagate(edge_index, x=x, edge_attr=edge_attr, norm=norm)
         return out if self.map_first else self.linear(out)

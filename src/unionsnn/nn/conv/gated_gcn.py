@@ -58,14 +58,14 @@ class GatedGCNConv(MessagePassing):
         """Return new node and edge features."""
         sender, receiver = edge_index
         update = (
-            self.edge_of_receiver(x)[receiver]
-            + self.edge_of_sender(x)[sender]
+            self.edge_of_receiver(x).index_select(0, receiver)
+            + self.edge_of_sender(x).index_select(0, sender)
             + self.edge_of_edge(edge)
         )
         edge = edge + torch.relu(self.edge_norm(update))
         gate = torch.sigmoid(edge)
         total = scatter(gate, receiver, dim=0, dim_size=x.size(0), reduce="sum")
-        gate = gate / (total + _EPSILON)[receiver]
+        gate = gate / (total + _EPSILON).index_select(0, receiver)
         return self.own(x) + self.propagate(edge_index, x=self.sent(x), gate=gate), edge
 
     def message(self, x_j: Tensor, gate: Tensor) -> Tensor:

@@ -64,13 +64,13 @@ class GatedGCNLSPEConv(MessagePassing):
         """Return new node features, edge features and positions."""
         sender, receiver = edge_index
         eta = (
-            self.edge_of_receiver(x)[receiver]
-            + self.edge_of_sender(x)[sender]
+            self.edge_of_receiver(x).index_select(0, receiver)
+            + self.edge_of_sender(x).index_select(0, sender)
             + self.edge_of_edge(edge)
         )
         gate = torch.sigmoid(eta)
         total = scatter(gate, receiver, dim=0, dim_size=x.size(0), reduce="sum")
-        gate = gate / (total + _EPSILON)[receiver]
+        gate = gate / (total + _EPSILON).index_select(0, receiver)
         both = torch.cat([x, position], dim=1)
         sent = torch.cat([self.sent(both), self.sent_position(position)], dim=1)
         features, positions = self.propagate(edge_index, x=sent, gate=gate).chunk(2, dim=1)

@@ -6,7 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.inits import reset
-from torch_geometric.utils import add_self_loops, remove_self_loops, softmax
+from torch_geometric.utils import softmax
+
+from unionsnn.nn.loops import SelfLoops
 
 
 class GeniePathConv(MessagePassing):
@@ -27,6 +29,8 @@ class GeniePathConv(MessagePassing):
     Args:
         channels: Width of features and memory, before and after.
         edge_dim: Width of the edge features e; None for none.
+        add_self_loops: Whether to add the edge from each node to itself; otherwise the edges must
+            have it, with edge features of 0.
 
     Shapes:
         - x: [num_nodes, channels]
@@ -36,8 +40,11 @@ class GeniePathConv(MessagePassing):
         - output: new x and new memory, with the shapes of the inputs
     """
 
-    def __init__(self, channels: int, *, edge_dim: int | None = None) -> None:
+    def __init__(
+        self, channels: int, *, edge_dim: int | None = None, add_self_loops: bool = True
+    ) -> None:
         super().__init__(aggr="add")
+        self.add_self_loops = add_self_loops
         self.message_channels = channels
         self.receiver = nn.Linear(channels, channels, bias=False)
         self.sender = nn.Linear(channels, channels, bias=False)
@@ -60,17 +67,19 @@ class GeniePathConv(MessagePassing):
         edge_attr: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return new node features and memory."""
-        edge_index, edge_attr = remove_self_loops(edge_index, edge_attr)
-        edge_index, edge_attr = add_self_loops(
-            edge_index, edge_attr, fill_value=0.0, num_nodes=x.size(0)
-        )
-        hidden = self.receiver(x)[edge_index[1]] + self.sender(x)[edge_index[0]]
+        if self.add_self_loops:
+            loops = SelfLoops(edge_index, x.size(0))
+            edge_index = loops.edge_index
+            edge_attr = None if edge_attr is None else loops.append(edge_attr)
+        sender, receiver = edge_index
+        hidden = self.receiver(x).index_select(0, receiver)
+        hidden = hidden + self.sender(x).index_select(0, sender)
         if self.edge is not None:
             hidden = hidden + self.edge(edge_attr)
         hidden = torch.tanh(hidden)
         # Under autocast a linear map returns half precision, too coarse for a softmax.
         score = self.attention(hidden).to(x.dtype)
-        alpha = softmax(score, edge_index[1], num_nodes=x.size(0))
+        alpha = softmax(score, receiver, num_nodes=x.size(0))
         met = torch.tanh(self.breadth(self.propagate(edge_index, x=x, alpha=alpha)))
         forget, take, give, new = self.depth(met).chunk(4, dim=-1)
         memory = torch.sigmoid(forget) * memory + torch.sigmoid(take) * torch.tanh(new)
