@@ -157,6 +157,11 @@ class _Functions(TorchFunctionMode):
         if func is torch.nn.functional.scaled_dot_product_attention and _on_device(args[0]):
             q, k, v, mask = *args[:3], kwargs.pop("attn_mask", None)
             return _FusedAttention.apply(self.counts, kwargs, q, k, v, mask)
+        if func is Tensor.to and _on_device(args[0]) and not kwargs.get("copy"):
+            device, dtype, *_ = torch._C._nn._parse_to(*args[1:], **kwargs)
+            if (device is None or device.type == "cuda") and dtype in (None, args[0].dtype):
+                # It is there, and keeps what is noted on it.
+                return args[0]
         if func is Tensor.new_tensor and _on_device(args[0]):
             return torch.tensor(args[1], dtype=kwargs.get("dtype", args[0].dtype)).to(CUDA)
         if func in (torch.tensor, torch.as_tensor) and not _on_device(args[0]):

@@ -18,6 +18,7 @@ from torch_geometric.data import Batch, Data, InMemoryDataset
 
 from unionsnn.base.errors import MaxPairsError, RequestError
 from unionsnn.base.memory import Extent
+from unionsnn.base.rows import note_loops
 from unionsnn.data.arrays import IntArray
 from unionsnn.data.encodings.subgraphs import COUNTS
 from unionsnn.data.process_group import rank, world_size
@@ -356,7 +357,8 @@ class Block:
                 for key in slices
             }
             # Known without asking a GPU: to networks that pad, and to gates.
-            batch._loops = self.loops[number]
+            if "edge_index" in columns:
+                note_loops(batch.edge_index, self.loops[number])
             batch._sizes = tuple(self.num_nodes[first : first + size])
             first += size
             yield batch
