@@ -94,7 +94,8 @@ class GraphBatch:
         """Make a batch of one graph."""
         batch = x.new_zeros(x.size(0), dtype=torch.long)
         known: dict[str, Any] = {"sizes": (x.size(0),), "loops": noted_loops(edge_index)}
-        return cls(x, edge_index, batch, 1, **attributes, **known)
+        known.update(attributes)
+        return cls(x, edge_index, batch, 1, **known)
 
 
 _ON_CPU = ("sizes", "loops")
