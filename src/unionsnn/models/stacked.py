@@ -128,13 +128,17 @@ class Blocks:
             made.index_copy_(0, at, rows)
             return made.to(dtype) if made.is_floating_point() else made
 
-        of_edges = [name for name in ("edge_attr", "edge_coefficient") if name in batch]
+        of_edges: dict[str, Any] = {
+            name: filled(batch[name], self.num_edges, edge_at)
+            for name in ("edge_attr", "edge_coefficient")
+            if name in batch
+        }
         return GraphBatch(
             x=filled(batch.x, self.num_nodes, node_at),
             edge_index=self._edges(batch.edge_index, node_at, edge_at),
             batch=self._graphs(batch.batch, node_at, graph_at),
             num_graphs=self.number * self.num_graphs,
-            **{name: filled(batch[name], self.num_edges, edge_at) for name in of_edges},
+            **of_edges,
         )
 
     def _places(self, length: int) -> Tensor:
