@@ -35,6 +35,7 @@ from unionsnn.training.build import build_data
 from unionsnn.training.checkpoints import read_content
 from unionsnn.training.records import Result, sealed
 from unionsnn.training.repetition import Training
+from warned import user_warnings
 
 Maker = Callable[..., Config]
 FOLDS = 3
@@ -79,7 +80,7 @@ def said(folder: RunFolder[Config]) -> list[str]:
         warnings.simplefilter("always")
         with folder.locked():
             pass
-    return [str(warning.message) for warning in caught]
+    return user_warnings(caught)
 
 
 @pytest.mark.parametrize(

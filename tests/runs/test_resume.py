@@ -33,6 +33,7 @@ from unionsnn.training import callbacks, checkpoints, repetition
 from unionsnn.training.callbacks import ResumePoint
 from unionsnn.training.records import Result
 from unionsnn.training.repetition import Training
+from warned import user_warnings
 
 Maker = Callable[..., dict[str, Any]]
 FOLDS = ["protocol=cross_validation", "protocol.folds=5"]
@@ -252,7 +253,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_its_repetition_starts_anew(
     path.write_bytes(damaged)
     with pytest.warns(UserWarning, match=r"00\.ckpt is damaged .* starts over") as caught:
         record = run_experiment(config)
-    assert len(caught) == 1
+    assert len(user_warnings(caught)) == 1
     assert comparable(record) == comparable(expected)
     assert path.with_name("00.ckpt.damaged").read_bytes() == damaged
     assert not path.exists()
@@ -280,7 +281,7 @@ def test_a_resume_point_of_another_training_or_of_other_code_is_named(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         repetition.check_resume_point(training, about)
-    lines = [str(warning.message) for warning in caught]
+    lines = user_warnings(caught)
     assert len(lines) == (said is not None)
     assert all(said in line and str(training.unfinished) in line for line in lines)
     assert training.unfinished.exists() == (said is None or bool(accepted))
@@ -302,7 +303,7 @@ def test_a_resume_point_that_cannot_be_written_does_not_stop_the_training(
     config = tiny("trainer.max_epochs=3", "trainer.keep_checkpoints=false")
     with pytest.warns(UserWarning, match="No space left") as caught:
         record = run_experiment(config)
-    assert len(caught) == 1
+    assert len(user_warnings(caught)) == 1
     assert record.state == "finished"
     assert list((RunFolder.of(config).path / "unfinished").iterdir()) == []
 
@@ -317,7 +318,7 @@ def test_other_versions_on_resume_give_one_warning_and_are_both_recorded(tiny: M
     RunFolder.of(config).results_path.unlink()
     with pytest.warns(UserWarning, match=r"torch 1\.0\.0 -> ") as caught:
         record = run_experiment(config)
-    assert len(caught) == 1
+    assert len(user_warnings(caught)) == 1
     assert {v["torch"] for v in record.versions} >= {"1.0.0"}
     assert len(record.versions) == 2
 
@@ -328,13 +329,13 @@ def test_another_revision_of_the_package_is_named(
     record = run_experiment(tiny("trainer.max_epochs=1"))
     (held,) = RunFolder.of(tiny("trainer.max_epochs=1")).finished().values()
     assert record.state == "finished"
-    for now, before, said in (("new", "old", True), ("new", None, False), (None, "old", False)):
+    for now, before, named in (("new", "old", True), ("new", None, False), (None, "old", False)):
         present = {"versions": held.versions, "git_revision": now}
         monkeypatch.setattr(experiment, "environment", lambda present=present: present)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             experiment.warn_of_other_versions(tmp_path, {0: replace(held, git_revision=before)})
-        assert ["revision old -> new" in str(each.message) for each in caught] == [True] * said
+        assert ["revision old -> new" in each for each in user_warnings(caught)] == [True] * named
 
 
 def test_a_killed_worker_loses_its_own_repetition_only(tiny: Maker) -> None:
