@@ -41,6 +41,7 @@ myst_enable_extensions = ["colon_fence", "dollarmath", "deflist"]
 myst_heading_anchors = 4
 nb_execution_mode = "cache"
 nb_execution_raise_on_error = True
+nb_execution_in_temp = True
 nb_execution_timeout = 300
 nb_output_stderr = "remove"
 
