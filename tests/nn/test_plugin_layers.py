@@ -227,6 +227,24 @@ def test_existing_self_loops(name: str, gate: str, loops: str, batch: Data) -> N
 
 
 @pytest.mark.parametrize("name", ADDING)
+@pytest.mark.parametrize("nodes", [[], [4, 1, 61], range(62)])
+def test_without_waiting_for_values_the_layer_is_the_same(
+    name: str, nodes: list[int], batch: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on an accelerator after the first pass."""
+    plugin = plugged(name, batch, "paper")
+    looped = with_loops(batch, list(nodes)) if nodes else batch
+    out = call(name, plugin, looped)
+    monkeypatch.setattr(UnionPlugin, "_aligned", UnionPlugin._asserted)
+    if len(nodes) < batch.num_nodes:
+        assert torch.equal(call(name, plugin, looped), out)
+    else:
+        # As many edges as were given, in another order.
+        with pytest.raises(RuntimeError, match="changes the order or number of edges"):
+            call(name, plugin, looped)
+
+
+@pytest.mark.parametrize("name", ADDING)
 def test_all_loops_last_need_no_other_order(name: str, batch: Data) -> None:
     plugin = plugged(name, batch, "paper")
     looped = batch.clone()

@@ -311,6 +311,7 @@ class TrainerConfig(Section):
     num_nodes: PositiveInt = absent_at(1)
     sync_batchnorm: bool = absent_at(False)
     deterministic: bool = absent_at(False)
+    compile: bool = absent_at(False)
     precision: Literal["32-true", "64-true", "bf16-mixed", "16-mixed"]
     gradient_clip_val: Positive | None = absent_if_none()
     gradient_clip_algorithm: Literal["norm", "value"] = absent_at("norm")

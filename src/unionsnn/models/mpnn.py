@@ -21,7 +21,7 @@ from unionsnn.models.network import (
 )
 from unionsnn.nn.batch import GraphBatch, required
 from unionsnn.nn.conv.union import UnionConv
-from unionsnn.nn.features import refuse_other_edges
+from unionsnn.nn.features import refuse_other_edges, share
 from unionsnn.nn.gates import StructuralGate, given_coefficient
 from unionsnn.nn.loops import SelfLoops
 from unionsnn.nn.plugin import UnionPlugin, message_width
@@ -154,7 +154,10 @@ class MPNN(Network):
         features updates the first of them (edge features, a memory) for the next layer.
         """
         given = () if state is None else state if isinstance(state, tuple) else (state,)
-        arguments = {"edge_coefficient": given_coefficient(edge_coefficient)} if self.gated else {}
+        arguments = {}
+        if self.gated:
+            rows = given_coefficient(edge_coefficient)
+            arguments["edge_coefficient"] = share(rows, edge_index)
         for conv, norm in zip(self.convs, self.norms, strict=True):
             new = conv(h, edge_index, *given, **arguments)
             if isinstance(new, tuple):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self, TypedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self, TypedDict, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from torch_geometric.utils import scatter
 
 from unionsnn.base.arguments import require_choice
 from unionsnn.base.errors import DataError, RequestError
-from unionsnn.base.rows import belongs, note_edges, noted_edges
+from unionsnn.base.rows import belongs, note_edges, noted_edges, noted_loops, version_of
 
 Feature = Literal[
     "raw",
@@ -55,6 +55,77 @@ def shares(a: Tensor, node: Tensor, num_nodes: int) -> Tensor:
     total = scatter(a, node, dim=0, dim_size=num_nodes, reduce="sum")
     # A self loop's row is 0, and so is the total of a node with no other edges.
     return a / total[node].clamp(min=torch.finfo(total.dtype).tiny)
+
+
+Made = TypeVar("Made")
+
+
+class Shared:
+    """What the gates of one pass over a network have in common, made by the first that needs it.
+
+    Args:
+        edge_index: The edges of the pass.
+    """
+
+    def __init__(self, edge_index: Tensor) -> None:
+        self.edge_index = edge_index
+        self._made: dict[Hashable, Any] = {}
+
+    @classmethod
+    def of(cls, coefficient: Tensor, edge_index: Tensor) -> Shared:
+        """Return that of the rows' pass; one of its own for rows that `share` has not made."""
+        shared: Shared | None = getattr(coefficient, _SHARED, None)
+        return shared if shared and shared.edge_index is edge_index else cls(edge_index)
+
+    def get(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """Return what was made for a key, and make it the first time."""
+        if key not in self._made:
+            self._made[key] = make()
+        made: Made = self._made[key]
+        return made
+
+    @property
+    def is_loop(self) -> Tensor:
+        """Whether an edge goes from a node to itself, [num_edges, 1]."""
+        at = self.edge_index
+        return self.get("is_loop", lambda: (at[0] == at[1]).unsqueeze(1))
+
+    @property
+    def may_have_loops(self) -> bool:
+        """Whether there is such an edge; True if asking would wait for a device or compiler."""
+        if torch.compiler.is_compiling():
+            return True
+        if (count := noted_loops(self.edge_index)) is not None:
+            return count > 0
+        if self.edge_index.device.type != "cpu":
+            return True
+        return self.get("any_loop", lambda: bool(self.is_loop.any()))
+
+
+_SHARED = "_shared_by_gates"
+
+
+def share(coefficient: Tensor, edge_index: Tensor) -> Tensor:
+    """Return the rows for one pass over a network, whose gates then compute common things once.
+
+    Args:
+        coefficient: Rows of the edges.
+        edge_index: Senders and receivers, as every layer will get them.
+
+    Shapes:
+        - coefficient: [num_edges, C]
+        - edge_index: [2, num_edges]
+        - output: a view of coefficient
+    """
+    if torch.compiler.is_compiling():
+        return coefficient
+    # A view, which lives as long as the pass.
+    rows = coefficient.view_as(coefficient)
+    if noted_edges(coefficient) is not None:
+        refuse_other_edges(coefficient, edge_index)
+        note_edges(rows, edge_index)
+    setattr(rows, _SHARED, Shared(edge_index))
+    return rows
 
 
 def radii(radius: int | Sequence[int]) -> tuple[int, ...]:
@@ -149,6 +220,8 @@ class StructuralFeatures(nn.Module):
         self.register_buffer("feature_mean", torch.zeros(width))
         self.register_buffer("feature_std", torch.ones(width))
         self.fitted = False
+        # The buffers, their versions and values, as `same_features` has read them.
+        self._read: tuple[tuple[Tensor, Tensor], list[int], tuple[Any, ...]] | None = None
 
     @property
     def required_columns(self) -> tuple[str, ...]:
@@ -235,6 +308,7 @@ class StructuralFeatures(nn.Module):
                 "The structural coefficients contain NaN or infinity.", code="gate.statistics"
             )
         of_graph = {name for row in _OF_GRAPH.values() for name in row}
+        self._read = None
         self.feature_mean.zero_()
         self.feature_std.fill_(1)
         count, found = 0, [(0.0, 0.0, 0.0)] * len(self._inputs)
@@ -322,8 +396,49 @@ class StructuralFeatures(nn.Module):
                 "set itself).",
                 code="gate.statistics",
             )
-        features = self._features(coefficient, edge_index, num_nodes)
-        return (features.to(self.feature_mean.dtype) - self.feature_mean) / self.feature_std
+
+        def make() -> Tensor:
+            features = self._features(coefficient, edge_index, num_nodes)
+            return (features.to(self.feature_mean.dtype) - self.feature_mean) / self.feature_std
+
+        same = self.same_features
+        if same is None:
+            return make()
+        return Shared.of(coefficient, edge_index).get(("features", same, num_nodes), make)
+
+    @property
+    def same_features(self) -> Hashable:
+        """What is equal in modules that compute the same features; None if that is not known."""
+        if torch.compiler.is_compiling():
+            return None
+        buffers = self.feature_mean, self.feature_std
+        versions = [version_of(each) for each in buffers]
+        read = self._read
+        if read is None or read[0][0] is not buffers[0] or read[0][1] is not buffers[1]:
+            read = None
+        elif read[1] != versions:
+            # Someone wrote to them; DDP does in each step, too often to wait for a device.
+            if buffers[0].device.type != "cpu":
+                return None
+            read = None
+        if read is None:
+            try:
+                # Waits for a device, once after the statistics were made, moved or loaded.
+                values = tuple(tuple(each.tolist()) for each in buffers)
+            except RuntimeError:
+                # Under vmap, or without data.
+                return None
+            self._read = read = (buffers, versions, values)
+        about = self.features, self.radius, self.normalize_over, self.offset, self.columns
+        return type(self), self.feature_mean.dtype, about, read[2]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what was read of the buffers, which a copy reads again."""
+        return {**super().__getstate__(), "_read": None}  # type: ignore[no-untyped-call]
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
+        self._read = None
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def _features(self, coefficient: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
         """Return all features before standardisation, radius-major, [num_edges, F]."""

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import UninitializedParameter, is_lazy
-from torch_geometric.utils import softmax
+from torch_geometric.utils import scatter, softmax
 
 from unionsnn.base.arguments import require_at_least, require_choice
 from unionsnn.base.errors import RequestError
-from unionsnn.nn.features import FeatureOptions, StructuralFeatures, radii
+from unionsnn.nn.features import FeatureOptions, Shared, StructuralFeatures, radii
 
 Normalization = Literal["neighborhood", "batch", "none"]
 
@@ -73,11 +73,6 @@ def _linear(linear: nn.Linear, rows: Tensor) -> Tensor:
     g^T rows, which on a CPU takes several times as long for short rows.
     """
     return torch.addmm(linear.bias, rows, linear.weight.t().contiguous())
-
-
-def _any(mask: Tensor) -> bool:
-    """Return whether any entry is true; True if asking would synchronise a device or compiler."""
-    return mask.device.type != "cpu" or torch.compiler.is_compiling() or bool(mask.any())
 
 
 class _Unsized(LazyModuleMixin, nn.Linear):
@@ -223,37 +218,78 @@ class StructuralGate(StructuralFeatures):
                 "Elsewhere pass channels=<width of the message>.",
                 code="gate.width",
             )
+        shared = Shared.of(coefficient, edge_index)
         features = self.standardized(coefficient, edge_index, num_nodes)
-        dtype = features.dtype
-        loops = (edge_index[0] == edge_index[1]).unsqueeze(-1)
         if self.normalization == "none":
-            return self._weight(features, loops)
-        # Under autocast the MLP returns half precision, too coarse for a softmax over many edges.
-        weight = _linear(self.last, self._hidden(features)).to(dtype)
-        may_have_loops = _any(loops)
-        if may_have_loops:
-            # Finite: a node whose only edge is a loop would give -inf - -inf.
-            weight = weight.masked_fill(loops, torch.finfo(dtype).min)
+            return self._weight(features, shared)
+        weight = self._scores(features, shared)
         if self.normalization == "neighborhood":
             weight = softmax(weight, edge_index[1], num_nodes=num_nodes)
         else:
             weight = torch.softmax(weight, dim=0)
         if self.residual:
             weight = 1 + weight
-        return weight.masked_fill(loops, 1.0) if may_have_loops else weight
+        return weight.masked_fill(shared.is_loop, 1.0) if shared.may_have_loops else weight
 
-    def _weight(self, features: Tensor, loops: Tensor) -> Tensor:
+    def quotient(
+        self, coefficient: Tensor, edge_index: Tensor, num_nodes: int
+    ) -> tuple[Tensor, Tensor] | None:
+        r"""Return the weights as quotients, of which a sum of messages needs one per node.
+
+        .. math::
+            \sum_u w_{vu} h_u = \sum_u e_{vu} h_u / z_v, \qquad z_v = \sum_u e_{vu}
+
+        Shapes:
+            - arguments: as in `forward`
+            - e: [num_edges, channels]
+            - z: [num_nodes, channels]
+
+        Returns:
+            e and z; None for weights that are no such quotients: without a softmax over the
+            neighbours, with a residual 1, or where an edge may be a self loop.
+        """
+        shared = Shared.of(coefficient, edge_index)
+        if self.is_lazy or self.residual or self.normalization != "neighborhood":
+            return None
+        if shared.may_have_loops:
+            return None
+        features = self.standardized(coefficient, edge_index, num_nodes)
+        scores, receiver = self._scores(features, shared), edge_index[1]
+        largest = scatter(scores.detach(), receiver, 0, dim_size=num_nodes, reduce="max")
+        e = (scores - largest.index_select(0, receiver)).exp()
+        z = scatter(e, receiver, 0, dim_size=num_nodes, reduce="sum")
+        # As in PyG's softmax; a node without messages has 0 / 0 otherwise.
+        return e, z + 1e-16
+
+    def _scores(self, features: Tensor, shared: Shared) -> Tensor:
+        """Return what the softmax is taken of, [num_edges, channels]."""
+        # Under autocast the MLP returns half precision, too coarse for a softmax over many edges.
+        scores = _linear(self.last, self._hidden(features)).to(features.dtype)
+        if not shared.may_have_loops:
+            return scores
+        # Finite: a node whose only edge is a loop would give -inf - -inf.
+        return scores.masked_fill(shared.is_loop, torch.finfo(features.dtype).min)
+
+    def _weight(self, features: Tensor, shared: Shared) -> Tensor:
         """Return weights without a softmax, [num_edges, channels].
 
         This is one matrix product, with the bias, the 1 of the residual and the 1 of self loops as
         additional columns, since passes over all edges and channels dominate the cost of a gate.
         """
-        hidden = self._hidden(features).to(features.dtype)
-        sent = (~loops).to(hidden.dtype)
-        one = torch.ones_like(sent) if self.residual else 1 - sent
-        ones = self.last.bias.new_ones(1, self.channels)
-        rows = torch.cat([hidden * sent, sent, one], dim=1)
-        columns = torch.cat([self.last.weight.t(), self.last.bias.unsqueeze(0), ones])
+
+        def make() -> Tensor:
+            hidden = self._hidden(features).to(features.dtype)
+            sent = (~shared.is_loop).to(hidden.dtype)
+            one = torch.ones_like(sent) if self.residual else 1 - sent
+            return torch.cat([hidden * sent, sent, one], dim=1)
+
+        same = self.same_features if self.hidden is None else None
+        rows = make() if same is None else shared.get(("rows", same, self.residual), make)
+        bias = self.last.bias
+        ones = shared.get(
+            ("ones", self.channels, bias.dtype), lambda: bias.new_ones(1, self.channels)
+        )
+        columns = torch.cat([self.last.weight.t(), bias.unsqueeze(0), ones])
         # Half precision would round 1 + w to three digits.
         with torch.autocast(rows.device.type, enabled=False):
             return rows @ columns

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +16,13 @@ from torch_geometric.data.data import BaseData
 from torch_geometric.nn import FastRGCNConv, MessagePassing, RGCNConv
 
 from unionsnn.base.errors import RequestError
-from unionsnn.nn.features import StructuralFeatures, refuse_other_edges, structural_modules
+from unionsnn.nn.features import Shared, StructuralFeatures, refuse_other_edges, structural_modules
 from unionsnn.nn.gates import StructuralGate
 
 
 @dataclass
 class _Pass:
-    """State of the hooks during one forward pass."""
+    """State of a plug-in during one forward pass."""
 
     weight: Tensor | None
     """None until the first message tells a gate without a width its own."""
@@ -30,6 +30,7 @@ class _Pass:
     """The edges that `weight` belongs to."""
     sent: Tensor
     """The edges that the layer sends its messages along."""
+    rows: Tensor
     gate_input: tuple[Tensor, Tensor, int]
     gated: bool = False
 
@@ -43,10 +44,9 @@ class UnionPlugin(nn.Module):
     Equation 5 of "Union Subgraph Neural Networks" (Xu et al., AAAI 2024) where the layer's message
     is h_u itself (GIN, GraphSAGE, GraphConv). For a layer that transforms first (GCN, GAT), the
     transformed message is gated. Self loops added by the layer keep weight 1. Called directly, the
-    wrapped layer is unchanged. In a compiled network the wrapped layer runs uncompiled, since PyG
-    calls no hooks in compiled code; `torch.export` traces it with ``strict=False``, and `torch.jit`
-    is not supported. A plug-in must not run in several threads at once, since it stores the weights
-    of a pass.
+    wrapped layer is unchanged. `torch.compile` traces both together, `torch.export` with
+    ``strict=False``; `torch.jit` is not supported. A plug-in must not run in several threads at
+    once, since it stores the weights of a pass.
 
     Args:
         conv: A `MessagePassing` layer, with any flow direction. It is used, not copied.
@@ -111,16 +111,19 @@ class UnionPlugin(nn.Module):
             gate = preset_gate(gate, channels, radius) if isinstance(gate, str) else gate(channels)
         self.conv = conv
         self.gate = gate
-        # Set only during a pass; otherwise the hooks do nothing.
+        # Set only during a pass; otherwise messages stay as they are.
         self._pass: _Pass | None = None
+        # Whether the edges of a pass were compared with those of the layer.
+        self._was_read = False
         # Rows of the call of a whole network, and whether it has come here; see `plug_in`.
         self.given: Tensor | None = None
         self.reached = False
         names = list(inspect.signature(conv.forward).parameters)
         self._x, self._edges = names[0], "edge_index" if "edge_index" in names else names[1]
         self._edges_at = names.index(self._edges)
-        conv.register_propagate_forward_pre_hook(self._note_edges)
-        conv.register_message_forward_hook(self._multiply)
+        # PyG does not call hooks in traced code. Another plug-in of the same layer stays inside.
+        for name, method in (("propagate", self._propagate), ("message", self._message)):
+            setattr(conv, name, functools.partial(method, vars(conv).get(name)))
 
     def reset_parameters(self) -> None:
         """Reinitialise layer and gate; the gate's statistics are kept."""
@@ -158,41 +161,14 @@ class UnionPlugin(nn.Module):
         at = self._edges_at
         edge_index: Any = args[at] if len(args) > at else kwargs.get(self._edges)
         _refuse_fused(edge_index)
-        edges = edge_index
+        given, edges = rows, edge_index
         if self.conv.flow == "target_to_source":
             # The gate expects receivers in the second row; its own check sees a view without note.
             refuse_other_edges(rows, edge_index)
             rows, edges = rows.view_as(rows), edge_index.flip(0)
         gate_input = rows, edges, _num_nodes(x, self.conv.node_dim)
         weight = None if self.gate.is_lazy else self.gate(*gate_input)
-        current = _Pass(weight, edge_index, edge_index, gate_input)
-        if torch.compiler.is_exporting():
-            with self._traced():
-                return self._send(current, args, kwargs)
-        return self._send(current, args, kwargs)
-
-    @contextmanager
-    def _traced(self) -> Iterator[None]:
-        """Wrap methods instead of using hooks, which PyG does not call during export."""
-        conv, message, propagate = self.conv, self.conv.message, self.conv.propagate
-
-        def noted(edge_index: Tensor, *args: Any, **kwargs: Any) -> Any:
-            self._note_edges(conv, (edge_index,))
-            return propagate(edge_index, *args, **kwargs)
-
-        def gated(*args: Any, **kwargs: Any) -> Tensor | None:
-            return self._multiply(conv, args, message(*args, **kwargs))
-
-        conv.message, conv.propagate = gated, noted
-        try:
-            yield
-        finally:
-            # Restores the methods of the class.
-            del conv.message, conv.propagate
-
-    @torch.compiler.disable
-    def _send(self, current: _Pass, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Call the layer while the hooks multiply its messages by weights."""
+        current = _Pass(weight, edge_index, edge_index, given, gate_input)
         self._pass = current
         try:
             out = self.conv(*args, **kwargs)
@@ -205,33 +181,40 @@ class UnionPlugin(nn.Module):
             )
         return out
 
-    def _note_edges(self, conv: MessagePassing, inputs: tuple[Any, ...]) -> None:
+    def _propagate(self, inner: Any, edge_index: Any, *args: Any, **kwargs: Any) -> Any:
         """Record the edges along which the layer is about to propagate."""
-        if self._pass is None and self.given is not None:
-            raise TypeError(
-                f"The network calls a {type(conv).__name__} past its plug-in, so nothing would be "
-                "gated: it holds the layer in a place that plug_in does not see, such as a list "
-                "that is no ModuleList."
-            )
         if self._pass is not None:
-            self._pass.sent = inputs[0]
+            self._pass.sent = edge_index
+        elif self.given is not None:
+            raise TypeError(
+                f"The network calls a {type(self.conv).__name__} past its plug-in, so nothing "
+                "would be gated: it holds the layer in a place that plug_in does not see, such as "
+                "a list that is no ModuleList."
+            )
+        if inner is not None:
+            return inner(edge_index, *args, **kwargs)
+        return type(self.conv).propagate(self.conv, edge_index, *args, **kwargs)
 
-    def _multiply(
-        self, conv: MessagePassing, inputs: tuple[Any, ...], message: Tensor
-    ) -> Tensor | None:
-        """Gate the messages that the layer has made; None leaves them unchanged."""
-        if self._pass is None:
-            return None
-        name = type(conv).__name__
-        num_messages, *trailing = message.shape[_edge_dim(conv, message) :]
+    def _message(self, inner: Any, *args: Any, **kwargs: Any) -> Any:
+        """Gate the messages that the layer makes."""
+        if inner is not None:
+            message = inner(*args, **kwargs)
+        else:
+            message = type(self.conv).message(self.conv, *args, **kwargs)
+        return message if self._pass is None else self._gated(self._pass, message)
+
+    def _gated(self, current: _Pass, message: Tensor) -> Tensor:
+        """Multiply messages by their weights."""
+        name = type(self.conv).__name__
+        num_messages, *trailing = message.shape[_edge_dim(self.conv, message) :]
         width = torch.Size(trailing).numel()
-        if self._pass.weight is None:
+        if current.weight is None:
             if self.gate.is_lazy:
                 self.gate.materialize(width)
-            self._pass.weight = self.gate(*self._pass.gate_input)
-        weight = _aligned(self._pass, self._pass.weight, name)
-        if torch.compiler.is_exporting():
-            # The number of loops is known only when the exported program runs.
+            current.weight = self.gate(*current.gate_input)
+        weight = self._aligned(current, current.weight)
+        if torch.compiler.is_compiling():
+            # The number of loops is known only when the program runs.
             torch._check(num_messages == weight.size(0))  # type: ignore[no-untyped-call]
         elif num_messages != weight.size(0):
             raise TypeError(
@@ -244,8 +227,60 @@ class UnionPlugin(nn.Module):
                 f"channels; pass channels={width}.",
                 code="gate.width",
             )
-        self._pass.gated = True
+        current.gated = True
         return message * weight.view(num_messages, *trailing).to(message.dtype)
+
+    def _aligned(self, current: _Pass, weight: Tensor) -> Tensor:
+        """Return the weights in the order of the messages, with 1 for added loops.
+
+        Layers that add loops first remove existing ones, and append theirs. On a CPU and in the
+        first pass, whether a layer does so is read; then it is asserted, without waiting.
+        """
+        given, sent = current.given, current.sent
+        if sent is given:
+            return weight
+        if torch.compiler.is_compiling() or (self._was_read and given.device.type == "cuda"):
+            return self._asserted(current, weight)
+        self._was_read = True
+        if torch.equal(sent, given):
+            return weight
+        shared = Shared.of(current.rows, given)
+        kept, edges = shared.get("without_loops", lambda: _without_loops(given))
+        head, tail = sent[:, : edges.size(1)], sent[:, edges.size(1) :]
+        if not torch.equal(head, edges) or bool((tail[0] != tail[1]).any()):
+            raise TypeError(self._other_edges)
+        if len(kept) < len(weight):
+            weight = weight.index_select(0, kept)
+        return torch.cat([weight, weight.new_ones(tail.size(1), weight.size(1))])
+
+    def _asserted(self, current: _Pass, weight: Tensor) -> Tensor:
+        """Align without reading values; a device assertion fails for other edges."""
+        given, sent, num_nodes = current.given, current.sent, current.gate_input[2]
+        num_sent = sent.size(1)
+        if _known_equal(num_sent, given.size(1)):
+            same = (sent == given).all()
+        else:
+            shared = Shared.of(current.rows, given)
+            order, edges, count = shared.get(
+                ("loops_last", num_nodes), lambda: _loops_last(given, num_nodes)
+            )
+            is_edge = torch.arange(num_sent, device=given.device) < count
+            same = torch.where(
+                is_edge, (sent == edges[:, :num_sent]).all(0), sent[0] == sent[1]
+            ).all() & (count <= num_sent)
+            # Loops have the weight 1 anyway.
+            ones = weight.new_ones(num_nodes, weight.size(1))
+            weight = torch.cat([weight.index_select(0, order), ones])[:num_sent]
+        if not torch.compiler.is_exporting():
+            torch._assert_async(same, self._other_edges)
+        return weight
+
+    @property
+    def _other_edges(self) -> str:
+        return (
+            f"{type(self.conv).__name__} changes the order or number of edges before it sends "
+            "messages, so weights cannot be matched to them; this layer cannot be wrapped."
+        )
 
 
 def refusal(conv: Any) -> str | None:
@@ -307,35 +342,34 @@ def _refuse_fused(edge_index: Any) -> None:
     )
 
 
-def _aligned(current: _Pass, weight: Tensor, name: str) -> Tensor:
-    """Return the weights in the order of the messages, with 1 for added loops.
+def _known_equal(first: int, second: int) -> bool:
+    """Return whether sizes are equal; in traced code, whether they are for all inputs."""
+    if not torch.compiler.is_compiling():
+        return first == second
+    # Takes a second to import, which a compiler has spent already.
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-    Layers that add loops first remove existing ones, and append theirs.
+    return bool(statically_known_true(first == second))
+
+
+def _without_loops(edges: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the places of the edges between different nodes, and these edges."""
+    kept = (edges[0] != edges[1]).nonzero().squeeze(1)
+    return kept, edges.index_select(1, kept)
+
+
+def _loops_last(edges: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the same without reading values: the places of all edges, of self loops last.
+
+    Shapes:
+        - edges: [2, num_edges]
+        - output: places, [num_edges]; the edges in that order, and `num_nodes` more, [2, num_edges
+          + num_nodes]; the number of edges between different nodes, []
     """
-    given, sent = current.given, current.sent
-    if sent is given:
-        return weight
-    if torch.compiler.is_exporting():
-        # A layer that passes on a copy looks like one that adds loops: it is not traced.
-        return _with_loops(current, weight)
-    if torch.equal(sent, given):
-        return weight
-    kept = given[0] != given[1]
-    edges = given[:, kept]
-    head, tail = sent[:, : edges.size(1)], sent[:, edges.size(1) :]
-    if not torch.equal(head, edges) or bool((tail[0] != tail[1]).any()):
-        raise TypeError(
-            f"{name} changes the order or number of edges before it sends messages, so weights "
-            "cannot be matched to them; this layer cannot be wrapped."
-        )
-    return torch.cat([weight[kept], weight.new_ones(tail.size(1), weight.size(1))])
-
-
-def _with_loops(current: _Pass, weight: Tensor) -> Tensor:
-    """Return the weights of non-loop edges, then 1 for each node, without reading values."""
-    given, sent = current.given, current.sent
-    kept = weight[given[0] != given[1]]
-    return torch.cat([kept, weight.new_ones(sent.size(1) - kept.size(0), weight.size(1))])
+    is_loop = edges[0] == edges[1]
+    order = torch.argsort(is_loop, stable=True)
+    padded = torch.cat([edges.index_select(1, order), edges.new_zeros(2, num_nodes)], dim=1)
+    return order, padded, (~is_loop).sum()
 
 
 def fit_statistics(network: nn.Module, data: Any) -> None:

@@ -15,7 +15,7 @@ from torch_geometric.nn import HeteroConv, MessagePassing
 
 from unionsnn.base.errors import RequestError
 from unionsnn.base.rows import note_edges
-from unionsnn.nn.features import refuse_other_edges
+from unionsnn.nn.features import share
 from unionsnn.nn.gates import StructuralGate
 from unionsnn.nn.plugin import UnionPlugin, refusal
 
@@ -174,9 +174,8 @@ class _Hands:
             )
         edge_index = args[self.edges_at] if len(args) > self.edges_at else kwargs.get("edge_index")
         if isinstance(edge_index, Tensor) and not torch.compiler.is_compiling():
-            refuse_other_edges(rows, edge_index)
-            # A view, as the note is that of this call: a layer may get other edges.
-            rows = rows.view_as(rows)
+            rows = share(rows, edge_index)
+            # That of this call: a layer may get other edges.
             note_edges(rows, edge_index)
         for plugin in self.plugins:
             plugin.given, plugin.reached = rows, False

@@ -20,6 +20,7 @@ from unionsnn.config.schema import Config
 from unionsnn.data.batching import GraphStore
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.process_group import rank
+from unionsnn.training.compilation import missing_compiler
 from unionsnn.training.tasks import Task
 
 
@@ -93,7 +94,7 @@ def own_state(threads: int) -> Iterator[None]:
 
 
 def check_accelerator(config: Config) -> None:
-    """Refuse an accelerator, number of devices or precision that this machine does not have.
+    """Refuse an accelerator, number of devices, precision or compiler that is not there.
 
     Raises:
         RequestError: with what is available.
@@ -134,6 +135,12 @@ def check_accelerator(config: Config) -> None:
             "trainer.accelerator=cpu, or trainer.precision=32-true."
         )
         faults.append(Fault(text, "trainer.precision"))
+    if trainer.compile and (missing := missing_compiler(kind)) is not None:
+        text = (
+            f"trainer.compile is true, but torch.compile finds no working compiler: {missing} is "
+            "missing; install it, or type trainer.compile=false."
+        )
+        faults.append(Fault(text, "trainer.compile"))
     if faults:
         raise RequestError(*faults)
 

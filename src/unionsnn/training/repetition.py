@@ -54,6 +54,7 @@ from unionsnn.training.checkpoints import (
     read_content,
     save_checkpoint,
 )
+from unionsnn.training.compilation import compiler_failure, compiler_settings
 from unionsnn.training.devices import (
     EqualBuffers,
     ExistingProcesses,
@@ -331,7 +332,8 @@ def fit(
     """Train, resuming from a checkpoint if there is one, and validate as the protocol says.
 
     Raises:
-        RequestError: if the largest batch does not fit into memory, or a callback is refused.
+        RequestError: if the largest batch does not fit into memory, a callback is refused, or the
+            network cannot be compiled.
         MemoryRanOutError: if memory runs out.
     """
     config = training.config
@@ -348,6 +350,9 @@ def fit(
     checkpoint = training.unfinished if resumes else None
     # Lightning does so only after it has restored the weights, which would round them.
     trainer.strategy.precision_plugin.convert_module(task)
+    if config.trainer.compile:
+        # In place, so that weights keep their names; sizes of batches differ.
+        task.model.compile(dynamic=True)
     try:
         with memory_errors(task.model, data):
             trainer.fit(task, data.train_dataloader(), validation, ckpt_path=checkpoint)
@@ -360,6 +365,12 @@ def fit(
     except UnionsnnError:
         raise
     except Exception as error:
+        if config.trainer.compile and (said := compiler_failure(error)) is not None:
+            raise RequestError(
+                f"torch.compile failed for {type(task.model).__name__}: {said}. Type "
+                "trainer.compile=false.",
+                code="trainer.compile",
+            ) from error
         if (named := users_failure(error, config)) is None:
             raise
         raise named from error
@@ -368,13 +379,13 @@ def fit(
 
 @contextmanager
 def surroundings(config: Config) -> Iterator[None]:
-    """Restore the global generators, Lightning's loggers and determinism on exit."""
-    wanted = config.trainer.deterministic
+    """Restore the global generators, Lightning's loggers, determinism and the compiler on exit."""
     with (
         forked_generators(training_device(config.trainer.accelerator)),
         quiet_lightning(),
         interruptible_lightning(),
-        deterministic(wanted),
+        deterministic(config.trainer.deterministic),
+        compiler_settings(config.trainer.compile),
     ):
         yield
 

@@ -76,7 +76,7 @@ def obstacle(config: Config, data: GraphDataModule) -> str:
         "trainer.accumulate_grad_batches": trainer.accumulate_grad_batches > 1,
         "trainer.ema_decay": trainer.ema_decay is not None,
         "trainer.swa_start": trainer.swa_start is not None,
-        "trainer.compile": getattr(trainer, "compile", False),
+        "trainer.compile": trainer.compile,
         "trainer.callbacks": bool(trainer.callbacks),
         "trainer.extra": bool(trainer.extra),
         f"trainer.precision={trainer.precision}": trainer.precision.endswith("mixed"),

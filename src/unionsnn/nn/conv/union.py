@@ -65,8 +65,12 @@ class UnionConv(MessagePassing):
         """Return new node features."""
         if self.linear is not None:
             x = self.linear(x)
-        weight = self.gate(edge_coefficient, edge_index, x.size(0))
+        given = edge_coefficient, edge_index, x.size(0)
+        quotient = self.gate.quotient(*given)
+        weight, of_receiver = (self.gate(*given), None) if quotient is None else quotient
         total = self.propagate(edge_index, x=x, edge_attr=edge_attr, weight=weight)
+        if of_receiver is not None:
+            total = total / of_receiver.to(total.dtype)
         return self.mlp((1 + self.epsilon) * x + total)
 
     def message(self, x_j: Tensor, edge_attr: Tensor | None, weight: Tensor) -> Tensor:
