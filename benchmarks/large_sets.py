@@ -2,7 +2,7 @@
 
     python benchmarks/large_sets.py molecules FOLDER
     python benchmarks/large_sets.py trained FOLDER [GRAPHS]
-    python benchmarks/large_sets.py citations
+    python benchmarks/large_sets.py citations [SECONDS]
 
 The first writes 437,929 graphs of 26 nodes and 28 bonds on average, with 128 labels of which nine
 of ten are missing, in OGB's published format, and loads them as a run does, twice: from the
@@ -15,8 +15,8 @@ resident, with the pages of mapped files that were touched, which the system tak
 needs them; and anonymous, which it cannot.
 
 The third makes one graph of 169,343 nodes and 1.16 million edges, whose degrees have a heavy tail
-like those of ogbn-arxiv (largest 13,161), and computes the coefficients of its edges at radius 1.
-Each step is a process of its own; the first and the third tell its largest resident memory.
+like those of ogbn-arxiv (largest 13,161), and computes the coefficients of its edges at radius 1 on
+2 threads; after some seconds it stops and says how much of the planned work is done. Each step is a process of its own; the first and the third tell its largest resident memory.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ import sys
 import threading
 import time
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -217,8 +218,8 @@ def train_generated(folder: Path, num_graphs: int, network: str) -> None:
     memory.tell(f"{network}, 200 steps of 256 graphs, {time.perf_counter() - started:.0f} s")
 
 
-def citations() -> None:
-    """Compute the coefficient of all edges of a graph with hubs."""
+def citations(seconds: float = float("inf")) -> None:
+    """Compute the coefficient of all edges of a graph with hubs, for some seconds at most."""
     from unionsnn.coefficients import CoefficientSpec
     from unionsnn.data.edges import both_ways, simple_edges
 
@@ -233,17 +234,26 @@ def citations() -> None:
     print(
         f"{NODES:,} nodes, {union.shape[1] // 2:,} edges, degree up to {degree.max():,}", flush=True
     )
+    spec = CoefficientSpec("union", "path", "singular_value_sum", (1,))
+    started = time.perf_counter()
+    planned = spec.estimated_seconds(union, NODES, threads=2)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"planned in {time.perf_counter() - started:.0f} s: {planned:,.0f} s on 2 threads")
+    print(f"largest resident memory so far {before:.2f} GB", flush=True)
     started = told = time.perf_counter()
 
     def progress(done: int, total: int) -> None:
         nonlocal told
+        if time.perf_counter() - started > seconds:
+            print(f"stopped after {seconds:.0f} s: {done / total:.2%} of the work", flush=True)
+            raise KeyboardInterrupt
         if time.perf_counter() - told > 60:
             told = time.perf_counter()
             print(f"{told - started:.0f} s: {done / total:.1%} of the work", flush=True)
 
-    spec = CoefficientSpec("union", "path", "singular_value_sum", (1,))
-    spec.compute(union, NODES, threads=1, block_size=10_000, progress=progress)
-    print(f"coefficients at radius 1: {time.perf_counter() - started:.0f} s with 1 thread")
+    with suppress(KeyboardInterrupt):
+        spec.compute(union, NODES, threads=2, progress=progress, max_hours=None)
+    print(f"coefficients at radius 1: {time.perf_counter() - started:.0f} s with 2 threads")
 
 
 def main() -> None:
@@ -271,7 +281,7 @@ def main() -> None:
     elif what == "load":
         load_molecules(Path(rest[0]), *rest[1:])
     else:
-        citations()
+        citations(*map(float, rest))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"largest resident memory {peak:.2f} GB")
 

@@ -38,6 +38,14 @@ def planted(rng, inside, border, *, density=0.2, shape="random", rest=0):
     elif shape == "complete":
         adjacency[2 : inside // 2, 2 : inside // 2] = True
         adjacency = np.triu(adjacency, 1)
+    elif shape == "border twins":
+        # Leaves of node 1, and a clique.
+        adjacency[:, 1 + inside : n] = False
+        adjacency[1 + inside : n, n:] = False
+        adjacency[1 + inside : 1 + inside + border // 2, 1 + inside : 1 + inside + border // 2] = (
+            True
+        )
+        adjacency = np.triu(adjacency, 1)
     adjacency[0, 1 : 1 + inside] = True
     adjacency[1, 1 + inside : n] = True
     return adjacency | adjacency.T
@@ -60,7 +68,7 @@ def at_hub(graph, v, others):
     return np.array(values)
 
 
-@pytest.mark.parametrize("shape", ["random", "twins", "stars", "complete"])
+@pytest.mark.parametrize("shape", ["random", "twins", "stars", "complete", "border twins"])
 @pytest.mark.parametrize(
     ("inside", "border"), [(100, 1), (150, 30), (300, 12), (400, 80), (590, 5)]
 )

@@ -10,12 +10,20 @@ from unionsnn.base.errors import Fault, RequestError
 from unionsnn.coefficients import space
 from unionsnn.coefficients.engine import Group
 from unionsnn.coefficients.graph import SimpleGraph
-from unionsnn.coefficients.kernels import any_radius, columns, radius_one
+from unionsnn.coefficients.kernels import any_radius, bands, columns, radius_one
 from unionsnn.coefficients.kernels.arguments import Numbers, Workspace, new_workspace
 from unionsnn.coefficients.kernels.curvature import as_ratio
 from unionsnn.coefficients.kernels.hubs import Hub
-from unionsnn.coefficients.kernels.routes import KNOWN, expected_costs, hub_classes, hub_cost
-from unionsnn.coefficients.kernels.substructures import WORD
+from unionsnn.coefficients.kernels.routes import (
+    ALONE,
+    ALONE_ORDER,
+    KNOWN,
+    direct_cost,
+    expected_costs,
+    hub_classes,
+    hub_cost,
+)
+from unionsnn.coefficients.kernels.substructures import TRUE_TWINS, WORD
 from unionsnn.coefficients.planning import sampled_cost, work_of_size
 
 FloatArray = npt.NDArray[np.float64]
@@ -99,7 +107,7 @@ class RadiusOne:
         self.classes = np.empty(0, np.int32)
         if "a" in self.quantities:
             self.classes = hub_classes(graph.indptr, graph.indices)
-        self.max_groups = int((self.classes > 0).sum())
+        self.max_groups = int((self.classes > 0).sum()) + (self.max_order > ALONE_ORDER)
         self._wanted = _columns(space.BASIC_QUANTITIES, self.quantities)
 
     def costs(self, routes: NodeArray) -> tuple[FloatArray, FloatArray]:
@@ -135,18 +143,40 @@ class RadiusOne:
             radius_one.compute_large(*chunk, self.classes, workspace, wanted, values)
 
     def groups(self, routes: NodeArray) -> list[Group]:
-        """Return the edges that chunks have left, by hub."""
+        """Return the edges that chunks have left, by hub or alone."""
+        alone = [self._alone(i) for i in np.flatnonzero(routes == ALONE).tolist()]
         edges = np.flatnonzero(routes >= 0)
         edges = edges[np.argsort(routes[edges], kind="stable")]
         hubs, starts = np.unique(routes[edges], return_index=True)
         parts = np.split(edges, starts[1:]) if len(hubs) else []
-        return [self._group(v, part) for v, part in zip(hubs.tolist(), parts, strict=True)]
+        at_hubs = [self._group(v, part) for v, part in zip(hubs.tolist(), parts, strict=True)]
+        return at_hubs + alone
+
+    def _alone(self, i: int) -> Group:
+        graph = self.graph
+        # Twins around a hub stay twins, but for what the other end's nodes tell apart.
+        degrees = self.degrees[graph.edges[:, i]]
+        classes = self.classes[graph.edges[:, i]] if len(self.classes) else degrees
+        order = int(np.where(classes > 0, classes, degrees).sum())
+
+        def values(workspace: radius_one.Workspace) -> Iterator[float]:
+            rows, sizes, kinds = radius_one.quotient_of_edge(graph.csr, i, workspace)
+            blocks = bands.path_blocks(rows, sizes, kinds)
+            del rows
+            inside = np.where(kinds == TRUE_TWINS, 1.0, 2.0) * (sizes - 1)
+            yield bands.absolute_eigenvalue_sum(blocks) + float(inside.sum())
+
+        memory = 4 * order**2 + order**2 // 8
+        return Group(np.array([i]), int(self._wanted[0]), direct_cost(order), memory, values)
 
     def _group(self, v: int, edges: IntArray) -> Group:
         graph, classes, degree = self.graph, int(self.classes[v]), int(self.degrees[v])
-        border = int(self.degrees[graph.edges[:, edges]].min(axis=0).mean()) // 2
-        cost = len(edges) * hub_cost(classes, degree, border)
-        memory = 24 * classes**2 + (degree + 1) ** 2 // 8
+        # Half of the other end's neighbours are common ones.
+        borders = (self.degrees[graph.edges[:, edges]].sum(axis=0) - degree) // 2
+        cost = len(edges) * hub_cost(classes, degree, min(int(borders.mean()), 1000))
+        # Its vectors with one more matrix at first, then the pairs of a border.
+        memory = 8 * classes**2 + max(8 * classes**2, 300 * int(borders.max()) ** 2)
+        memory += (degree + 1) ** 2 // 8
 
         def values(workspace: radius_one.Workspace) -> Iterator[float]:
             hub = Hub(graph.indptr, graph.indices, v, workspace.local)

@@ -10,7 +10,9 @@ of the k nodes of N[u] \ N[v]:
 Coulson's integral |x| = 1/π ∫ log(1 + x²/y²) dy over y > 0, by the trapezoid rule after y = eᵗ, in
 which all singularities lie on |Im t| = π/2 however small x is, gives |x| as a fixed sum of
 logarithms (`absolute_value_rule`), hence the change of the nuclear norm as a sum of log|det S|.
-The eigenvectors of M diagonalise (iy - M)⁻¹; twins in N[v] are merged before.
+The eigenvectors of M diagonalise (iy - M)⁻¹; twins in N[v] are merged before, and so are nodes of
+N[u] \ N[v] with the same distances. The functions -1 / (iy - μ) at all y span a space of about 50
+dimensions to machine precision, in which the sums over the eigenvalues μ are computed.
 """
 
 import math
@@ -20,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unionsnn.coefficients.kernels.jit import kernel
+from unionsnn.coefficients.kernels.lapack import eigh
 from unionsnn.coefficients.kernels.path_matrices import fill_path_quotient
 from unionsnn.coefficients.kernels.substructures import (
     FALSE_TWINS,
@@ -41,6 +44,14 @@ _STEP, _SPREAD, _CENTER = 0.08, 5.0, -3.0
 
 # Number of entries of a block of pairwise products multiplied at once; about a megabyte.
 _PAIR_BLOCK = 1 << 17
+
+# Number of entries of a block of Schur complements; about 16 megabytes.
+_SCHUR_BLOCK = 1 << 20
+
+# Order from which it pays to find the space that the responses span, and what is left out of it,
+# relative to the largest response of an eigenvalue.
+_MANY_EIGENVALUES = 160
+_NEGLIGIBLE = 1e-13
 
 
 class Rule(NamedTuple):
@@ -103,11 +114,15 @@ class Hub:
         false = int(((sizes > 1) & (kinds == FALSE_TWINS)).sum())
         true = int(((sizes > 1) & (kinds == TRUE_TWINS)).sum())
         m = len(sizes)
-        self._twins = ((2.0, m - true - false, m - true), (1.0, m - true, m))
-        eigenvalues, self._vectors = np.linalg.eigh(quotient)
+        self._twins = ((m - true - false, m - true), (m - true, m))
+        # In place, with one matrix more at the peak; numpy takes four more.
+        # In place, with one matrix more at the peak; numpy takes four more.
+        eigenvalues, self._vectors = eigh(quotient.T)
         self._norm = 2.0 * float(np.maximum(eigenvalues, 0.0).sum())
         self._rule = absolute_value_rule(2.0 * len(nodes))
-        self._response = _response(eigenvalues, self._rule.nodes)
+        self._basis, weights = _spanned(_response(eigenvalues, self._rule.nodes))
+        of_twins = _response(np.array([-2.0, -1.0]), self._rule.nodes)
+        self._weights = np.concatenate([weights, of_twins])
 
     def close(self) -> None:
         """Restore the work space."""
@@ -116,36 +131,93 @@ class Hub:
     def coefficient(self, u: int) -> float:
         """Return the sum of the singular values of the path matrix of the edge (v, u)."""
         B, C = _border(self._indptr, self._indices, u, self._position, self._rows)
-        k = len(B)
-        if k == 0:
+        if len(B) == 0:
             return self._norm
+        B, C, of_twins = _merge_border(B, C)
+        k = len(B)
         folded = B
         if len(self._nodes) > len(self._starts):
             folded = np.add.reduceat(B, self._starts, axis=1) / self._roots
-        responses = _pair_responses(folded @ self._vectors, self._response)
-        self._add_twins(B, folded, responses)
-        schur = _schur_complements(C, responses, self._rule.nodes)
-        logarithms = np.linalg.slogdet(schur)[1]
+        sums = _pair_sums(folded @ self._vectors, self._basis)
+        sums = np.column_stack([sums, *self._twin_sums(B, folded)])
+        logarithms = np.empty(len(self._rule.nodes))
+        step = max(1, _SCHUR_BLOCK // (k * k))
+        for begin in range(0, len(logarithms), step):
+            nodes = self._rule.nodes[begin : begin + step]
+            real = sums @ self._weights[:, begin : begin + len(nodes)]
+            middle = len(logarithms) + begin
+            imaginary = sums @ self._weights[:, middle : middle + len(nodes)]
+            schur = _schur_complements(C, real, imaginary, nodes)
+            logarithms[begin : begin + len(nodes)] = np.linalg.slogdet(schur)[1]
         squares = 2.0 * float((B * B).sum()) + float((C * C).sum())
         change = self._rule.constant * k + self._rule.square * squares
-        return self._norm + change + 2.0 * float((self._rule.weights * logarithms).sum())
+        change += 2.0 * float((self._rule.weights * logarithms).sum())
+        return self._norm + of_twins + change
 
-    def _add_twins(
-        self,
-        B: FloatArray,
-        folded: FloatArray,
-        responses: FloatArray,
-    ) -> None:
-        """Add the eigenvalues -δ inside classes of twins: B_c (I - 11ᵀ/s) B_cᵀ."""
-        for distance, first, last in self._twins:
-            if first == last:
-                continue
-            begin = self._starts[first]
+    def _twin_sums(self, B: FloatArray, folded: FloatArray) -> list[FloatArray]:
+        """Return the part of the eigenvalues -2 and -1 inside classes: B_c (I - 11ᵀ/s) B_cᵀ.
+
+        Shapes:
+            B [k, n], folded [k, m] -> two of [k (k + 1) / 2].
+        """
+        lower = np.tril_indices(len(B))
+        sums = []
+        for first, last in self._twins:
+            begin = self._starts[first] if first < last else 0
             end = self._starts[last] if last < len(self._starts) else B.shape[1]
-            members, classes = B[:, begin:end], folded[:, first:last]
-            gram = members @ members.T - classes @ classes.T
-            response = _response(np.array([-distance]), self._rule.nodes)
-            responses += gram[np.tril_indices(len(B))][:, None] * response
+            members = B[:, begin : end if first < last else 0]
+            classes = folded[:, first:last]
+            sums.append((members @ members.T - classes @ classes.T)[lower])
+        return sums
+
+
+def _merge_border(B: FloatArray, C: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+    """Merge nodes outside the hub's neighbourhood that have the same distances to all others.
+
+    As twins in `path_matrices`: s nodes at mutual distance δ give the eigenvalue -δ s - 1 times.
+
+    Shapes:
+        B [k, n], C [k, k] -> B [q, n], C [q, q], and the sum of the eigenvalues' absolute values.
+    """
+    small_B, small_C = B.astype(np.int8), C.astype(np.int8)
+    chosen: list[int] = []
+    sizes: list[int] = []
+    within: list[float] = []
+    left = list(range(len(B)))
+    for distance in (2, 1):
+        np.fill_diagonal(small_C, distance)
+        classes: dict[bytes, list[int]] = {}
+        for a in left:
+            classes.setdefault(small_B[a].tobytes() + small_C[a].tobytes(), []).append(a)
+        left = [members[0] for members in classes.values() if len(members) == 1]
+        merged = [members for members in classes.values() if len(members) > 1]
+        chosen += [members[0] for members in merged]
+        sizes += [len(members) for members in merged]
+        within += [float(distance)] * len(merged)
+    if not chosen:
+        return B, C, 0.0
+    order = np.array([*chosen, *left])
+    size = np.array([*sizes, *([1] * len(left))], np.float64)
+    inside = np.array([*within, *([0.0] * len(left))]) * (size - 1.0)
+    roots = np.sqrt(size)
+    merged_C = C[np.ix_(order, order)] * np.outer(roots, roots)
+    np.fill_diagonal(merged_C, inside)
+    return B[order] * roots[:, None], merged_C, float(inside.sum())
+
+
+def _spanned(response: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Factor the responses of many eigenvalues: response ≈ basis @ weights.
+
+    Shapes:
+        response [m, 2 J] -> basis [m, r], weights [r, 2 J].
+    """
+    if len(response) < _MANY_EIGENVALUES:
+        return response, np.eye(response.shape[1])
+    # An eigenvalue near 0 must not blur the others.
+    largest = np.abs(response).max(axis=1, keepdims=True)
+    left, scale, right = np.linalg.svd(response / largest, full_matrices=False)
+    rank = int((scale > _NEGLIGIBLE).sum())
+    return largest * left[:, :rank] * scale[:rank], right[:rank]
 
 
 def _response(eigenvalues: FloatArray, nodes: FloatArray) -> FloatArray:
@@ -159,21 +231,21 @@ def _response(eigenvalues: FloatArray, nodes: FloatArray) -> FloatArray:
     return np.concatenate([mu / squares, y / squares], axis=1)
 
 
-def _pair_responses(W: FloatArray, response: FloatArray) -> FloatArray:
-    """Return Σ_i W_ai W_bi response_i for all b <= a, in the order of the lower triangle.
+def _pair_sums(W: FloatArray, basis: FloatArray) -> FloatArray:
+    """Return Σ_i W_ai W_bi basis_i for all b <= a, in the order of the lower triangle.
 
     Shapes:
-        W [k, m], response [m, 2 J] -> [k (k + 1) / 2, 2 J].
+        W [k, m], basis [m, r] -> [k (k + 1) / 2, r].
     """
     k, m = W.shape
     pairs = k * (k + 1) // 2
-    result = np.empty((pairs, response.shape[1]))
+    result = np.empty((pairs, basis.shape[1]))
     step = max(1, _PAIR_BLOCK // m)
     products = np.empty((min(step, pairs), m))
     for begin in range(0, pairs, step):
         end = min(begin + step, pairs)
         _fill_products(W, begin, end, products)
-        np.matmul(products[: end - begin], response, out=result[begin:end])
+        np.matmul(products[: end - begin], basis, out=result[begin:end])
     return result
 
 
@@ -193,11 +265,13 @@ def _fill_products(W: FloatArray, begin: int, end: int, products: FloatArray) ->
 
 
 @kernel
-def _schur_complements(C: FloatArray, responses: FloatArray, nodes: FloatArray) -> Any:
-    """Return S(iy) = iy - C - B (iy - M)⁻¹ Bᵀ at all nodes.
+def _schur_complements(
+    C: FloatArray, real: FloatArray, imaginary: FloatArray, nodes: FloatArray
+) -> Any:
+    """Return S(iy) = iy - C - B (iy - M)⁻¹ Bᵀ at some nodes.
 
     Shapes:
-        C [k, k], responses [k (k + 1) / 2, 2 J], nodes [J] -> [J, k, k].
+        C [k, k], real and imaginary [k (k + 1) / 2, J], nodes [J] -> [J, k, k].
     """
     count, k = nodes.shape[0], C.shape[0]
     result = np.empty((count, k, k), np.complex128)
@@ -205,7 +279,7 @@ def _schur_complements(C: FloatArray, responses: FloatArray, nodes: FloatArray) 
         pair = 0
         for a in range(k):
             for b in range(a + 1):
-                entry = complex(responses[pair, j] - C[a, b], responses[pair, count + j])
+                entry = complex(real[pair, j] - C[a, b], imaginary[pair, j])
                 result[j, a, b] = entry
                 result[j, b, a] = entry
                 pair += 1

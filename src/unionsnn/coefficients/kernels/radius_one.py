@@ -19,7 +19,7 @@ from unionsnn.coefficients.kernels.path_matrices import (
     fill_path_quotient,
     path_coefficient,
 )
-from unionsnn.coefficients.kernels.routes import KNOWN, choose_hub
+from unionsnn.coefficients.kernels.routes import ALONE, ALONE_ORDER, KNOWN, choose_hub
 from unionsnn.coefficients.kernels.spectra import OWN_SOLVER_LIMIT, positive_eigenvalue_sum
 from unionsnn.coefficients.kernels.substructures import (
     COLORS,
@@ -244,9 +244,30 @@ def compute_large(
             routes[i] = choose_hub(classes, v, u, degree_v, degree_u, count, order)
             if routes[i] >= 0:
                 a = np.nan
+            elif order > ALONE_ORDER:
+                routes[i] = ALONE
+                a = np.nan
             else:
                 a = path_coefficient(quotient, sizes, kinds, order, work.matrix)
         values[i, column_a] = a
+
+
+@kernel
+def quotient_of_edge(graph: Csr, i: int, work: Workspace) -> tuple[IntArray, IntArray, IntArray]:
+    """Return bit rows, sizes and kinds of the classes of twins around an edge.
+
+    Shapes:
+        -> [m, ceil(m / 64)], [m], [m].
+    """
+    local, nodes = work.local, work.nodes
+    count = union_nodes(graph.indptr, graph.indices, graph.edges[0, i], graph.edges[1, i], nodes)
+    for k in range(count):
+        local[nodes[k]] = k
+    starts, neighbors = induced_lists(graph.indptr, graph.indices, nodes, count, local)
+    for k in range(count):
+        local[nodes[k]] = -1
+    _, sizes, kinds, rows = twin_classes_of_lists(starts, neighbors)
+    return rows, sizes, kinds
 
 
 @kernel

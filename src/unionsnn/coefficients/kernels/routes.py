@@ -17,8 +17,15 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 NodeArray = npt.NDArray[np.int32]
 
-DIRECT, KNOWN = -1, -2
-"""Routes of an edge without a hub: its matrix is solved directly, or its values are known."""
+DIRECT, KNOWN, ALONE = -1, -2, -3
+"""Routes of an edge without a hub: its matrix is solved directly, or its values are known, or its
+matrix is solved directly as a task of its own, being large."""
+
+ALONE_ORDER = 2048
+"""Largest order of a matrix that is solved within a chunk."""
+
+# Largest number of nodes outside a hub's neighbourhood: their pairs take memory.
+_MAX_BORDER = 1024
 
 # Between these degrees a node may be a hub. Beyond, its bit rows would not fit in memory.
 _MIN_HUB_DEGREE = 96
@@ -41,8 +48,10 @@ def hub_cost(classes: int, degree: int, border: int) -> float:
         border: Number of nodes of the other end's neighbourhood outside the hub's.
     """
     m, k = float(classes), float(border)
-    share = 0.4 * m * m * m / degree
-    return share + 1.5e5 + 0.07 * m * m * k + 2.8 * m * k * k + 220.0 * k * k + 4.4 * k * k * k
+    if border > _MAX_BORDER:
+        return np.inf
+    share = 0.2 * m * m * m / degree
+    return share + 1.5e5 + 0.04 * m * m * k + 1.4 * m * k * k + 220.0 * k * k + 3.0 * k * k * k
 
 
 @kernel
@@ -158,9 +167,16 @@ def _expected_costs(
         size -= a == b
         i += a <= b
         j += b <= a
-    lists = 100.0 + 5.0 * size * size
-    hub = choose_hub(classes, v, u, degree_v, degree_u, size, size)
+    lists = 100.0 + min(5.0 * size, 1000.0) * size
+    # The other end adds at most its own nodes to the classes of a hub.
+    order = size
+    if classes[v] > 0:
+        order = min(order, classes[v] + size - degree_v - 1)
+    if classes[u] > 0:
+        order = min(order, classes[u] + size - degree_u - 1)
+    hub = choose_hub(classes, v, u, degree_v, degree_u, size, order)
     if hub == DIRECT:
-        return lists + direct_cost(size), 0.0
+        alone = order > ALONE_ORDER
+        return lists + direct_cost(0 if alone else order), direct_cost(order if alone else 0)
     degree = degree_v if hub == v else degree_u
     return lists, hub_cost(classes[hub], degree, size - degree - 1)
