@@ -154,10 +154,7 @@ class RadiusOne:
 
     def _alone(self, i: int) -> Group:
         graph = self.graph
-        # Twins around a hub stay twins, but for what the other end's nodes tell apart.
-        degrees = self.degrees[graph.edges[:, i]]
-        classes = self.classes[graph.edges[:, i]] if len(self.classes) else degrees
-        order = int(np.where(classes > 0, classes, degrees).sum())
+        order = int(self.degrees[graph.edges[:, i]].sum())
 
         def values(workspace: radius_one.Workspace) -> Iterator[float]:
             rows, sizes, kinds = radius_one.quotient_of_edge(graph.csr, i, workspace)

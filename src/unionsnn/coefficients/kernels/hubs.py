@@ -138,8 +138,9 @@ class Hub:
         folded = B
         if len(self._nodes) > len(self._starts):
             folded = np.add.reduceat(B, self._starts, axis=1) / self._roots
-        sums = _pair_sums(folded @ self._vectors, self._basis)
-        sums = np.column_stack([sums, *self._twin_sums(B, folded)])
+        sums = np.empty((k * (k + 1) // 2, len(self._weights)))
+        _fill_pair_sums(folded @ self._vectors, self._basis, sums[:, :-2])
+        self._fill_twin_sums(B, folded, sums[:, -2:])
         logarithms = np.empty(len(self._rule.nodes))
         step = max(1, _SCHUR_BLOCK // (k * k))
         for begin in range(0, len(logarithms), step):
@@ -154,21 +155,19 @@ class Hub:
         change += 2.0 * float((self._rule.weights * logarithms).sum())
         return self._norm + of_twins + change
 
-    def _twin_sums(self, B: FloatArray, folded: FloatArray) -> list[FloatArray]:
-        """Return the part of the eigenvalues -2 and -1 inside classes: B_c (I - 11ᵀ/s) B_cᵀ.
+    def _fill_twin_sums(self, B: FloatArray, folded: FloatArray, sums: FloatArray) -> None:
+        """Write the part of the eigenvalues -2 and -1 inside classes: B_c (I - 11ᵀ/s) B_cᵀ.
 
         Shapes:
-            B [k, n], folded [k, m] -> two of [k (k + 1) / 2].
+            B [k, n], folded [k, m], sums [k (k + 1) / 2, 2] (out).
         """
         lower = np.tril_indices(len(B))
-        sums = []
-        for first, last in self._twins:
+        for column, (first, last) in enumerate(self._twins):
             begin = self._starts[first] if first < last else 0
             end = self._starts[last] if last < len(self._starts) else B.shape[1]
             members = B[:, begin : end if first < last else 0]
             classes = folded[:, first:last]
-            sums.append((members @ members.T - classes @ classes.T)[lower])
-        return sums
+            sums[:, column] = (members @ members.T - classes @ classes.T)[lower]
 
 
 def _merge_border(B: FloatArray, C: FloatArray) -> tuple[FloatArray, FloatArray, float]:
@@ -231,22 +230,19 @@ def _response(eigenvalues: FloatArray, nodes: FloatArray) -> FloatArray:
     return np.concatenate([mu / squares, y / squares], axis=1)
 
 
-def _pair_sums(W: FloatArray, basis: FloatArray) -> FloatArray:
-    """Return Σ_i W_ai W_bi basis_i for all b <= a, in the order of the lower triangle.
+def _fill_pair_sums(W: FloatArray, basis: FloatArray, sums: FloatArray) -> None:
+    """Write Σ_i W_ai W_bi basis_i for all b <= a, in the order of the lower triangle.
 
     Shapes:
-        W [k, m], basis [m, r] -> [k (k + 1) / 2, r].
+        W [k, m], basis [m, r], sums [k (k + 1) / 2, r] (out).
     """
-    k, m = W.shape
-    pairs = k * (k + 1) // 2
-    result = np.empty((pairs, basis.shape[1]))
+    m, pairs = W.shape[1], len(sums)
     step = max(1, _PAIR_BLOCK // m)
     products = np.empty((min(step, pairs), m))
     for begin in range(0, pairs, step):
         end = min(begin + step, pairs)
         _fill_products(W, begin, end, products)
-        np.matmul(products[: end - begin], basis, out=result[begin:end])
-    return result
+        np.matmul(products[: end - begin], basis, out=sums[begin:end])
 
 
 @kernel

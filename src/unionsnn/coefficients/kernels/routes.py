@@ -168,7 +168,7 @@ def _expected_costs(
         i += a <= b
         j += b <= a
     lists = 100.0 + min(5.0 * size, 1000.0) * size
-    # The other end adds at most its own nodes to the classes of a hub.
+    # The other end adds its own nodes to the classes of a hub, and tells some twins apart.
     order = size
     if classes[v] > 0:
         order = min(order, classes[v] + size - degree_v - 1)
