@@ -178,7 +178,8 @@ def test_progress_and_finished_edges_cover_all_once(hub_graph, values, threads):
     assert (seen == 1).all()
     assert told == sorted(told)
     assert told[-1] == len(values)
-    assert len(told) > 10
+    # Another thread computes long work: what it has done is told ten times a second.
+    assert len(told) > 3
 
 
 @pytest.mark.parametrize("threads", [1, 2])
