@@ -16,7 +16,8 @@ needs them; and anonymous, which it cannot.
 
 The third makes one graph of 169,343 nodes and 1.16 million edges, whose degrees have a heavy tail
 like those of ogbn-arxiv (largest 13,161), and computes the coefficients of its edges at radius 1 on
-2 threads; after some seconds it stops and says how much of the planned work is done. Each step is a process of its own; the first and the third tell its largest resident memory.
+2 threads; after some seconds it stops and says how much of the planned work is done. Each step is a
+process of its own; the first and the third tell its largest resident memory.
 """
 
 from __future__ import annotations
