@@ -65,7 +65,8 @@ def made(name: str) -> tuple[Network, Batch]:
 def test_the_page_runs_and_shows_every_layer() -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
     namespace: dict[str, Any] = {}
-    for block in blocks:
+    # The training loop downloads a data set; the tests of the README run it.
+    for block in (block for block in blocks if "TUDataset(" not in block):
         exec(compile(block, PAGE.name, "exec"), namespace)
     assert {type(layer).__name__ for layer in namespace["layers"]} | {"RGATConv"} == set(LAYERS)
 
