@@ -15,10 +15,13 @@ from unionsnn.base.display import display
 from unionsnn.base.errors import RequestError, TooLongError
 from unionsnn.base.words import about
 from unionsnn.coefficients import CoefficientCache, SimpleGraph, structural_coefficients
+from unionsnn.coefficients import spec as spec_module
 from unionsnn.coefficients.distributed import structural_coefficients_distributed
 from unionsnn.coefficients.engine import Computation
 from unionsnn.coefficients.passes import RadiusOne
 from unionsnn.coefficients.planning import ball_sizes, check_time, work_of_size
+from unionsnn.data import transforms
+from unionsnn.data.named import TUDataModule
 
 TRIANGLE = np.array([[0, 1, 1, 2, 2, 0], [1, 0, 2, 1, 0, 2]])
 
@@ -56,9 +59,7 @@ def test_balls_are_counted() -> None:
 
 
 def test_a_small_graph_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    from unionsnn.coefficients import spec
-
-    monkeypatch.setattr(spec, "SimpleGraph", None)
+    monkeypatch.setattr(spec_module, "SimpleGraph", None)
     pair = np.array([[0, 1], [1, 0]])
     assert CoefficientSpec(radius=(1, 2, 3)).estimated_seconds(pair, 2) < 1e-5
 
@@ -77,6 +78,23 @@ class Client:
 
     def nthreads(self) -> dict[str, int]:
         return {"worker": 2}
+
+
+WRONG_HOURS = [
+    ("x", "a number, such as 1.0"),
+    (True, "a number, such as 1.0"),
+    (-1, "greater than 0"),
+    (0, "greater than 0"),
+    (np.inf, "a finite number"),
+    (np.nan, "a finite number"),
+]
+
+
+def test_data_modules_check_the_limit_when_they_are_made(tmp_path: Any) -> None:
+    for wrong, words in WRONG_HOURS:
+        with pytest.raises(RequestError, match=words) as refused:
+            TUDataModule("MUTAG", root=tmp_path, max_hours=wrong)
+        assert refused.value.codes == ["coefficient.max_hours"]
 
 
 @pytest.mark.parametrize("place", ["function", "spec", "cache", "transform", "dask"])
@@ -108,6 +126,11 @@ def test_what_takes_too_long_is_refused_unless_allowed(
         assert "about 6 hours on 2 threads" in str(refused.value)
     with pytest.raises(TooLongError, match=r"allowed are 2\.5 hours"):
         compute(max_hours=2.5)
+    for wrong, words in WRONG_HOURS:
+        with pytest.raises(RequestError) as refused:
+            compute(max_hours=wrong)
+        assert refused.value.codes == ["coefficient.max_hours"]
+        assert f"max_hours is {wrong!r}; it must be {words}, or None" in str(refused.value)
     if place != "dask":
         assert compute(max_hours=None) is not None
         assert compute(max_hours=12) is not None
@@ -147,18 +170,38 @@ def dense(monkeypatch: pytest.MonkeyPatch, seconds: float) -> Data:
 def test_default_radii_that_take_long_are_refused_with_what_to_type(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = dense(monkeypatch, 40_000.0)
-    with pytest.raises(RequestError, match="about 11 hours") as refused:
-        StructuralCoefficients()(data)
-    assert refused.value.codes == ["transform.work"]
-    for typed in ("StructuralCoefficients(radius=1), about 1 s", "radius=(1, 2, 3)", "plug_in"):
-        assert typed in str(refused.value)
+    data = dense(monkeypatch, 80_000.0)
+    monkeypatch.setattr(transforms, "threads_for", lambda cost: 2)
+    for given in ({}, {"max_hours": 1}, {"max_hours": 11}):
+        with pytest.raises(RequestError, match="about 11 hours on 2 threads") as refused:
+            StructuralCoefficients(**given)(data)
+        assert refused.value.codes == ["transform.work"]
+        for typed in ("(radius=1), about 1 s on one core", "(max_hours=17)", "plug_in"):
+            assert typed in str(refused.value)
     assert StructuralCoefficients(radius=1)(data.clone()).edge_coefficient.shape == (4, 4)
     assert not capsys.readouterr().err
-    rows = StructuralCoefficients(radius=(1, 2, 3))(data.clone()).edge_coefficient
-    assert "coefficients, about 11 hours" in capsys.readouterr().err
+    asked = [{"max_hours": 17}, {"max_hours": None}, {"radius": (1, 2, 3)}]
+    rows = []
+    for given in asked:
+        rows.append(StructuralCoefficients(**given)(data.clone()).edge_coefficient)
+        assert "coefficients, about 11 hours on 2 threads" in capsys.readouterr().err
     monkeypatch.undo()
-    assert torch.equal(rows, StructuralCoefficients()(data.clone()).edge_coefficient)
+    rows.append(StructuralCoefficients()(data.clone()).edge_coefficient)
+    assert all(torch.equal(rows[0], each) for each in rows)
+
+
+def test_the_bar_and_the_refusal_tell_the_same_time(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Computation, "expected_cost", 4e13)
+    # Otherwise too small to be looked at.
+    monkeypatch.setattr(spec_module, "_SHORT", 0.0)
+    for module in (spec_module, transforms):
+        monkeypatch.setattr(module, "threads_for", lambda cost: 2)
+    data = Data(edge_index=torch.from_numpy(TRIANGLE), num_nodes=3)
+    with pytest.raises(TooLongError, match="would take about 6 hours on 2 threads;"):
+        StructuralCoefficients(radius=1)(data)
+    assert "coefficients, about 6 hours on 2 threads" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

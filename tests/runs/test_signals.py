@@ -182,9 +182,18 @@ def test_ctrl_c_in_the_last_validation_reaches_the_caller_who_can_press_it_again
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        ("coefficients graph.csv", "rerun the command to resume."),
+        ("train force=true", "rerun the command without force=true to resume."),
+    ],
+)
 def test_ctrl_c_where_python_ignores_exceptions_is_not_lost(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, advice: str
 ) -> None:
+    monkeypatch.setattr(sys, "argv", ["unionsnn", *words.split()])
+
     class Held:
         pass
 
@@ -203,7 +212,7 @@ def test_ctrl_c_where_python_ignores_exceptions_is_not_lost(
     with pytest.raises(SystemExit) as ended:
         app.main()
     assert ended.value.code == app.INTERRUPTED
-    assert capsys.readouterr().err == f"Interrupted. {app.KEPT}\n"
+    assert capsys.readouterr().err == f"Interrupted. Finished work is kept; {advice}\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1])

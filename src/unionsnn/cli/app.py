@@ -54,7 +54,7 @@ from unionsnn.reports.formatting import printable
 INTERRUPTED = 130
 TERMINATED = 143
 
-KEPT = "Finished work is kept; rerun the command without force=true to resume."
+KEPT = "Finished work is kept; rerun the command to resume."
 
 
 def main() -> NoReturn:
@@ -85,11 +85,17 @@ def main() -> NoReturn:
     except (KeyboardInterrupt, click.Abort):
         # A second Ctrl-C while Python ends would print a traceback.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        click.echo(f"Interrupted. {KEPT}", err=True)
+        click.echo(f"Interrupted. {_kept()}", err=True)
         _exit_at_once(INTERRUPTED)
     except Terminated:
-        click.echo(f"Terminated. {KEPT}", err=True)
+        click.echo(f"Terminated. {_kept()}", err=True)
         _exit_at_once(TERMINATED)
+
+
+def _kept() -> str:
+    """Return `KEPT`; most commands have no force, so only who has typed it is told to leave it."""
+    forced = [word for word in sys.argv[1:] if word.startswith("force=")]
+    return KEPT.replace("the command", f"the command without {forced[-1]}") if forced else KEPT
 
 
 def _exit_at_once(status: int) -> NoReturn:

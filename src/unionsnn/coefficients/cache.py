@@ -17,7 +17,7 @@ from unionsnn.coefficients.blocks import BlockFile
 from unionsnn.coefficients.engine import Progress, threads_for
 from unionsnn.coefficients.entries import ArrayCache, lock_path, read_array, write_array
 from unionsnn.coefficients.graph import IntArray, as_edge_index, check_num_nodes
-from unionsnn.coefficients.planning import MAX_HOURS, check_time
+from unionsnn.coefficients.planning import MAX_HOURS, check_hours, check_time
 from unionsnn.coefficients.spec import ENGINE_VERSION, CoefficientSpec
 from unionsnn.coefficients.union import DisjointUnion
 
@@ -71,10 +71,11 @@ class CoefficientCache(ArrayCache):
 
         Raises:
             TypeError: edge_index or num_nodes is not an integer type.
-            RequestError: The graph cannot be used as given.
+            RequestError: The graph or max_hours cannot be used as given.
             TooLongError: It is not in the cache, and would take longer than `max_hours`.
             FloatingPointError: A coefficient is not finite; nothing is kept.
         """
+        check_hours(max_hours)
         edges = as_edge_index(edge_index)
         nodes = check_num_nodes(num_nodes)
         shape = (edges.shape[1], len(spec.columns))
@@ -136,6 +137,7 @@ class CoefficientCache(ArrayCache):
             TooLongError: as `get`.
             FloatingPointError: as `get`.
         """
+        check_hours(max_hours)
         parts = list(union.parts())
         if len(parts) <= 1:
             return self.get(

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from unionsnn.coefficients.engine import Computation, Progress, check_count
 from unionsnn.coefficients.graph import SimpleGraph
 from unionsnn.coefficients.kernels.routes import DIRECT
-from unionsnn.coefficients.planning import MAX_HOURS, check_time
+from unionsnn.coefficients.planning import MAX_HOURS, check_hours, check_time
 from unionsnn.coefficients.spec import CoefficientSpec
 
 FloatArray = npt.NDArray[np.float64]
@@ -57,10 +57,11 @@ def structural_coefficients_distributed(
 
     Raises:
         TypeError: edge_index or num_nodes is not of integers.
-        RequestError: The graph or num_chunks cannot be used as given.
+        RequestError: The graph, num_chunks or max_hours cannot be used as given.
         TooLongError: It would take longer than `max_hours`.
         RuntimeError: There is no worker, or a chunk was lost several times with its worker.
     """
+    check_hours(max_hours)
     spec = spec or CoefficientSpec()
     num_chunks = check_count("num_chunks", num_chunks, "eight for each thread of the workers")
     graph = SimpleGraph.from_edge_index(edge_index, num_nodes, symmetrize=symmetrize)

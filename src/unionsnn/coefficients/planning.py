@@ -2,12 +2,13 @@
 
 import logging
 import sys
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from unionsnn.base.display import current_display
-from unionsnn.base.errors import TooLongError
+from unionsnn.base.errors import RequestError, TooLongError
 from unionsnn.base.words import about
 from unionsnn.coefficients.graph import SimpleGraph
 
@@ -75,6 +76,34 @@ def in_words(seconds: float, threads: int) -> str:
     return f"{about(seconds)} on {'one core' if threads == 1 else f'{threads} threads'}"
 
 
+def check_hours(max_hours: Any) -> None:
+    """Check a limit of hours, before anything is computed.
+
+    Raises:
+        RequestError: It is neither None nor a positive, finite number.
+    """
+    number = isinstance(max_hours, int | float | np.integer | np.floating)
+    if max_hours is None:
+        return
+    if not number or isinstance(max_hours, bool):
+        wanted = "a number, such as 1.0"
+    elif not abs(max_hours) <= sys.float_info.max:
+        wanted = "a finite number"
+    elif max_hours <= 0:
+        wanted = "greater than 0"
+    else:
+        return
+    raise RequestError(
+        f"max_hours is {max_hours!r}; it must be {wanted}, or None for no limit.",
+        code="coefficient.max_hours",
+    )
+
+
+def enough_hours(seconds: float) -> int:
+    """Return a limit that leaves room for an estimate that is too low."""
+    return int(np.ceil(1.5 * seconds / 3600.0))
+
+
 def check_time(seconds: float, threads: int, max_hours: float | None) -> None:
     """Refuse work that is expected to take longer than allowed; tell where somebody would wait.
 
@@ -89,7 +118,7 @@ def check_time(seconds: float, threads: int, max_hours: float | None) -> None:
             else:
                 print(text, file=sys.stderr, flush=True)
         return
-    enough = int(np.ceil(1.5 * seconds / 3600.0))
+    enough = enough_hours(seconds)
     allowed = "1 hour" if max_hours == 1 else f"{max_hours:g} hours"
     raise TooLongError(
         f"The structural coefficients would take {in_words(seconds, threads)}; allowed are "

@@ -25,7 +25,7 @@ from unionsnn.coefficients.engine import (
 from unionsnn.coefficients.graph import SimpleGraph
 from unionsnn.coefficients.kernels.jit import compiling
 from unionsnn.coefficients.passes import AnyRadius, PathColumns, RadiusOne, WholeGraphColumns
-from unionsnn.coefficients.planning import MAX_HOURS, check_time, work_of_size
+from unionsnn.coefficients.planning import MAX_HOURS, check_hours, check_time, work_of_size
 from unionsnn.coefficients.space import (
     BASIC_QUANTITIES,
     DESCRIPTORS,
@@ -182,12 +182,13 @@ class CoefficientSpec:
 
         Raises:
             TypeError: edge_index or num_nodes is not an integer type.
-            RequestError: The graph, threads or block_size cannot be used as given.
+            RequestError: The graph, threads, block_size or max_hours cannot be used as given.
             TooLongError: It would take longer than `max_hours`.
             RuntimeError: A value could not be computed.
         """
         threads = check_count("threads", threads, "all cores available")
         block_size = check_count("block_size", block_size, "no limit")
+        check_hours(max_hours)
         told = functools.partial(check_time, max_hours=max_hours)
         with compiling():
             graph = SimpleGraph.from_edge_index(edge_index, num_nodes, symmetrize=symmetrize)

@@ -19,7 +19,7 @@ from unionsnn.base.errors import DataError, RequestError, TooLongError
 from unionsnn.base.npz import scratch
 from unionsnn.coefficients import CoefficientSpec
 from unionsnn.coefficients.cache import CoefficientCache
-from unionsnn.coefficients.planning import MAX_HOURS
+from unionsnn.coefficients.planning import MAX_HOURS, check_hours
 from unionsnn.data.arrays import PARTS, GraphArrays
 from unionsnn.data.batching import Batches, BatchLoader, GraphStore
 from unionsnn.data.catalog import edges_in_words
@@ -124,6 +124,7 @@ class GraphDataModule(LightningDataModule):
     ) -> None:
         super().__init__()
         require_at_least("batch_size", batch_size, 1)
+        check_hours(max_hours)
         if seed is not None:
             require_at_least("seed", seed, 0)
         # A reader reads what is wanted.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -16,17 +16,19 @@ from tqdm import tqdm  # type: ignore[import-untyped]
 
 from unionsnn.base.errors import DataError, RequestError
 from unionsnn.base.rows import belongs, note_edges
-from unionsnn.base.words import about
 from unionsnn.coefficients import CoefficientSpec
-from unionsnn.coefficients.planning import MAX_HOURS
+from unionsnn.coefficients.engine import threads_for
+from unionsnn.coefficients.planning import MAX_HOURS, check_hours, enough_hours, in_words
 from unionsnn.data.datasets import SubgraphData, Subgraphs
 from unionsnn.data.encodings import definitions as encodings
 from unionsnn.data.encodings.subgraphs import rooted_subgraphs
 
 _ENDS = "edge_coefficient_ends"
 _GRAPH = "edge_coefficient_graph"
-# Estimated seconds from which a bar is shown, and beyond which radii must be asked for.
-_SHORT, _LONG = 3.0, 60.0
+# Estimated seconds from which a bar is shown.
+_SHORT = 3.0
+# Hours beyond which radii must be asked for.
+_HOURS_UNASKED = 1.0 / 60.0
 _LINK_LABELS = ("edge_label_index", "pos_edge_label_index")
 # What PyG's loaders add to the part of a graph that they have sampled.
 _SAMPLED = ("n_id", "e_id", "root_n_id")
@@ -261,18 +263,19 @@ class StructuralCoefficients(BaseTransform):
         spec: Substructure, descriptor, encoding, radius and quantities; by default the input of the
             presets of `UnionPlugin`.
         radius: One radius or several; by default 1, 2 and 3. In a large graph with hubs, a union
-            subgraph of radius 3 is most of the graph: use 1 there. Where the default would take
-            more than about a minute it is refused; radii that you give are computed, with a bar
-            that says how long it takes.
+            subgraph of radius 3 is most of the graph: use 1 there.
         symmetrize: Whether one-way edges count as undirected; otherwise they are an error. The
             graph keeps its edges, with one row each: for messages in both directions apply PyG's
             `ToUndirected` first.
         check_edges: Whether to refuse the rows once the graph has other edges. Without, they stay
             those of the graph that they were computed in, whatever is left out of it later.
         max_hours: Hours beyond which the expected time for a graph is refused; None for no limit.
+            By default a minute for the default radii, an hour for a spec or radii that you give.
+            What takes seconds shows a bar that says how long it takes.
 
     Raises:
-        RequestError: if both a spec and a radius are given, or the spec is none.
+        RequestError: if both a spec and a radius are given, the spec is none, or max_hours is not a
+            positive number.
     """
 
     def __init__(
@@ -282,7 +285,7 @@ class StructuralCoefficients(BaseTransform):
         radius: int | Sequence[int] | None = None,
         symmetrize: bool = False,
         check_edges: bool = True,
-        max_hours: float | None = MAX_HOURS,
+        max_hours: float | Literal["auto"] | None = "auto",
     ) -> None:
         if spec is not None and not isinstance(spec, CoefficientSpec):
             raise RequestError(
@@ -302,6 +305,9 @@ class StructuralCoefficients(BaseTransform):
         self.spec = spec or CoefficientSpec(radius=radii, quantities=quantities)
         self.symmetrize = symmetrize
         self.check_edges = check_edges
+        if max_hours == "auto":
+            max_hours = MAX_HOURS if self.radius_is_given else _HOURS_UNASKED
+        check_hours(max_hours)
         self.max_hours = max_hours
 
     def forward(self, data: Data) -> Data:
@@ -309,7 +315,8 @@ class StructuralCoefficients(BaseTransform):
 
         Raises:
             RequestError: It has no `edge_index`, is of a class that cannot check the rows, or would
-                take minutes at radii that nobody has asked for.
+                take longer than `max_hours` at radii that nobody has asked for.
+            TooLongError: It would take longer than `max_hours` at radii that somebody has.
         """
         if isinstance(data, HeteroData):
             raise RequestError(
@@ -345,26 +352,31 @@ class StructuralCoefficients(BaseTransform):
     def _rows(self, edges: NDArray[np.int64], num_nodes: int) -> NDArray[np.float64]:
         """Compute the rows; what takes long says so before."""
         symmetrize = self.symmetrize
+        in_worker = torch.utils.data.get_worker_info() is not None
 
-        def expected(spec: CoefficientSpec) -> float:
-            return spec.estimated_seconds(edges, num_nodes, symmetrize=symmetrize, threads=1)
+        def expected(spec: CoefficientSpec) -> tuple[float, int]:
+            seconds = spec.estimated_seconds(edges, num_nodes, symmetrize=symmetrize, threads=1)
+            threads = 1 if in_worker or seconds < _SHORT else threads_for(1e9 * seconds)
+            return seconds / threads, threads
 
-        seconds = expected(self.spec)
-        if seconds > _LONG and not self.radius_is_given:
-            instead = expected(StructuralCoefficients(radius=1).spec)
+        seconds, threads = expected(self.spec)
+        too_long = self.max_hours is not None and seconds > 3600.0 * self.max_hours
+        if too_long and not self.radius_is_given:
+            instead = in_words(*expected(StructuralCoefficients(radius=1).spec))
             raise RequestError(
-                f"The default radii 1, 2 and 3 would take {about(seconds)} on one core for this "
+                f"The default radii 1, 2 and 3 would take {in_words(seconds, threads)} for this "
                 f"graph of {num_nodes:,} nodes and {edges.shape[1]:,} edges. Type "
-                f"StructuralCoefficients(radius=1), {about(instead)}, and the same radius in "
+                f"StructuralCoefficients(radius=1), {instead}, and the same radius in "
                 "UnionPlugin(conv, radius=1) or plug_in(network, radius=1); or "
-                "StructuralCoefficients(radius=(1, 2, 3)) to compute them all the same.",
+                f"StructuralCoefficients(max_hours={enough_hours(seconds)}) to compute them all "
+                "the same.",
                 code="transform.work",
             )
-        if seconds < _SHORT or torch.utils.data.get_worker_info() is not None:
+        if in_worker or seconds * threads < _SHORT:
             return self.spec.compute(
                 edges, num_nodes, symmetrize=symmetrize, threads=1, max_hours=self.max_hours
             )
-        with tqdm(desc=f"coefficients, {about(seconds)}", unit="edge") as bar:
+        with tqdm(desc=f"coefficients, {in_words(seconds, threads)}", unit="edge") as bar:
 
             def show(done: int, total: int) -> None:
                 bar.total = total

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from unionsnn.base.errors import DataError, NonFiniteOutputError, RequestError, WidthError
-from unionsnn.coefficients.planning import MAX_HOURS
+from unionsnn.coefficients.planning import MAX_HOURS, check_hours
 from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
 from unionsnn.data.arrays import GraphArrays
@@ -123,6 +123,7 @@ def predict(
             trained on.
         NonFiniteOutputError: if an output is NaN or infinite.
     """
+    check_hours(max_hours)
     place = named_device(device)
     try:
         check_format(file, form)
