@@ -169,7 +169,7 @@ def main() -> None:
                 for value in frame.f_locals.values():
                     if frame.f_code.co_name == "training_step" and hasattr(value, "edge_index"):
                         sizes.add(int(value.edge_index.shape[1]))
-                return frame.f_code.co_qualname == "UnionPlugin._multiply" and len(sizes) > 1
+                return frame.f_code.co_qualname == "UnionPlugin._gated" and len(sizes) > 1
 
             with watched(source, is_edges, is_gated) as stations:
                 run(command, "train", *mutag, *small, "protocol=holdout")

@@ -208,11 +208,11 @@ def test_a_stopped_run_goes_on(
     compared: list[int] = []
     real = trained_pairs.compare_pair
 
-    def stopping(config: Any, graphs: Any, index: int) -> dict[str, Any]:
+    def stopping(config: Any, graphs: Any, index: int, *rest: Any) -> dict[str, Any]:
         if len(compared) == 3:
             raise KeyboardInterrupt
         compared.append(index)
-        return real(config, graphs, index)
+        return real(config, graphs, index, *rest)
 
     monkeypatch.setattr(trained_pairs, "compare_pair", stopping)
     own = f"run_dir={tmp_path / 'own'}"

@@ -8,7 +8,9 @@ import pytest
 
 from fabricated import REQUIRED, fabricate
 from model_names import UNGATED
+from unionsnn.base.imports import import_named
 from unionsnn.config.compose import compose_config, config_folder
+from unionsnn.config.keys import content_of
 from unionsnn.config.schema import plain_model
 from unionsnn.runs.experiment import run_experiment
 
@@ -34,6 +36,14 @@ def trains(tmp_path: Path, *overrides: str) -> None:
     assert record.state == "finished"
 
 
+def takes(model: str, gate: str) -> bool:
+    """Whether a model is a network with the gate; that of edge features needs readers of them."""
+    if gate == "all_columns":
+        network = import_named(content_of("model", model)["_target_"], "model")
+        return model != "unionsnn" and model not in UNGATED and network.reads_edges
+    return model != "unionsnn" if gate == "none" else model not in UNGATED
+
+
 # A union variant is the plain model with a gate: `tests/models/test_model_keys.py`.
 @pytest.mark.parametrize(
     ("model", "gate"),
@@ -42,7 +52,7 @@ def trains(tmp_path: Path, *overrides: str) -> None:
         for model in options("model")
         for gate in options("gate")
         if plain_model(model) == model
-        if (model != "unionsnn" if gate == "none" else model not in UNGATED)
+        if takes(model, gate)
     ],
 )
 def test_every_model_with_every_gate(tmp_path: Path, model: str, gate: str) -> None:

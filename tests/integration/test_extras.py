@@ -30,7 +30,8 @@ sys.meta_path[sys.meta_path.index(PathFinder)] = Present
 page, url = sys.argv[1:]
 from torch_geometric.datasets import TUDataset
 TUDataset.url = url
-example = re.findall(r"```python\\n(.*?)```", open(page).read(), re.DOTALL)[0]
+blocks = re.findall(r"```python\\n(.*?)```", open(page).read(), re.DOTALL)
+(example,) = (block for block in blocks if "test graphs" in block)
 exec(compile(example, page, "exec"), {"__name__": "readme"})
 import importlib, pkgutil
 for package in ("unionsnn.models", "unionsnn.nn", "unionsnn.coefficients.kernels"):
@@ -62,7 +63,7 @@ def test_the_core_runs_the_library_example_and_the_command_names_the_extra(tmp_p
     done = subprocess.run(
         [
             *(sys.executable, "-c", PROGRAM, ",".join(sorted(blocked))),
-            *(ROOT / "README.md", f"file://{tmp_path}/TUDataset"),
+            *(ROOT / "docs/own_model.md", f"file://{tmp_path}/TUDataset"),
         ],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},

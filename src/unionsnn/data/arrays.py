@@ -9,7 +9,7 @@ import zlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from unionsnn.base.errors import DamagedFileError, MalformedDataError
 from unionsnn.base.files import atomic_write, open_regular
 from unionsnn.base.npz import MAPPED_BYTES, mapped_npz, write_npz
-from unionsnn.coefficients.union import DisjointUnion
+
+if TYPE_CHECKING:
+    from unionsnn.coefficients.union import DisjointUnion
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
@@ -122,6 +124,9 @@ class GraphArrays:
     @property
     def union(self) -> DisjointUnion:
         """The graphs as one graph."""
+        # It brings numba, which tables of data sets need not wait for.
+        from unionsnn.coefficients.union import DisjointUnion
+
         return DisjointUnion(self.edge_index, self.node_slices, self.edge_slices)
 
     def validate(self) -> None:

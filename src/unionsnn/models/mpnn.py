@@ -122,7 +122,7 @@ class MPNN(Network):
         if not self.adds_loops:
             h, _ = self.convolve(h, batch.edge_index, state, rows)
             return self.pool(h, batch)
-        loops = SelfLoops(batch.edge_index, len(batch.x), batch.loops)
+        loops = SelfLoops(batch.edge_index, batch.x.size(0), batch.loops)
         if self.gated:
             rows = given_coefficient(rows)
             refuse_other_edges(rows, batch.edge_index)

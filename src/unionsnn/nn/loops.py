@@ -37,7 +37,7 @@ class SelfLoops:
             if count is None:
                 self._kept = proper.nonzero().squeeze(1)
             else:
-                self._kept = torch.nonzero_static(proper, size=len(proper) - count).squeeze(1)
+                self._kept = torch.nonzero_static(proper, size=proper.size(0) - count).squeeze(1)
             edge_index = edge_index.index_select(1, self._kept)
         nodes = torch.arange(num_nodes, device=edge_index.device)
         self.edge_index = torch.cat([edge_index, nodes.expand(2, -1)], dim=1)
@@ -56,7 +56,7 @@ class SelfLoops:
         if self._kept is not None:
             rows = rows.index_select(0, self._kept)
         if fill == "mean":
-            receiver = self.edge_index[1, : len(rows)]
+            receiver = self.edge_index[1, : rows.size(0)]
             loops = scatter(rows, receiver, dim_size=self.num_nodes, reduce="mean")
         else:
             loops = rows.new_zeros(self.num_nodes, *rows.shape[1:])

@@ -141,6 +141,8 @@ def provenance(record: Result) -> str:
     count = count_text(record.parameters)
     config = record.config
     gate = record.gate or "none"
+    if config["gate"].get("features"):
+        gate += f" of {', '.join(config['gate']['features'])}"
     if "inject" in config["gate"]:
         edge = "an edge feature"
         gate += f" as {edge if config['gate']['inject'] == 'edge' else f'weight and {edge}'}"
