@@ -21,6 +21,7 @@ from unionsnn.models.graphormer import Graphormer
 from unionsnn.models.network import two_layer_mlp
 from unionsnn.models.ugformer import UGformer
 from unionsnn.nn.attention import Attention
+from unionsnn.nn.loops import SelfLoops
 from unionsnn.nn.padding import Padding
 
 CHANNELS, HEADS = 8, 4
@@ -75,7 +76,10 @@ def test_the_layer_is_that_of_pyg(local: str, norm: Any, training: bool) -> None
     data = many()
     h = torch.randn(data.num_nodes, CHANNELS, dtype=torch.float64, requires_grad=True)
     padding = Padding(data.batch, data.num_graphs)
-    out = layer(h, data.edge_index, padding, padding.keys[:, None, None])
+    # The network appends the loops of GCN once for all layers.
+    loops = SelfLoops(data.edge_index, data.num_nodes)
+    edge_index = loops.edge_index if local == "gcn" else data.edge_index
+    out = layer(h, edge_index, padding, padding.keys[:, None, None])
     edges = {}
     if local == "gine":
         edges["edge_attr"] = layer.conv.edge.expand(data.num_edges, -1)

@@ -154,6 +154,7 @@ def test_by_auto_what_fails_together_starts_over_alone(
 
     monkeypatch.setattr(together._Group, "_epoch", fail)
     monkeypatch.setattr(pending, "pays", lambda config, data: True)
+    caplog.set_level("INFO", logger="unionsnn")
     record = run_experiment(toy("model=gin", "trainer.max_epochs=1", together="auto"))
     assert (record.state, record.failed) == ("finished", [])
     assert caplog.text.count("no kernel") == 3
