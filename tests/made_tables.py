@@ -295,7 +295,7 @@ ITEMS: Mapping[str, Callable[[], Sequence[Table | str]]] = {
             {
                 **{"name": "tu_tpe", "trials": 24, "objectives": ["val_accuracy"]},
                 **{"repetitions": 10, "sampler": "tpe", "pruner": "wilcoxon", "storage": "here"},
-                **{"seconds_per_trial": 60.0, "seconds_at_most": 9000.0},
+                **{"seconds_per_trial": 60.0, "seconds_at_most": 9000.0, "compiles": False},
                 "space": SPACE,
             }
         ),

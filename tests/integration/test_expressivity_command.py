@@ -225,6 +225,7 @@ def test_a_sample_of_the_pairs(trained: Command, own: Path) -> None:
         (["golden", "model=gin"], 2, ["expressivity.options"], "model=gin"),
         (["golden", "--sample", "0.5"], 2, ["expressivity.options"], "--sample"),
         (["--trained", "--sample", "nan"], 2, ["expressivity.options"], "nan"),
+        (["golden", "--trained", "--device", ""], 2, ["device.name"], "device is ''"),
         (["golden", "--family"], 2, ["expressivity.options"], "--family"),
         (["golden", "--plot", "/dev/null/x"], 2, ["output.no_folder"], "cannot be made"),
         (["golden", "csl", "--trained"], 2, ["expressivity.options"], "golden, csl"),

@@ -205,7 +205,10 @@ def test_a_stopped_training_goes_on_bit_for_bit(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (["protocol.workers=2"], "protocol.workers and trainer.devices are both larger than 1"),
+        (
+            ["protocol.workers=2"],
+            r"protocol.workers is 2 and trainer=ddp \(trainer.devices=2\) is given",
+        ),
         (["data=cora", "experiment=node"], "which cannot be divided: type trainer=default"),
     ],
 )

@@ -78,7 +78,7 @@ def test_the_others_go_on_and_the_same_command_trains_it_again(
     assert done.failed == []
     assert done.state == "finished"
     assert done.result == expected.result
-    assert not list((RunFolder.of(config).path / "failed").iterdir())
+    assert not (RunFolder.of(config).path / "failed").exists()
 
 
 def test_two_that_fail_alike_from_the_start_end_the_rest(tiny: Maker, failing: Any) -> None:

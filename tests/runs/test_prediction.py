@@ -12,9 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 
+from commands import printed_codes
 from pretended import pretended_cuda
 from unionsnn.base.errors import DataError, RequestError
+from unionsnn.cli.app import command_line
 from unionsnn.config.compose import compose_config
 from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
@@ -159,6 +162,8 @@ def test_a_gpu_predicts_what_the_cpu_does(tiny: Maker, tmp_path: Path) -> None:
     with pytest.raises(RequestError) as refused:
         predict(run, graphs, device="gpu")
     assert refused.value.codes == ["device.name"]
+    done = CliRunner().invoke(command_line, ["predict", str(run), str(graphs), "--device", ""])
+    assert (done.exit_code, printed_codes(done.stderr)) == (2, ["device.name"])
 
 
 def test_repetitions_are_averaged_and_one_checkpoint_stands_alone(

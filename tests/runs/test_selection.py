@@ -16,7 +16,7 @@ from unionsnn.base.errors import NonFiniteLossError, RequestError
 from unionsnn.config.compose import compose_config
 from unionsnn.config.grid import cells_of
 from unionsnn.config.identity import config_hash
-from unionsnn.reports.views.results import selected_lines, summary_line
+from unionsnn.reports.views.results import print_dry_run, selected_lines, summary_line
 from unionsnn.runs import selection
 from unionsnn.runs.dry_run import describe
 from unionsnn.runs.experiment import run_experiment
@@ -56,7 +56,7 @@ def test_the_best_on_validation_is_tested_once_and_is_that_cell_trained_alone(
         assert row.metrics == alone[best].repetitions[fold].metrics
         assert "test_accuracy" not in json.dumps(row.grid)
     folder = RunFolder.of(config).path
-    assert not any((folder / "cells").iterdir())
+    assert not (folder / "cells").exists()
     assert sorted(p.name for p in (folder / "checkpoints").iterdir()) == [
         f"0{i}.ckpt" for i in range(3)
     ]
@@ -135,9 +135,14 @@ def test_what_is_best_by_two_objectives_is_on_the_front() -> None:
     assert pareto_front(values, ["val_accuracy", "parameters"]) == [1, 3, 4]
 
 
-def test_dry_run_counts_the_trainings_and_writes_nothing(tiny: Maker, tmp_path: Path) -> None:
+def test_dry_run_counts_the_trainings_and_writes_nothing(
+    tiny: Maker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     config = tiny(*FOLDS, GRID)
     plan = describe(config)
+    for compiles in (plan["compiles"], True):
+        print_dry_run({**plan, "compiles": compiles})
+    assert capsys.readouterr().out.count("compiling") == 1
     assert (plan["cells"], plan["trainings"], plan["pending"]) == (4, 12, [0, 1, 2])
     assert plan["seconds_at_most"] > 0
     assert not (tmp_path / "runs").exists()

@@ -184,6 +184,7 @@ def test_a_named_device_is_there_or_refused(gpus: list[torch.Tensor]) -> None:
         "cuda:2": "device.absent",
         "gpu": "device.name",
         "cuda:": "device.name",
+        "": "device.name",
     }.items():
         with pytest.raises(RequestError) as refused:
             named_device(name)

@@ -65,9 +65,10 @@ def content(folder: Path) -> dict[str, Any]:
 
 def assert_alike(one: Any, other: Any, where: str = "") -> None:
     if isinstance(one, dict):
-        timeless = {"seconds", "config", "digest", "digests"}
-        assert [*one] == [*other], where
-        for key in one.keys() - timeless:
+        own = {"seconds", "config", "digest", "digests", "together"}
+        ordered = ([key for key in each if key != "together"] for each in (one, other))
+        assert next(ordered) == next(ordered), where
+        for key in one.keys() - own:
             assert_alike(one[key], other[key], f"{where}/{key}")
     elif isinstance(one, list):
         assert len(one) == len(other), where
@@ -103,6 +104,7 @@ def test_records_and_files_are_those_of_one_after_another(toy: Toy, name: str) -
     configs = [toy(*CASES[name], together=how) for how in ("true", "false")]
     results = [run_experiment(config) for config in configs]
     assert results[0].config_hash == results[1].config_hash
+    assert [{row.together for row in each.repetitions} for each in results] == [{True}, {None}]
     assert_alike(*(content(RunFolder.of(config).path) for config in configs))
     if name == "early stopping":
         assert len({row.epochs for row in results[0].repetitions}) > 1
@@ -128,22 +130,29 @@ def test_a_stopped_training_goes_on_together(toy: Toy, monkeypatch: pytest.Monke
     folder = RunFolder.of(stopped).path
     assert point_of(folder).exists()
     run_experiment(stopped)
-    assert not point_of(folder).exists()
+    assert not point_of(folder).parent.exists()
     one, other = content(RunFolder.of(whole).path), content(folder)
     assert_alike(one, other)
 
 
-def test_a_repetition_that_fails_leaves_the_others(
+def test_a_repetition_that_fails_leaves_the_others_and_is_trained_alone(
     toy: Toy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(self: Any, trainer: Any, module: Any) -> None:
         if (trainer.training.index, trainer.current_epoch) == (1, 1):
             raise NonFiniteLossError("train_loss is inf in epoch 2.")
 
-    monkeypatch.setattr(StopOnNonFinite, "on_train_epoch_end", fail)
-    record = run_experiment(toy("model=gin", together="true"))
+    with monkeypatch.context() as patch:
+        patch.setattr(StopOnNonFinite, "on_train_epoch_end", fail)
+        record = run_experiment(toy("model=gin", together="true"))
     assert [row.index for row in record.repetitions] == [0, 2]
     assert [(row.index, row.kind) for row in record.failed] == [(1, "NonFiniteLossError")]
+    alone = toy("model=gin", together="false", folder="true")
+    record = run_experiment(alone)
+    assert [row.together for row in record.repetitions] == [True, None, True]
+    files = RunFolder.of(alone).finished()
+    assert [files[index].together for index in range(3)] == [True, None, True]
+    assert "together" not in record.config["protocol"]
 
 
 def test_by_auto_what_fails_together_starts_over_alone(
@@ -156,6 +165,8 @@ def test_by_auto_what_fails_together_starts_over_alone(
     monkeypatch.setattr(pending, "pays", lambda config, data: True)
     caplog.set_level("INFO", logger="unionsnn")
     record = run_experiment(toy("model=gin", "trainer.max_epochs=1", together="auto"))
+    assert "protocol.together=auto: 3 folds are trained in one step" in caplog.text
+    assert [row.together for row in record.repetitions] == [None] * 3
     assert (record.state, record.failed) == ("finished", [])
     assert caplog.text.count("no kernel") == 3
 
@@ -177,9 +188,10 @@ def test_what_cannot_be_trained_together_is_refused(toy: Toy, overrides: list[st
     assert error.value.codes == ["protocol.together"]
 
 
-def test_workers_and_together_are_refused(toy: Toy) -> None:
-    with pytest.raises(RequestError) as error:
-        toy("model=gin", "protocol.workers=2", together="true")
+@pytest.mark.parametrize("several", ["protocol.workers=2", "trainer=ddp"])
+def test_several_processes_and_together_are_refused(toy: Toy, several: str) -> None:
+    with pytest.raises(RequestError, match=several.replace("=2", " is 2")) as error:
+        toy("model=gin", several, together="true")
     assert error.value.codes == ["protocol.together"]
 
 

@@ -270,4 +270,5 @@ def _trained(request: Request, progress_kind: str) -> dict[str, Any]:
         title = Path(name).name if name != stem and stem in SETS else stem
         config = trained_config(request.overrides, title, pairs, config_dir=request.config_dir)
         wanted = None if request.sample is None else sample_of(pairs, request.sample)
-        return compare_pairs(config, pairs, wanted, progress, request.device or "cpu")
+        device = "cpu" if request.device is None else request.device
+        return compare_pairs(config, pairs, wanted, progress, device)

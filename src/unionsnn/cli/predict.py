@@ -82,7 +82,7 @@ def predict(
             header=header,
             symmetrize=symmetrize,
             trust=trust or _trusted(config_dir),
-            device=device or "cpu",
+            device="cpu" if device is None else device,
             progress=progress,
             **({"max_hours": None} if yes else {}),
         )

@@ -623,33 +623,36 @@ class Config(Section):
 
     def _process_faults(self) -> Iterator[Fault]:
         """Say what cannot be shared out among processes."""
-        several = self.protocol.workers > 1 or self.trainer.several
-        if several and self.protocol.together is True:
+        workers = self.protocol.workers
+        if self.protocol.together is True and (workers > 1 or self.trainer.several):
+            several = (
+                f"protocol.workers is {workers}: set it to 1"
+                if workers > 1
+                else f"{self.trainer.processes} is given: type trainer=default"
+            )
             yield Fault(
                 "protocol.together is true, which trains repetitions in one process, but "
-                "protocol.workers or trainer.devices is larger than 1: set it to 1, or leave "
-                "protocol.together out.",
+                f"{several}, or leave protocol.together out.",
                 "protocol.together",
             )
         if not self.trainer.several:
             return
-        if self.protocol.workers > 1:
+        if workers > 1:
             yield Fault(
-                "protocol.workers and trainer.devices are both larger than 1: each worker would "
-                "take all devices. Set one of them to 1.",
+                f"protocol.workers is {workers} and {self.trainer.processes} is given: each worker "
+                "would take all devices. Type protocol.workers=1 or trainer=default.",
                 "config.workers",
             )
         if self.protocol.grid is not None:
             yield Fault(
-                "protocol.grid is given and trainer.devices is larger than 1: the cells of a grid "
-                "are trained by one process each. Type trainer=default, and protocol.workers=N to "
+                f"protocol.grid and {self.trainer.processes} are given: the cells of a grid are "
+                "trained by one process each. Type trainer=default, and protocol.workers=N to "
                 "train N repetitions at a time.",
                 "config.workers",
             )
         if self.data.task.startswith("node"):
             yield Fault(
-                f"trainer.devices is {self.trainer.devices} and trainer.num_nodes "
-                f"{self.trainer.num_nodes}, but {self.data.name} is a single graph, which "
+                f"{self.trainer.processes} is given, but {self.data.name} is a single graph, which "
                 "cannot be divided: type trainer=default.",
                 "config.devices",
             )

@@ -332,6 +332,12 @@ class TrainerConfig(Section):
         return self.devices * self.num_nodes > 1
 
     @property
+    def processes(self) -> str:
+        """What a request for several processes is called."""
+        nodes = f", trainer.num_nodes={self.num_nodes}" if self.num_nodes > 1 else ""
+        return f"trainer=ddp (trainer.devices={self.devices}{nodes})"
+
+    @property
     def first_averaged(self) -> int | None:
         """The first epoch, from 0, whose weights are averaged by ``swa_start``; None without."""
         start = self.swa_start

@@ -110,6 +110,10 @@ def share_text(share: float) -> str:
     return text
 
 
+COMPILING = "up to about a minute, once in each process"
+"""What torch.compile takes, for the plan of a training."""
+
+
 def duration_text(duration: float) -> str:
     """Format a duration."""
     if duration < 60:

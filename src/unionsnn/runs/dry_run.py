@@ -102,6 +102,8 @@ def describe(
         "batch": str(memory),
         "seconds_per_epoch": epoch,
         "seconds_at_most": repetition * len(pending),
+        # Not timed: the epochs are those of the plain network.
+        "compiles": config.trainer.compile,
     }
 
 

@@ -208,8 +208,9 @@ def merge(folder: RunFolder[Config]) -> Result:
         versions=shared("versions"),
         git_revision=shared("git_revision"),
         repetitions=[folder.row(r, written) for r in chosen],
-        # Describes what is merged, not the folder's first request.
-        config=config.replace({"protocol.only": only}).to_dict(),
+        # Describes what is merged, not the folder's first request; each row says whether it was
+        # trained together with others.
+        config=config.replace({"protocol.only": only, "protocol.together": "auto"}).to_dict(),
         config_hash=config_hash(config),
     )
 

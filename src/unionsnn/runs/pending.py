@@ -223,6 +223,14 @@ def _train_together(
             )
         logger.info("Repetitions are trained one after another: %s.", reason)
         return
+    if wanted == "auto":
+        logger.info(
+            "protocol.together=auto: %d %ss are trained in one step. Numbers differ from those of "
+            "one after another by rounding, which grows over steps, and so the chosen epoch may; "
+            "protocol.together=false trains one after another.",
+            len(trainings),
+            config.protocol.unit,
+        )
     for training in trainings:
         waiting.remove(training.index)
     for index, found in train_together(trainings, data):

@@ -9,7 +9,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -95,6 +95,7 @@ class RunFolder(Generic[_Config]):
                 stack.enter_context(self._lock())
                 # Before the lock is released and another process may take it.
                 stack.callback(holder.unlink, missing_ok=True)
+                stack.callback(self._delete_empty)
                 now = time.strftime("%Y-%m-%dT%H:%M:%S")
                 write_json(holder, {"pid": os.getpid(), "since": now})
                 self._claim()
@@ -368,6 +369,13 @@ class RunFolder(Generic[_Config]):
             index = point.stem.partition("-")[0]
             if (self.path / "repetitions" / f"{index}.json").exists():
                 point.unlink(missing_ok=True)
+
+    def _delete_empty(self) -> None:
+        """Delete the folders of intermediate files that hold none."""
+        for name in ("unfinished", "failed", "cells"):
+            # One that holds a file is not deleted.
+            with suppress(OSError):
+                (self.path / name).rmdir()
 
     def repetition_path(self, index: int) -> Path:
         """Return the path of a repetition's record."""

@@ -287,5 +287,6 @@ def describe_study(
         "repetitions": len(config.protocol.wanted),
         "seconds_per_trial": one["seconds_at_most"],
         "seconds_at_most": one["seconds_at_most"] * len(study.plan),
+        "compiles": one["compiles"],
         "experiment": one,
     }

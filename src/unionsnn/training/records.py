@@ -135,6 +135,7 @@ class Repetition:
         other_evaluations: Test metrics with other seeds, of networks that are random in evaluation.
         grid: Results of the cells of a grid, and the selected one.
         code: SHA-256 of the user's own files, by the class or module; see `code_digests`.
+        together: True if it was trained in one step with others; see `train_together`.
         config_hash: Hash of the configuration; of a cell of a grid, of the cell's.
     """
 
@@ -162,6 +163,7 @@ class Repetition:
     other_evaluations: list[Metrics] | None = None
     grid: Grid | None = None
     code: dict[str, str] | None = None
+    together: bool | None = None
     config_hash: str | None = None
 
     @classmethod
@@ -199,7 +201,8 @@ class Repetition:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain types, as written to a file."""
-        return _without_absent(asdict(self), "other_evaluations", "grid", "code", "config_hash")
+        absent = ("other_evaluations", "grid", "code", "together", "config_hash")
+        return _without_absent(asdict(self), *absent)
 
 
 @dataclass(frozen=True)
@@ -224,6 +227,7 @@ class Row:
     other_evaluations: list[Metrics] | None = None
     grid: Grid | None = None
     code: dict[str, str] | None = None
+    together: bool | None = None
     digests: dict[str, str] | None = None
 
     @classmethod
@@ -392,7 +396,7 @@ class Result:
         content = asdict(self) | {"result": self.result and self.result.to_dict()}
         del content["folder"]
         content["repetitions"] = [
-            _without_absent(row, "other_evaluations", "grid", "code", "digests")
+            _without_absent(row, "other_evaluations", "grid", "code", "together", "digests")
             for row in content["repetitions"]
         ]
         return sealed(_without_absent(content, "study"))

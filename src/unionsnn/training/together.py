@@ -279,6 +279,7 @@ class _Member:
             self.trainer,
             metrics=metrics,
             code=code_digests(config) or None,
+            together=True,
             best_epoch=best_epoch,
             curves=self.curves.history,
             seconds=self.seconds + time.perf_counter() - begun,

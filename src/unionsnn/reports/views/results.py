@@ -16,6 +16,7 @@ from rich.text import Text
 from unionsnn.base.words import format_bytes
 from unionsnn.config.grid import cell_text
 from unionsnn.reports.formatting import (
+    COMPILING,
     CUT,
     count_text,
     duration_text,
@@ -229,6 +230,7 @@ def print_dry_run(plan: Mapping[str, Any]) -> None:
         ("largest batch", plan["batch"]),
         ("an epoch", f"about {duration_text(plan['seconds_per_epoch'])}"),
         ("all epochs", f"at most about {duration_text(plan['seconds_at_most'])}"),
+        *([("compiling", f"on top of that: {COMPILING}")] if plan["compiles"] else []),
     ]
     show([key_value_table("Dry run: nothing was trained", rows)])
 

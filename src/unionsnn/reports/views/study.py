@@ -7,7 +7,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from unionsnn.reports.formatting import duration_text, interval_text, metric_text, spread_text
+from unionsnn.reports.formatting import (
+    COMPILING,
+    duration_text,
+    interval_text,
+    metric_text,
+    spread_text,
+)
 from unionsnn.reports.table import Mark, Table, html_page, numbers, words
 from unionsnn.reports.views.results import summary_line
 
@@ -131,6 +137,8 @@ def plan_table(plan: Mapping[str, Any]) -> Table:
         f"{duration_text(plan['seconds_at_most'])} in all with one worker on this machine's CPU, "
         "without pruning or early stopping; measured at the first point of the space",
     ]
+    if plan["compiles"]:
+        notes.append(f"compiling comes on top: {COMPILING}")
     title = f"{plan['name']}: {plan['trials']} trials"
     return Table(title, words("key", "values"), list(plan["space"].items()), notes)
 
