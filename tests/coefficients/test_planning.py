@@ -18,6 +18,7 @@ from unionsnn.coefficients import CoefficientCache, SimpleGraph, structural_coef
 from unionsnn.coefficients import spec as spec_module
 from unionsnn.coefficients.distributed import structural_coefficients_distributed
 from unionsnn.coefficients.engine import Computation
+from unionsnn.coefficients.kernels.routes import DIRECT
 from unionsnn.coefficients.passes import RadiusOne
 from unionsnn.coefficients.planning import ball_sizes, check_time, work_of_size
 from unionsnn.data import transforms
@@ -71,6 +72,15 @@ def test_what_is_known_is_not_planned() -> None:
     some = Computation(edge_pass, [(0, 10, np.zeros((10, 1)))]).expected_cost
     assert 0 < some < all_edges
     assert Computation(edge_pass, [(0, 20, np.zeros((20, 1)))]).expected_cost == 0
+
+
+def test_the_share_of_the_chunks_does_not_grow_with_nodes_that_have_few_neighbours() -> None:
+    edges, nodes = star_of_stars(3000, 1)
+    edge_pass = RadiusOne(SimpleGraph.from_edge_index(edges, nodes), ("a",))
+    in_chunks, at_hubs = edge_pass.costs(np.full(6000, DIRECT, np.int32))
+    # The lists of 3,000 nodes with two neighbours each take 0.2 ms.
+    assert 3e5 > in_chunks.max() > 1e5
+    assert not at_hubs.any()
 
 
 class Client:

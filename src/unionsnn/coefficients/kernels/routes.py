@@ -142,20 +142,26 @@ _compiled_cost_of_size = kernel(_cost_of_size)
 def _fill_costs(
     graph: Csr, classes: NodeArray, routes: NodeArray, costs: FloatArray, at_hubs: FloatArray
 ) -> None:
+    around = np.zeros(graph.indptr.shape[0] - 1)
+    for v in range(around.shape[0]):
+        for u in graph.indices[graph.indptr[v] : graph.indptr[v + 1]]:
+            around[v] += graph.indptr[u + 1] - graph.indptr[u]
     for i in range(graph.edges.shape[1]):
         if routes[i] != KNOWN:
+            v, u = graph.edges[0, i], graph.edges[1, i]
             costs[i], at_hubs[i] = _expected_costs(
-                graph.indptr, graph.indices, classes, graph.edges[0, i], graph.edges[1, i]
+                graph.indptr, graph.indices, classes, v, u, around[v] + around[u]
             )
 
 
 @kernel
 def _expected_costs(
-    indptr: IntArray, indices: NodeArray, classes: NodeArray, v: int, u: int
+    indptr: IntArray, indices: NodeArray, classes: NodeArray, v: int, u: int, around: float
 ) -> tuple[float, float]:
-    """Estimate the cost of each edge in its chunk and at its hub.
+    """Estimate the cost of an edge in its chunk and at its hub.
 
     Twins make the cubic term rare. Common neighbours are counted only if they affect the choice.
+    Listing the union subgraph reads the neighbours of its nodes, `around` in number.
     """
     degree_v, degree_u = indptr[v + 1] - indptr[v], indptr[u + 1] - indptr[u]
     size = degree_v + degree_u
@@ -167,7 +173,7 @@ def _expected_costs(
         size -= a == b
         i += a <= b
         j += b <= a
-    lists = 100.0 + min(5.0 * size, 1000.0) * size
+    lists = 100.0 + min(min(5.0 * size, 1000.0) * size, 30.0 * size + 10.0 * around)
     # The other end adds its own nodes to the classes of a hub, and tells some twins apart.
     order = size
     if classes[v] > 0:
