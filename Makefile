@@ -28,7 +28,7 @@ train: $(STAMP) ## Train the default experiment, or another with ARGS="data=muta
 test: $(STAMP) ## Run the tests; one of them with ARGS="tests/nn -k gate"
 	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(ARGS)
 
-test-quick: $(STAMP) ## Run the tests that take no training, in under three minutes
+test-quick: $(STAMP) ## Run the tests of base, networks, configuration and frozen values alone
 	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(QUICK) $(ARGS)
 
 test-slow: $(STAMP) ## Run the long tests, some of them on real data
