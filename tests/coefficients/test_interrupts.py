@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import signal
 import sys
 import threading
 import time
@@ -51,9 +52,12 @@ def interrupted(monkeypatch: pytest.MonkeyPatch) -> Any:
         time.sleep(0.2)
         _thread.interrupt_main()
 
+    # Commands started in the background ignore the signal.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     thread = threading.Thread(target=interrupt)
     thread.start()
     yield
+    signal.signal(signal.SIGINT, before)
     Slow.go_on.set()
     thread.join()
     for left in threading.enumerate():
