@@ -68,6 +68,7 @@ LINKS = {
     "(../benchmarks/records)": "(generated/leaderboards.md)",
     "(../benchmarks/records/brec)": "(expressivity.md)",
     "(tests/cost/steps.md)": "(step_costs.md)",
+    "(../tests/cost/steps.md)": "(step_costs.md)",
     "(../README.md": "(index.md",
     "(../CONTRIBUTING.md": "(contributing.md",
     "(../CHANGELOG.md": "(changelog.md",
