@@ -20,7 +20,7 @@ from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training import together
 from unionsnn.training.callbacks import StopOnNonFinite
-from unionsnn.training.together import point_of
+from unionsnn.training.resume import point_of
 
 Toy = Callable[..., Config]
 # Of 3 folds of 49 graphs one trains on 16 and two on 17, in two batches or three.
@@ -118,7 +118,7 @@ def test_a_stopped_training_goes_on_together(toy: Toy, monkeypatch: pytest.Monke
     original = together._Group._epoch
 
     def stop(self: Any, failed: Any) -> None:
-        self.point._next = 0.0
+        self.point.times._next = 0.0
         if self.members[0].current_epoch == 2:
             raise KeyboardInterrupt
         original(self, failed)

@@ -43,7 +43,8 @@ from unionsnn.training.devices import check_accelerator, own_state
 from unionsnn.training.protocols import draw_splits
 from unionsnn.training.records import Repetition, Result
 from unionsnn.training.repetition import REPETITIONS, Training, train_repetition
-from unionsnn.training.together import obstacle, pays, point_of, train_together
+from unionsnn.training.resume import point_of
+from unionsnn.training.together import obstacle, pays, train_together
 from unionsnn.training.tracking import prepare_tracking, track_results
 
 logger = logging.getLogger(__name__)

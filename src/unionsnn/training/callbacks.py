@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import math
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from unionsnn.base.files import atomic_write
 from unionsnn.config.schema import metric_mode
 from unionsnn.data.process_group import agreed, gathered, rank, world_size
 from unionsnn.training.averaging import WeightAverage
+from unionsnn.training.resume import SaveTimes
 
 
 class StopOnNonFinite(Callback):
@@ -133,8 +133,8 @@ class ResumePoint(Checkpoint):
     Args:
         path: File of the checkpoint.
         generator: Draws the order of the training graphs.
-        interval: Minimum number of seconds between checkpoints.
-        costs: Minimum time until the next checkpoint, in multiples of the time of the last one.
+        interval: As of `SaveTimes`.
+        costs: As of `SaveTimes`.
         about: What is trained; it is saved, so that a point of another training is noticed.
 
     Attributes:
@@ -152,9 +152,7 @@ class ResumePoint(Checkpoint):
         self.about = dict(about or {})
         self.path = path
         self.generator = generator
-        self.interval = interval
-        self.costs = costs
-        self._next = time.monotonic() + interval
+        self.times = SaveTimes(path, interval, costs)
         self._global_state: torch.Tensor | None = None
         self._cuda_state: torch.Tensor | None = None
         self._started = time.perf_counter()
@@ -184,23 +182,9 @@ class ResumePoint(Checkpoint):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Save if it is time; training continues if that is not possible."""
-        begin = time.monotonic()
         # Processes that train together save together, timed by the first one.
-        if not agreed(begin >= self._next):
-            return
-        try:
-            self._save(trainer)
-        except OSError as error:
-            self._next = math.inf
-            warnings.warn(
-                f"{self.path} cannot be written ({error}); if this repetition is stopped, it will "
-                "start over.",
-                # The caller is Lightning, whose warnings are filtered out.
-                stacklevel=1,
-            )
-            return
-        end = time.monotonic()
-        self._next = end + max(self.interval, self.costs * (end - begin))
+        if agreed(self.times.due):
+            self.times.save(lambda: self._save(trainer))
 
     def _save(self, trainer: pl.Trainer) -> None:
         try:

@@ -2,66 +2,35 @@
 
 from __future__ import annotations
 
-import math
 import time
-import warnings
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import compress, zip_longest
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import Callback
-from pytorch_lightning.trainer.states import TrainerFn, TrainerState
-from torch import Tensor, nn, optim
+from torch import Tensor
 from torch_geometric.data import Data
 
-from unionsnn.base.display import current_display, stage
-from unionsnn.base.files import set_aside
+from unionsnn.base.display import current_display
 from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
 from unionsnn.config.targets import code_digests, is_network
-from unionsnn.data.batching import BatchLoader
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.models.stacked import Blocks, StackedNetwork, unstackable
 from unionsnn.nn.batch import GraphBatch
-from unionsnn.training.build import build_model, build_task, count_parameters, fit_gates
-from unionsnn.training.callbacks import (
-    BestWeights,
-    Curves,
-    EpochPredictions,
-    StopOnNonFinite,
-    TestPredictions,
-)
-from unionsnn.training.checkpoints import load_tensors, save_checkpoint, save_tensors
+from unionsnn.training.build import build_model
 from unionsnn.training.devices import training_device
+from unionsnn.training.member import Member
 from unionsnn.training.memory import memory_errors, require_memory
 from unionsnn.training.records import Repetition
-from unionsnn.training.repetition import (
-    REPETITIONS,
-    Training,
-    evaluate,
-    make_trainer,
-    prepare,
-    record_of,
-    stop_callbacks,
-    surroundings,
-)
-from unionsnn.training.schedules import schedule_callbacks
-from unionsnn.training.tasks import Task
-from unionsnn.training.tracking import GuardedRun, Tracking
+from unionsnn.training.repetition import REPETITIONS, Training, surroundings
+from unionsnn.training.resume import SharedPoint, point_of
 
 # A GPU computes as long as it is told what to compute at about so many edges of a batch.
 _MOST_EDGES = 200_000
-# Optimisers that treat each weight by itself, so that all of a network may be one parameter.
-_BY_WEIGHT = (
-    *(optim.Adam, optim.AdamW, optim.SGD, optim.NAdam, optim.RAdam, optim.Adamax),
-    *(optim.Adagrad, optim.Adadelta, optim.RMSprop, optim.Rprop),
-)
 
 
 def obstacle(config: Config, data: GraphDataModule) -> str:
@@ -116,187 +85,11 @@ class _Batch:
     targets: Sequence[Tensor]
 
 
-class _Member:
-    """A repetition among those trained together: its task, optimiser, order and callbacks.
-
-    To callbacks it is the trainer, of which it has what those below read.
-
-    Args:
-        training: The repetition.
-        data: Its data module.
-        device: Where it is trained.
-    """
-
-    val_check_interval = 1.0
-    check_val_every_n_epoch = 1
-    fast_dev_run = sanity_checking = False
-    world_size = 1
-
-    def __init__(self, training: Training, data: GraphDataModule, device: torch.device) -> None:
-        config, protocol = training.config, training.config.protocol
-        self.training = training
-        model_seed, self.order = prepare(training, data)
-        torch.manual_seed(model_seed)
-        self.task: Task = build_task(config, data)
-        fit_gates(self.task.model, data)
-        # What dropout draws from: on a CPU, the masks of a network that is trained alone.
-        self.dropout = torch.Generator(device)
-        if device.type == "cpu":
-            self.dropout.set_state(torch.get_rng_state())
-        else:
-            self.dropout.manual_seed(model_seed)
-        csv = training.folder / "logs" / training.name / "metrics.csv"
-        self.curves = Curves(csv if config.logger.keeps_csv else None)
-        self.run = GuardedRun(
-            config,
-            training.folder,
-            "repetition",
-            training.index,
-            content={"parameters": count_parameters(self.task.model)},
-        )
-        self.tracking = Tracking(self.run, self.curves)
-        self.best = BestWeights(protocol.select_on) if protocol.select_on else None
-        self.callbacks: list[Callback] = [StopOnNonFinite(), self.curves, self.tracking]
-        self.callbacks += [self.best] if self.best else []
-        self.callbacks += [*stop_callbacks(protocol), *schedule_callbacks(config)]
-        self.loaders = {
-            "train": cast(BatchLoader, data.train_dataloader()),
-            "val": cast(BatchLoader, data.val_dataloader()),
-        }
-        if protocol.keeps_test_curve:
-            self.loaders["test"] = cast(BatchLoader, data.test_dataloader())
-            epochs = config.trainer.max_epochs
-            self.callbacks.append(EpochPredictions(training.predictions, epochs))
-        predictions: list[Callback] = [TestPredictions(training.predictions)] if self.best else []
-        self.trainer = make_trainer(config, predictions)
-        self.trainer.strategy.precision_plugin.convert_module(self.task)
-        self.task.to(device)
-        self.strategy = self.trainer.strategy
-        self.max_epochs = config.trainer.max_epochs
-        self.num_training_batches = len(self.loaders["train"])
-        self.estimated_stepping_batches = self.max_epochs * self.num_training_batches
-        self.state = TrainerState(fn=TrainerFn.FITTING)
-        self.callback_metrics: dict[str, Tensor] = {}
-        self.current_epoch = self.global_step = 0
-        self.should_stop = self.is_last_batch = False
-        self.seconds = 0.0
-        # One parameter, if that is the same to the optimiser; otherwise those of the task.
-        self.weights: nn.Module = self.task
-        kind, section = _class_of(self.task), config.optimizer
-        if kind in _BY_WEIGHT and section.weight_decay_on == "all":
-            self.weights = nn.Module()
-            self.weights.flat = nn.Parameter(torch.zeros(0, device=device))
-        self.optimizers: list[optim.Optimizer] = []
-
-    @property
-    def label(self) -> str:
-        """What it is called."""
-        return f"{self.training.config.protocol.unit} {self.training.index + 1}"
-
-    def share(self, stack: StackedNetwork, place: int) -> None:
-        """Train a row of the weights of a stack from now on."""
-        if self.weights is not self.task:
-            self.weights.flat.data = stack.flat.data[place]
-        if not self.optimizers:
-            assert self.task.optimizer is not None
-            self.optimizers = [self.task.optimizer(self.weights)]
-
-    def call(self, hook: str, *args: Any) -> None:
-        """Call a hook of each callback that has its own."""
-        for callback in self.callbacks:
-            if getattr(type(callback), hook) is not getattr(Callback, hook):
-                getattr(callback, hook)(self, self.task, *args)
-
-    def step(self, stack: StackedNetwork, gradient: Tensor, place: int) -> None:
-        """Take a step along its row of a gradient."""
-        section = self.training.config.trainer
-        parameters = [*self.weights.parameters()]
-        each = self.weights is self.task
-        parts = stack.gradients(gradient, place) if each else [gradient[place]]
-        for parameter, part in zip(parameters, parts, strict=True):
-            parameter.grad = part
-        if self.is_last_batch and self.run.active:
-            self.tracking.on_before_optimizer_step(
-                cast(pl.Trainer, self),
-                cast(pl.LightningModule, self.weights),
-                self.optimizers[0],
-            )
-        limit = section.gradient_clip_val
-        if limit is not None and section.gradient_clip_algorithm == "value":
-            nn.utils.clip_grad_value_(parameters, limit)
-        elif limit is not None:
-            nn.utils.clip_grad_norm_(parameters, limit)
-        self.optimizers[0].step()
-        self.global_step += 1
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what it goes on from."""
-        return {
-            "epoch": self.current_epoch,
-            "steps": self.global_step,
-            "stopped": self.should_stop,
-            "seconds": self.seconds,
-            "task": self.task.state_dict(),
-            "optimizer": self.optimizers[0].state_dict(),
-            "callbacks": {each.state_key: each.state_dict() for each in self.callbacks},
-            "order": self.order.get_state(),
-            "dropout": self.dropout.get_state(),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state; the stack is made."""
-        self.current_epoch, self.global_step = state["epoch"], state["steps"]
-        self.should_stop, self.seconds = state["stopped"], state["seconds"]
-        self.task.load_state_dict(state["task"])
-        self.optimizers[0].load_state_dict(state["optimizer"])
-        for each in self.callbacks:
-            if (kept := state["callbacks"].get(each.state_key)) is not None:
-                each.load_state_dict(kept)
-        self.order.set_state(state["order"])
-        self.dropout.set_state(state["dropout"])
-
-    def finish(self, data: GraphDataModule) -> Repetition:
-        """Select, test once, and return the record."""
-        begun = time.perf_counter()
-        config, training = self.training.config, self.training
-        self.call("on_train_end")
-        self.call("on_fit_end")
-        data.split = training.split
-        metrics = dict(self.curves.history[-1])
-        with memory_errors(self.task.model, data), stage("evaluating the best epoch"):
-            if self.best:
-                metrics = evaluate(self.trainer, self.task, data)
-        kept = config.trainer.keep_checkpoints
-        if kept:
-            save_checkpoint(training.checkpoint, self.task.cpu(), config, data)
-        best_epoch = self.best.best_epoch if self.best else None
-        self.tracking.complete(metrics, best_epoch, training.checkpoint if kept else None)
-        self.run.finish(failed=False)
-        return record_of(
-            training,
-            data,
-            self.task,
-            self.trainer,
-            metrics=metrics,
-            code=code_digests(config) or None,
-            together=True,
-            best_epoch=best_epoch,
-            curves=self.curves.history,
-            seconds=self.seconds + time.perf_counter() - begun,
-        )
-
-
-def _outcome(member: _Member, data: GraphDataModule) -> Repetition | Exception:
+def _outcome(member: Member, data: GraphDataModule) -> Repetition | Exception:
     try:
         return member.finish(data)
     except Exception as error:  # One that concerns it alone.
         return error
-
-
-def _class_of(task: Task) -> type[Any]:
-    """Return the class that makes the optimiser of a task of `build_task`."""
-    kind: type[Any] = cast(Any, task.optimizer).args[0]
-    return kind
 
 
 def train_together(
@@ -312,7 +105,7 @@ def train_together(
         data: Their data module.
     """
     config, folder = trainings[0].config, trainings[0].folder
-    members: list[_Member] = []
+    members: list[Member] = []
     fitting = len(trainings)
     with surroundings(config), ExitStack() as runs:
         device = training_device(config.trainer.accelerator)
@@ -320,7 +113,7 @@ def train_together(
         while trainings and len(members) < fitting:
             training, *trainings = trainings
             try:
-                member = _Member(training, data, device)
+                member = Member(training, data, device)
             except Exception as error:  # As that of a part without both classes.
                 yield training.index, error
                 continue
@@ -331,7 +124,9 @@ def train_together(
                     fitting = max(1, min(fitting, memory.free // memory.needed))
             members.append(member)
         if members:
-            yield from _Group(config, data, members, device, _Point(folder, config)).train()
+            about = {"config": config_hash(config), "code": code_digests(config)}
+            point = SharedPoint(point_of(folder), about)
+            yield from _Group(config, data, members, device, point).train()
     if trainings:
         yield from train_together(trainings, data)
 
@@ -351,9 +146,9 @@ class _Group:
         self,
         config: Config,
         data: GraphDataModule,
-        members: list[_Member],
+        members: list[Member],
         device: torch.device,
-        point: _Point,
+        point: SharedPoint,
     ) -> None:
         self.config = config
         self.data = data
@@ -384,7 +179,7 @@ class _Group:
         try:
             while self.members:
                 begun = time.perf_counter()
-                failed: dict[_Member, Exception] = {}
+                failed: dict[Member, Exception] = {}
                 try:
                     with memory_errors(self.members[0].task.model, self.data):
                         self._epoch(failed)
@@ -430,7 +225,7 @@ class _Group:
             numbered=True,
         )
 
-    def _epoch(self, failed: dict[_Member, Exception]) -> None:
+    def _epoch(self, failed: dict[Member, Exception]) -> None:
         """Train an epoch, validate, and let the callbacks look; note which of them raise."""
         members, network = self.members, self.network
         for member in members:
@@ -542,69 +337,3 @@ class _Group:
         blocks, dtype = Blocks(nodes, edges, sizes, self.device), self.network.flat.dtype
         y = given.y.to(dtype) if given.y.is_floating_point() else given.y
         return _Batch(blocks.fill(given, dtype), blocks, y.split(sizes))
-
-
-class _Point:
-    """The state of repetitions that are trained together, kept every few seconds.
-
-    Args:
-        folder: The run folder.
-        config: The configuration.
-        interval: As of `ResumePoint`.
-        costs: As of `ResumePoint`.
-    """
-
-    def __init__(
-        self, folder: Path, config: Config, interval: float = 2.0, costs: float = 50.0
-    ) -> None:
-        self.path = point_of(folder)
-        self.about = {"config": config_hash(config), "code": code_digests(config)}
-        self.interval = interval
-        self.costs = costs
-        self._next = time.monotonic() + interval
-
-    def save(self, members: Sequence[_Member]) -> None:
-        """Save if it is time; training goes on if that is not possible."""
-        begin = time.monotonic()
-        if begin < self._next:
-            return
-        states = {member.training.index: member.state_dict() for member in members}
-        try:
-            save_tensors(self.path, {"about": self.about, "repetitions": states})
-        except OSError as error:
-            self._next = math.inf
-            warnings.warn(
-                f"{self.path} cannot be written ({error}); if these repetitions are stopped, they "
-                "will start over.",
-                stacklevel=2,
-            )
-            return
-        end = time.monotonic()
-        self._next = end + max(self.interval, self.costs * (end - begin))
-
-    def restore(self, members: Sequence[_Member]) -> None:
-        """Go on from what is kept; what is damaged, or of another training, is set aside."""
-        if not self.path.exists():
-            return
-        try:
-            content = load_tensors(self.path)
-            states = content["repetitions"] if content["about"] == self.about else None
-            fault = "of another training or other code" if states is None else ""
-        except Exception as error:
-            states, fault = None, f"damaged ({type(error).__name__}: {error})"
-        if states is None:
-            aside = set_aside(self.path)
-            warnings.warn(
-                f"{self.path} is {fault} and was renamed to {aside.name}; its repetitions start "
-                "over.",
-                stacklevel=2,
-            )
-            return
-        for member in members:
-            if (state := states.get(member.training.index)) is not None:
-                member.load_state_dict(state)
-
-
-def point_of(folder: Path) -> Path:
-    """Return the file from which repetitions of a run folder go on together."""
-    return folder / "unfinished" / "together.ckpt"
