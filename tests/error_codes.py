@@ -10,18 +10,48 @@ from pathlib import Path
 from unionsnn.base import errors
 
 SOURCE = Path(errors.__file__).parents[1]
-HEAD = (
-    "# Errors\n\n"
-    "Each fault is one line on stderr with its code at the end, such as `[data.unknown]`, by which "
-    "scripts and tests recognise it: the wording may change, the code does not. In Python, "
-    "`error.codes` lists the codes of an exception; all of them derive from "
-    "`unionsnn.base.errors.UnionsnnError`. The exit status is 2 for an invalid request and 1 if "
-    "the work failed; with `unionsnn -v` a failure comes with a traceback.\n\n"
-    "This table is made from the source by `tests/error_codes.py`. It shows the first message of "
-    "each code; … stands for a value.\n\n"
-    "| code | message |\n"
-    "| --- | --- |\n"
-)
+HEAD = """# Errors and exit status
+
+This page lists every error by the code at the end of its line, such as `[data.unknown]`. Scripts \
+and tests recognise an error by its code: the wording may change, the code does not. An invalid \
+request lists all its faults, one line on stderr for each. In Python, `error.codes` lists the \
+codes of an exception; all of them derive from `unionsnn.base.errors.UnionsnnError`.
+
+| exit status | meaning |
+| --- | --- |
+| 0 | done |
+| 1 | the work failed; `unionsnn -v` adds the traceback |
+| 2 | the request is invalid; nothing was started |
+| 130 | interrupted by Ctrl-C; finished work is kept |
+| 143 | ended by SIGTERM, SIGUSR1 or SIGUSR2, which batch systems send before a time limit |
+
+The tables are made from the source by `tests/error_codes.py`. They show the first message of each \
+code; … stands for a value. The address of a code is that of this page with the code at its end, \
+such as `errors.html#data.unknown`.
+"""
+ELSEWHERE = {
+    "compare.altered": "A file of a run on disk is not the one that its record was made from; "
+    "each is named.",
+    "compare.failed": "Repetitions of compared runs failed; each is named with the reason.",
+    "compare.other_data": "The data or splits of … are …, those of … would be …; train … again "
+    "on the present data.",
+    "compare.other_records": "Only runs on the same data, splits and seeds can be compared; what "
+    "differs is named.",
+    "compare.quotes": "A quotation mark of a configuration is not closed.",
+    "config.grid": "A key of the grid does not exist, or one of its values is not allowed; each "
+    "is named.",
+    "config.reference": "A value such as ${data.name} refers to a key that does not exist.",
+    "config.sweep": "Several values for one key: train takes one. What to type instead is named.",
+    "expressivity.at_fault": "A coefficient gives two isomorphic graphs different values, or "
+    "separates fewer pairs than it must; each is named.",
+    "expressivity.options": "Options that do not go together, or need --trained; each is named.",
+    "expressivity.override": "… has no effect on this test; allowed are … and keys inside them.",
+    "failed": "An error of the operating system or of arithmetic, in its own words.",
+    "report.not_a_folder": "… is not a folder; name one with runs in it, such as runs.",
+    "reproduce.unknown": "The table has no such data set or model; allowed are ….",
+    "run.failed": "All repetitions that were started failed, and none is finished.",
+}
+"""What codes mean whose messages are put together where they are raised."""
 
 
 def page() -> str:
@@ -30,7 +60,14 @@ def page() -> str:
     for path in sorted(SOURCE.rglob("*.py")):
         for code, message in _faults(ast.parse(path.read_text())):
             messages[code] = messages.get(code) or message
-    return HEAD + "".join(f"| `{code}` | {messages[code]} |\n" for code in sorted(messages))
+    lines, area = [HEAD], ""
+    for code in sorted(messages):
+        if code.partition(".")[0] != area:
+            area = code.partition(".")[0]
+            lines.append(f"\n## {area}\n\n| code | message |\n| --- | --- |\n")
+        message = messages[code] or ELSEWHERE[code]
+        lines.append(f'| <a id="{code}"></a>`{code}` | {message} |\n')
+    return "".join(lines)
 
 
 def _faults(tree: ast.Module) -> Iterator[tuple[str, str]]:

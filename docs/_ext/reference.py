@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sphinx.application import Sphinx
+
+if TYPE_CHECKING:
+    from unionsnn.config.keys import Key
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,19 +24,25 @@ def configuration() -> str:
 
     def sections() -> Iterator[str]:
         yield (
-            "# Configuration keys\n\nEvery key can be typed on the command line, such as "
-            "`optimizer.lr=0.01`, and in a file of `--config-dir`. `GROUP=OPTION` chooses an "
-            "option of a group. `unionsnn config` prints these tables, `unionsnn train --dry-run` "
-            "the values in effect.\n"
+            "# Configuration keys\n\nEvery key, with its default, the values that it takes and "
+            "what it is for. Type it on the command line, such as `optimizer.lr=0.01`, or write "
+            "it into a file of `--config-dir`; `GROUP=OPTION` chooses an option of a group. "
+            "`unionsnn config` prints these tables, `unionsnn train --dry-run` the values in "
+            "effect. The address of a key is that of this page with the key at its end, such as "
+            "`configuration.html#optimizer.lr`.\n\n"
+            "`model._target_=MODULE.CLASS`, `data._target_=…` and `optimizer._target_=…` name a "
+            "class; one of yours makes the other keys of its group the arguments of its "
+            "constructor: [Train your own model and data by one command](../own_model_cli.md).\n"
         )
         found = groups()
         for table in groups_tables(found, keys_of("")):
-            yield _section(markdown(table))
+            yield _section(_anchored(markdown(table), keys_of("")))
         for group in found:
             yield f"## {group.name}\n"
             yield markdown(options_table(group)).partition("\n\n")[2]
             if group.name not in SEVERAL_SECTIONS:
-                yield markdown(keys_table("", keys_of(group.name)))
+                keys = keys_of(group.name)
+                yield _anchored(markdown(keys_table("", keys)), keys)
 
     return "\n".join(sections())
 
@@ -100,6 +109,13 @@ PAGES: dict[str, Callable[[], str]] = {
 def _section(text: str) -> str:
     """Return a table with its title as a section of a page."""
     return text.replace("### ", "## ", 1)
+
+
+def _anchored(text: str, keys: Sequence[Key]) -> str:
+    """Return a table of keys whose rows have addresses."""
+    for key in keys:
+        text = text.replace(f"\n| {key.name} |", f'\n| <a id="{key.name}"></a>`{key.name}` |', 1)
+    return text
 
 
 def write(folder: Path) -> None:

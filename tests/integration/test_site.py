@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from urllib.parse import urldefrag
 
+import click
 import pytest
 
-import error_codes
+import unionsnn
 from unionsnn.cli.app import command_line
-from unionsnn.config.keys import groups, keys_of
+from unionsnn.config.compose import completions
+from unionsnn.config.keys import groups
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -52,16 +55,57 @@ def test_every_page_is_in_a_table_of_contents() -> None:
     assert named - pages == {"tutorials/*"}
 
 
-def test_every_public_name_and_error_has_a_place() -> None:
-    for page in (DOCS / "reference" / "api").glob("*.md"):
-        name = "unionsnn" if page.stem == "unionsnn" else f"unionsnn.{page.stem}"
+API = DOCS / "reference" / "api"
+
+
+def described() -> set[str]:
+    """Public names in the pages of the API."""
+    names = set[str]()
+    for page in API.glob("*.md"):
         text = page.read_text()
-        assert f"automodule:: {name}\n" in text
-        (left,) = re.findall(r":exclude-members: (.*)", text) or [""]
-        top = importlib.import_module("unionsnn").__all__
-        assert {*left.split(", ")} - {""} <= {*top}
-        assert all(importlib.import_module(name).__dict__.get("__all__", ()))
-    assert (DOCS / "errors.md").read_text() == error_codes.page()
+        names |= {*re.findall(r"auto(?:class|function|data):: (\S+)", text)}
+        for module in re.findall(r"automodule:: (\S+)", text):
+            namespace = importlib.import_module(module)
+            (left,) = re.findall(r":exclude-members: (.*)", text) or [""]
+            public = {*getattr(namespace, "__all__", vars(namespace))} - {*left.split(", ")}
+            names |= {f"{module}.{name}" for name in public}
+    return names
+
+
+def test_every_public_name_is_described_once() -> None:
+    public = {
+        f"{module.name}.{name}"
+        for module in pkgutil.walk_packages(unionsnn.__path__, "unionsnn.")
+        if module.ispkg and module.name != "unionsnn.cli"
+        for name in getattr(importlib.import_module(module.name), "__all__", ())
+    }
+    public |= {f"unionsnn.{name}" for name in unionsnn.__all__}
+    names = {name.rpartition(".")[2] for name in described()}
+    assert {name for name in public if name.rpartition(".")[2] not in names} == {
+        "unionsnn.__version__"
+    }
+    # A name that a package passes on is described where it is shortest.
+    assert not {f"unionsnn.{name}" for name in unionsnn.__all__} & (public - described()) - {
+        "unionsnn.__version__"
+    }
+
+
+def test_names_in_examples_are_described() -> None:
+    written_there = {"jaccard", "diameter"}
+    names = {name.rpartition(".")[2] for name in described()}
+    for path in [ROOT / "README.md", *DOCS.glob("*.md"), *DOCS.glob("tutorials/*.ipynb")]:
+        # A notebook's lines end with a written-out \n.
+        text = path.read_text().replace("\\n", "\n")
+        found = re.findall(r"from unionsnn[\w.]* import (?:\(([^)]*)\)|(.*))", text)
+        imported = {*re.findall(r"\w+", " ".join(sum(found, ())))}
+        assert imported - names - written_there == set(), path.name
+
+
+def test_every_error_code_has_an_anchor_and_a_meaning() -> None:
+    text = (DOCS / "errors.md").read_text()
+    rows = re.findall(r'\| <a id="(.*?)"></a>`(.*?)` \| (.*) \|', text)
+    assert len(rows) == text.count("<a id=") > 200
+    assert [row for row in rows if row[0] != row[1] or not row[2].strip("… .:")] == []
 
 
 def test_every_command_has_a_line_in_the_table() -> None:
@@ -70,15 +114,41 @@ def test_every_command_has_a_line_in_the_table() -> None:
     assert {*re.findall(r"`unionsnn ([a-z-]+)", table)} == {*command_line.commands}
 
 
-def test_every_key_says_what_it_is_for() -> None:
-    silent = [
-        key.name
-        for group in groups()
-        if group.name not in ("experiment", "grid")
-        for key in keys_of(group.name)
-        if not key.meaning
-    ]
+def test_every_command_and_option_says_what_it_is_for() -> None:
+    waiting: list[tuple[str, click.Command]] = [("unionsnn", command_line)]
+    silent = []
+    while waiting:
+        name, command = waiting.pop()
+        context = click.Context(command)
+        silent += [name] * (not command.help)
+        silent += [
+            f"{name} {each.opts[0]}"
+            for each in command.params
+            if isinstance(each, click.Option) and not (each.get_help_record(context) or ("", ""))[1]
+        ]
+        if isinstance(command, click.Group):
+            waiting += [(f"{name} {key}", each) for key, each in command.commands.items()]
     assert silent == []
+
+
+def test_every_key_and_option_is_on_the_page_of_keys() -> None:
+    sys.path.insert(0, str(DOCS / "_ext"))
+    page = importlib.import_module("reference").configuration()
+    said = dict(re.findall(r'\n\| <a id="(.*?)"></a>`.*?` \| .* \| (.*) \|', page))
+    # The keys that a run is made of, as the shell completes them.
+    keys = {word.removesuffix("=") for word in completions("") if word.endswith("=")}
+    silent = {key for key in keys if not _said(key, said)}
+    assert {key for key in silent if f"`{key}" not in page.partition("##")[0]} == set()
+    sections = re.split(r"(?m)^## (.*)\n", page)
+    for group in groups():
+        about = sections[sections.index(group.name) + 1]
+        assert {o for o in group.options if f"\n| {o} | " not in about} == set()
+        assert {o for o in group.options if f"\n| {o} |  |" in about} == set()
+
+
+def _said(key: str, said: Mapping[str, str]) -> str:
+    """What a page says of a key, or of the mapping that it is a part of."""
+    return said.get(key) or (_said(key.rpartition(".")[0], said) if "." in key else "")
 
 
 @pytest.mark.slow

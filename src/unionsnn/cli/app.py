@@ -262,7 +262,9 @@ class _Masked(logging.Formatter):
         "unionsnn train data=mutag model=gin",
         "unionsnn compare model=gin model=union_gin -- data=mutag",
         "unionsnn COMMAND --help",
-    ),
+    )
+    + "\n\nExit status: 0 done, 1 failed, 2 invalid request, 130 Ctrl-C, 143 SIGTERM. An error "
+    "ends with its code, such as [data.unknown]; the documentation lists them on its page Errors.",
 )
 @click.version_option(__version__, prog_name="unionsnn")
 @click.option("-v", "--verbose", is_flag=True, help="Log more, and show tracebacks.")

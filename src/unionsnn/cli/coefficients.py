@@ -82,7 +82,9 @@ def _listed(ctx: click.Context, parameter: click.Parameter, text: str | None) ->
 class _ChoiceOption(click.Option):
     """An option whose help is made from the table of choices, imported only when it is shown."""
 
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+    @property
+    def help(self) -> str:
+        """The choices, or the descriptors that use a number."""
         from unionsnn.coefficients import space
 
         tables: dict[str, Iterable[str]] = {
@@ -93,10 +95,12 @@ class _ChoiceOption(click.Option):
         }
         name = str(self.name)
         if name in tables:
-            self.help = f"{', '.join(tables[name])}."
-        else:
-            self.help = f"For {', '.join(d for d in space.DESCRIPTORS if space.uses(d, name))}."
-        return super().get_help_record(ctx)
+            return f"{', '.join(tables[name])}."
+        return f"For {', '.join(d for d in space.DESCRIPTORS if space.uses(d, name))}."
+
+    @help.setter
+    def help(self, text: str | None) -> None:
+        """Ignore what the option was made with."""
 
 
 @click.command(
