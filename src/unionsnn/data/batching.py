@@ -256,7 +256,8 @@ class _Share:
             has one entry, that place.
         starts: Number of each graph's first entry in its batch.
         pointers: Slices of the graphs in each batch, one batch after another.
-        values: The attributes; indices number the entries of a batch.
+        values: The attributes; indices number the entries of a batch. Those along the second of two
+            dimensions lie flat, batch by batch.
 
     Shapes:
         order [n]; sizes [B]; counts, source, starts [n]; pointers [n + B].
@@ -304,7 +305,20 @@ class _Share:
                 gathered = value.index_select(along, positions)
             if key in _COUNTS:
                 gathered += self.spread(shares[_COUNTS[key]].starts)
+            if along == 1 and value.dim() == 2:
+                # Batch by batch, so that each has its rows in one piece.
+                pieces = torch.split(gathered, self.totals, 1)
+                gathered = torch.cat([row for piece in pieces for row in piece])
             self.values[key] = gathered
+
+    def batches(self, key: str) -> Sequence[Tensor]:
+        """Return an attribute of each batch."""
+        value, along = self.part.values[key], self.part.along[key]
+        if along == 1 and value.dim() == 2:
+            rows = value.size(0)
+            flat = torch.split(self.values[key], [rows * total for total in self.totals])
+            return [p.view(rows, total) for p, total in zip(flat, self.totals, strict=True)]
+        return torch.split(self.values[key], self.totals, along)
 
     def spread(self, values: Tensor) -> Tensor:
         """Return for each entry the value of its graph."""
@@ -334,11 +348,12 @@ class Block:
     def __iter__(self) -> Iterator[Batch]:
         """Yield the batches; their tensors are parts of the same memory."""
         ends = [size + 1 for size in self.sizes]
-        columns, slices = {}, {}
+        columns: dict[str, Sequence[Tensor]] = {}
+        slices: dict[str, Sequence[Tensor]] = {}
         for share in self.shares:
             pointers = torch.split(share.pointers, ends)
-            for key, value in share.values.items():
-                columns[key] = torch.split(value, share.totals, share.part.along[key])
+            for key in share.values:
+                columns[key] = share.batches(key)
                 slices[key] = pointers
         columns["batch"] = torch.split(self.graph, self.shares[0].totals)
         columns["ptr"] = slices["x"]
@@ -347,8 +362,8 @@ class Block:
         for number, size in enumerate(self.sizes):
             batch = copy.copy(self.empty)
             for key, column in columns.items():
-                # Rows of a part along the second dimension are apart. Autograd shall not know that
-                # a network changes something that belongs to other batches too.
+                # Autograd shall not know that a network changes something that belongs to other
+                # batches too.
                 batch[key] = column[number].contiguous().data
             batch._num_graphs = size
             batch._slice_dict = {key: pointers[number] for key, pointers in slices.items()}

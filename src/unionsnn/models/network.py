@@ -18,9 +18,9 @@ from typing import (
     runtime_checkable,
 )
 
+import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
-from torch_geometric.nn import BatchNorm
 
 from unionsnn.base.arguments import plain, require_at_least, require_choice
 from unionsnn.base.errors import RequestError
@@ -29,6 +29,7 @@ from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.encoders import EdgeEncoder, StructuralEdgeEncoder, make_encoder
 from unionsnn.nn.features import StructuralFeatures, structural_modules
 from unionsnn.nn.gates import PRESETS, StructuralGate
+from unionsnn.nn.norms import BatchCounts, batch_norm
 from unionsnn.nn.readout import READOUTS, readout
 
 _BY_NAME = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
@@ -370,6 +371,8 @@ class Network(nn.Module):
         self.readout = readout
         self.encoder = make_encoder(in_channels, hidden_channels)
         self.edge_encoder: EdgeEncoder | None = None
+        # Made at the first pass: layers may be converted before.
+        self._counts: BatchCounts | None = None
         make = factory_of(structural_encoder, StructuralEdgeEncoder)
         if edge_channels is not None or make is not None:
             if not self.reads_edges:
@@ -423,7 +426,16 @@ class Network(nn.Module):
 def _of_any_batch(embed: Callable[..., Tensor]) -> Callable[..., Tensor]:
     @functools.wraps(embed)
     def wrapped(network: Network, batch: GraphBatch | Data) -> Tensor:
-        return embed(network, batch if isinstance(batch, GraphBatch) else GraphBatch.of(batch))
+        if not isinstance(batch, GraphBatch):
+            batch = GraphBatch.of(batch)
+        # One may call that of its base class.
+        outer = type(network).embed is wrapped
+        if not outer or not network.training or torch.compiler.is_compiling():
+            return embed(network, batch)
+        if network._counts is None:
+            network._counts = BatchCounts(network)
+        with network._counts.of_a_pass():
+            return embed(network, batch)
 
     return wrapped
 
@@ -587,6 +599,5 @@ def make_norm(kind: str, channels: int) -> nn.Module:
     """
     require_choice("norm", kind, ("batch", "layer", "none"))
     if kind == "batch":
-        # A training batch may consist of a single node.
-        return BatchNorm(channels, allow_single_element=True)
+        return batch_norm(channels)
     return nn.LayerNorm(channels) if kind == "layer" else nn.Identity()

@@ -7,12 +7,12 @@ from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import BatchNorm
 
 from unionsnn.base.arguments import require_at_least
 from unionsnn.nn.batch import GraphBatch, required
 from unionsnn.nn.features import FeatureOptions, StructuralFeatures
 from unionsnn.nn.gates import given_coefficient, preset_options
+from unionsnn.nn.norms import batch_norm
 
 
 class LinearEncoder(nn.Linear):
@@ -90,8 +90,7 @@ class RandomWalkEncoder(nn.Module):
 
     def __init__(self, steps: int, out_features: int) -> None:
         super().__init__()
-        # A training batch may consist of a single node.
-        self.norm = BatchNorm(steps, allow_single_element=True)
+        self.norm = batch_norm(steps)
         self.linear = nn.Linear(steps, out_features)
 
     def forward(self, random_walk: Tensor) -> Tensor:

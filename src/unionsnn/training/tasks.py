@@ -241,7 +241,8 @@ class Task(pl.LightningModule):
         weight = batch.loss_weight if "loss_weight" in batch else 1.0
         self._note(loss.detach(), self.terms(target) if weight else 0)
         auxiliary = self.auxiliary_loss(batch)
-        return weight * (loss if auxiliary is None else loss + auxiliary)
+        loss = loss if auxiliary is None else loss + auxiliary
+        return loss if weight == 1 else weight * loss
 
     def on_train_epoch_start(self) -> None:
         """Reset the mean training loss."""
