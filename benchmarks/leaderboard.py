@@ -19,26 +19,16 @@ from unionsnn.config.compose import compose_config
 from unionsnn.config.grid import flatten
 from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config, metric_mode
-from unionsnn.reports.collection import StoredRecord
+from unionsnn.reports.collection import StoredRecord, collect
 from unionsnn.reports.formatting import interval_text, spread_text
 from unionsnn.reports.table import Table, markdown, numbers, words
 from unionsnn.reports.views.records import by_dataset, labels
-from unionsnn.training.records import Result, read_record
+from unionsnn.training.records import Result
 
 RECORDS = Path(__file__).parent / "records"
 
 # What says how a run is made, not what it is.
 _ASIDE = ("paths.", "run_dir", "force", "logger.", "data.mirror", "trainer.progress", "data.name")
-
-
-def read(folder: Path = RECORDS) -> list[StoredRecord]:
-    """Read all records of trainings below a folder."""
-    found = []
-    for path in sorted(folder.rglob("*.json")):
-        if path.parts[-3] == "brec":
-            continue
-        found.append(StoredRecord(path, read_record(Result, path)))
-    return found
 
 
 def command_of(record: Result) -> str:
@@ -124,7 +114,7 @@ def _row(label: str, record: Result, report: str) -> list[object]:
 def page(folder: Path = RECORDS) -> str:
     """Return all tables in Markdown, each with its commands."""
     parts = []
-    for table, commands in tables(read(folder)):
+    for table, commands in tables(collect([folder])[0]):
         lines = "\n".join(filter(None, commands))
         parts.append(f"{markdown(table)}\n```sh\n{lines}\n```\n")
     return "\n".join(parts).replace("### ", "## ")

@@ -214,6 +214,18 @@ def test_features_are_those_of_their_columns(features: tuple[str, ...]) -> None:
     assert apply(gate, batch).isfinite().all()
 
 
+def test_size_is_nodes_and_edges_as_logarithms() -> None:
+    gate = StructuralGate(1, features=("size",), radius=1).double()
+    assert gate.required_columns == ("nodes_r1", "edges_r1")
+    rows = torch.tensor([[2.0, 1.0], [3.0, 3.0], [4.0, 4.0]], dtype=torch.float64)
+    counts = torch.log1p(rows)
+    edge_index = torch.tensor([[0, 1, 2], [1, 2, 3]])
+    torch.testing.assert_close(
+        gate.fit_statistics(rows).standardized(rows, edge_index, 4),
+        (counts - counts.mean(dim=0)) / counts.std(dim=0, correction=0),
+    )
+
+
 def test_bridges_count_in_the_statistics_of_cycles() -> None:
     """Their rows are 0 like those of self loops."""
     gate = StructuralGate(1, features=("cycles",))

@@ -315,6 +315,7 @@ class GateConfig(Section):
                     "normalized",
                     "excess",
                     "cyclomatic",
+                    "size",
                     "eigenvalues",
                     "distances",
                     "marked",

@@ -19,6 +19,7 @@ Feature = Literal[
     "normalized",
     "excess",
     "cyclomatic",
+    "size",
     "eigenvalues",
     "distances",
     "marked",
@@ -34,6 +35,7 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
 }
 # Columns that are numbers by themselves, at each radius and of the whole graph.
 _LOCAL: Mapping[str, tuple[str, ...]] = {
+    "size": ("nodes", "edges"),
     "eigenvalues": tuple(f"eigenvalues{i}" for i in range(1, 5)),
     "distances": tuple(f"distances{i}" for i in range(1, 8)),
     "marked": tuple(f"marked{i}" for i in range(1, 6)),
@@ -43,7 +45,7 @@ FEATURES = (*_NEEDS, *_LOCAL, *_OF_GRAPH)
 """Features by name."""
 
 # Counts have a heavy tail.
-_COUNTS = ("distances", "cycles")
+_COUNTS = ("size", "distances", "cycles")
 # A feature whose spread is below this share of its columns has only rounding noise.
 _CONSTANT = 1e-6
 # Rows whose statistics are computed together.
@@ -150,16 +152,16 @@ class StructuralFeatures(nn.Module):
         \tilde a_{vu} = a_{vu} / \sum_{w \in N(v)} a_{vw}
 
     v receives the message. All features but ``raw`` and ``normalized`` are extensions of this
-    library. ``eigenvalues``, ``distances``, ``marked`` and ``cycles`` are several numbers each, the
-    columns of these names (docs/coefficients.md); counts enter as log(1 + count).
+    library. ``size``, ``eigenvalues``, ``distances``, ``marked`` and ``cycles`` are several numbers
+    each (docs/coefficients.md); counts enter as log(1 + count).
 
     Args:
         features: ``raw`` a, ``normalized`` a, ``excess`` (a of the double star with the same end
             degrees, minus a: the part due to cycles; at radius 1 only), ``cyclomatic`` (edges -
-            nodes + 1 of the subgraph), ``eigenvalues`` and ``marked`` (of the path matrix, and with
-            the ends marked), ``distances`` (pairs of nodes by distance) or ``cycles`` (by length,
-            in the whole graph). All but ``normalized`` are standardised with statistics of the
-            training graphs (`fit_statistics`).
+            nodes + 1 of the subgraph), ``size`` (its nodes and edges), ``eigenvalues`` and
+            ``marked`` (of the path matrix, and with the ends marked), ``distances`` (pairs of nodes
+            by distance) or ``cycles`` (by length, in the whole graph). All but ``normalized`` are
+            standardised with statistics of the training graphs (`fit_statistics`).
         radius: One radius or several; each gives its own features, but for ``cycles``.
         normalize_over: Whose neighbours the ``normalized`` feature sums over: ``receiver`` (the
             paper) or ``sender`` (the authors' code).
@@ -230,8 +232,6 @@ class StructuralFeatures(nn.Module):
         local = (
             "a",
             "a_tree",
-            "nodes",
-            "edges",
             *(name for row in _LOCAL.values() for name in row),
         )
         order = [f"{name}_r{radius}" for radius in self.radius for name in local]

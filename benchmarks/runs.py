@@ -1,0 +1,184 @@
+"""The runs behind the results, in their order.
+
+    python benchmarks/runs.py --output DIR [--workers 2] [--dry-run] [--only NAME ...]
+
+Each line is one command of unionsnn; what is finished is not trained again. `--dry-run` prints the
+hours that are left. At the end the record of every finished run is copied to benchmarks/records/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
+from pathlib import Path
+
+RECORDS = Path(__file__).parent / "records"
+
+_FOUR = 'model=gin model=union_gin "model=unionsnn gate=paper" model=unionsnn'
+_FOLDS = "protocol=cross_validation trainer.max_epochs=60"
+_ZINC = (
+    "data=zinc10k data.batch_size=128 model.parameter_budget=100000 protocol=repeated_seeds "
+    "protocol.seeds=4 trainer.max_epochs=30"
+)
+_SHORT = "protocol.seeds=1 trainer.max_epochs=25"
+_SEEDS = "protocol=repeated_seeds protocol.seeds=4 trainer.max_epochs=60"
+
+
+def _controlled(model: str, *controls: str) -> str:
+    """A plain model, its union variant, and the variant under each control."""
+    named = [f'"model=union_{model} coefficient.control={control}"' for control in controls]
+    return " ".join([f"model={model}", f"model=union_{model}", *named])
+
+
+SHORT = {
+    "MUTAG": f"{_FOUR} -- data=mutag {_FOLDS}",
+    "PROTEINS": f"{_FOUR} -- data=proteins {_FOLDS}",
+    "ENZYMES": f"{_FOUR} -- data=enzymes {_FOLDS}",
+    "zinc10k GIN": f"{_controlled('gin', 'shuffled', 'shuffled_within')} -- {_ZINC}",
+    "zinc10k GCN": f"{_controlled('gcn', 'shuffled')} -- {_ZINC}",
+    "zinc10k GatedGCN": f"{_controlled('gatedgcn', 'shuffled')} -- {_ZINC}",
+    "4-cycles": "model=gin model=unionsnn model=union_gin -- data=4cycles trainer.max_epochs=60",
+    "6-cycles": "model=gin model=unionsnn model=union_gin -- data=6cycles trainer.max_epochs=60",
+    "molbbbp": f"model=gin model=union_gin -- data=molbbbp protocol.select_on=val_rocauc {_SEEDS}",
+    "Cora": f"model=gcn model=union_gcn model=gin model=union_gin -- data=cora {_SEEDS}",
+    "Photo": f"model=gcn model=union_gcn -- data=photo {_SEEDS}",
+    "PROTEINS GCN": f"model=gcn model=union_gcn -- data=proteins {_FOLDS}",
+    "PROTEINS SAGE": f"model=sage model=union_sage -- data=proteins {_FOLDS}",
+    "ENZYMES SAGE": f"model=sage model=union_sage -- data=enzymes {_FOLDS}",
+    "zinc10k GPS": f"experiment=zinc/gps experiment=zinc/union_gps -- {_SHORT}",
+    "zinc10k Graphormer": f"experiment=zinc/graphormer experiment=zinc/unionormer -- {_SHORT}",
+}
+"""Arguments of `unionsnn compare`, by what is compared: short trainings."""
+
+
+_BONDS = "data.edge_features=labels"
+_WANTED = f"model=union_gin gate=all_columns {_BONDS}"
+_CONTROLS = ("coefficient.control=shuffled_within", "coefficient.control=shuffled")
+
+
+def _zinc(parameters: int, seeds: int, epochs: int = 200) -> str:
+    """Overrides of ZINC with one cycle of the learning rate; all were chosen by validation."""
+    return (
+        "data=zinc10k data.batch_size=64 optimizer.lr=0.002 optimizer.schedule=onecycle "
+        f"model.parameter_budget={parameters} protocol=repeated_seeds protocol.seeds={seeds} "
+        f"protocol.patience=1000 trainer.max_epochs={epochs}"
+    )
+
+
+_ALONE = {
+    "a": "features=[raw]",
+    "cyclomatic number": "features=[cyclomatic]",
+    "sizes": "features=[size]",
+    "cycles": "features=[cycles]",
+    "all": "features=[raw,excess,cyclomatic,size,eigenvalues,distances,marked,cycles]",
+}
+"""What an edge may tell, each alone."""
+
+
+def _helps(common: str) -> str:
+    """GIN, UnionGIN with each feature alone, with a at each radius, and the controls of each."""
+    edge = "model=union_gin gate=default gate.inject=edge"
+    cells = [f"{edge} gate.{features}" for features in _ALONE.values()]
+    cells += [f"{edge} gate.features=[raw] coefficient.radius=[{radius}]" for radius in (1, 2, 3)]
+    cells += [
+        f"{edge} gate.{features} {control}" for control in _CONTROLS for features in _ALONE.values()
+    ]
+    return f"compare model=gin {shlex.join(cells)} -- {common}"
+
+
+_HELPS_FOLDS = "protocol=cross_validation trainer.max_epochs=60"
+_CYCLES = (
+    "data=6cycles data.num_train=2000 data.num_validation=400 data.num_test=1000 "
+    "protocol=repeated_seeds protocol.seeds=4 trainer.max_epochs=30"
+)
+FULL = {
+    "zinc10k 100,000": "compare "
+    + shlex.join(
+        [
+            f"model=gin {_BONDS}",
+            _WANTED,
+            *(f"{_WANTED} {control}" for control in _CONTROLS),
+            f"model=union_gin {_BONDS}",
+            f"model=union_gin gate=paper {_BONDS}",
+        ]
+    )
+    + f" -- {_zinc(100_000, 4)}",
+    "zinc10k 100,000 without bonds": f"train model=gin {_zinc(100_000, 4)}",
+    "zinc10k 500,000": f"compare {shlex.join([f'model=gin {_BONDS}', _WANTED])} -- "
+    + _zinc(500_000, 2),
+    "what helps: ENZYMES": _helps(f"data=enzymes {_HELPS_FOLDS}"),
+    "what helps: 6-cycles": _helps(_CYCLES),
+    "what helps: PROTEINS": _helps(f"data=proteins {_HELPS_FOLDS}"),
+    "what helps: zinc10k": _helps(f"{_BONDS} {_zinc(100_000, 4, epochs=30)}"),
+}
+"""Commands of trainings at full length, with controls."""
+
+COMMANDS = {name: f"compare {arguments}" for name, arguments in SHORT.items()} | FULL
+"""All commands, by what they show."""
+
+
+def run(name: str, output: Path) -> int:
+    """Run one command, what it prints into a file; return its exit status."""
+    program = str(Path(sys.executable).with_name("unionsnn"))
+    fixed = ["trainer.progress=none", f"paths.output={output / 'runs'}"]
+    with (output / f"{name}.txt").open("w") as file:
+        arguments = [*shlex.split(COMMANDS[name]), *fixed]
+        status = subprocess.run([program, *arguments], stdout=file, stderr=file).returncode
+    print(f"{name}: exit status {status}", flush=True)
+    return status
+
+
+def hours(name: str, output: Path) -> float:
+    """Return how long a command will train at most, as its dry run estimates it."""
+    program = str(Path(sys.executable).with_name("unionsnn"))
+    command, *arguments = shlex.split(COMMANDS[name])
+    asked = [program, command, "--dry-run", "--json", *arguments, f"paths.output={output / 'runs'}"]
+    plans = json.loads(subprocess.run(asked, check=True, capture_output=True).stdout)
+    return sum(p["seconds_at_most"] for p in (plans if isinstance(plans, list) else [plans])) / 3600
+
+
+def keep_records(output: Path) -> float:
+    """Copy the records of finished runs; return the hours that they took."""
+    seconds = 0.0
+    for path in sorted((output / "runs").rglob("results.json")):
+        record = json.loads(path.read_text())
+        if record["state"] == "finished":
+            # Folders of one machine mean nothing on another.
+            for section, key in (("paths", "data"), ("paths", "output"), ("data", "mirror")):
+                record["config"][section][key] = None
+            kept = RECORDS / path.relative_to(output / "runs")
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            kept.write_text(json.dumps(record, indent=1) + "\n")
+            seconds += record["seconds"]
+    return seconds / 3600
+
+
+def main() -> None:
+    """Run the commands, or print them."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--output", type=Path, required=True, help="folder of the runs")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--only", nargs="+", choices=COMMANDS, default=list(COMMANDS))
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the commands and their hours only"
+    )
+    given = parser.parse_args()
+    if given.dry_run:
+        left = [hours(name, given.output) for name in given.only]
+        for name, own, total in zip(given.only, left, accumulate(left), strict=True):
+            print(f"{own:5.1f} h, in all {total:5.1f} h  {name}: unionsnn {COMMANDS[name]}")
+        return
+    given.output.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(given.workers) as executor:
+        statuses = list(executor.map(lambda name: run(name, given.output), given.only))
+    print(f"{keep_records(given.output):.1f} core-hours")
+    sys.exit(max(statuses))
+
+
+if __name__ == "__main__":
+    main()
