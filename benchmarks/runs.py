@@ -64,7 +64,7 @@ _CONTROLS = ("coefficient.control=shuffled_within", "coefficient.control=shuffle
 def _zinc(parameters: int, seeds: int, epochs: int = 200) -> str:
     """Overrides of ZINC with one cycle of the learning rate; all were chosen by validation."""
     return (
-        "data=zinc10k data.batch_size=64 optimizer.lr=0.002 optimizer.schedule=onecycle "
+        "data=zinc10k data.batch_size=32 optimizer.lr=0.002 optimizer.schedule=onecycle "
         f"model.parameter_budget={parameters} protocol=repeated_seeds protocol.seeds={seeds} "
         f"protocol.patience=1000 trainer.max_epochs={epochs}"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-UNGATED = ("mewispool", "ppgn")
+UNGATED = ("deep_sets", "mewispool", "ppgn")
 """Networks that the union plug-in has no meaning in."""
 
 GRAPHS_ONLY = ("mewispool",)

@@ -133,3 +133,16 @@ def test_the_normalised_coefficient_cannot_tell_rook_from_shrikhande(name: str, 
 def test_the_plain_network_cannot_tell_rook_from_shrikhande(name: str) -> None:
     network = build(name, "none", features=1).double().eval()
     torch.testing.assert_close(*(apply(network, data) for data in pair_of_regular_graphs()))
+
+
+def test_deep_sets_sum_what_they_see_of_each_node_alone() -> None:
+    """No edge changes anything, and a graph is embedded as the sum of its nodes."""
+    network = build("deep_sets", "none").double().eval()
+    data = double(Batch.from_data_list(random_graphs(5, torch.Generator().manual_seed(0))))
+    whole = network.embed(data)
+    network.level = "node"
+    rows = network.embed(data)
+    sums = torch.stack([rows[data.batch == i].sum(dim=0) for i in range(data.num_graphs)])
+    torch.testing.assert_close(whole, sums)
+    alone = Data(x=data.x, edge_index=data.edge_index[:, :0])
+    assert torch.equal(network.embed(alone), rows)

@@ -51,7 +51,10 @@ CHANGES: dict[str, Any] = {
     "orthogonality": 0.7,
 }
 # Where that is what a model has.
-OTHER: dict[tuple[str, str], Any] = {("mewispool", "readout"): "sum"}
+OTHER: dict[tuple[str, str], Any] = {
+    ("deep_sets", "num_layers"): 1,
+    ("mewispool", "readout"): "sum",
+}
 # What must change with a key.
 ALONG: dict[str, dict[str, Any]] = {"attention": {"encodings": {"random_walk": 20}}}
 # What both must have for a key to have a meaning.
