@@ -58,6 +58,7 @@ SHORT = {
 
 _BONDS = "data.edge_features=labels"
 _WANTED = f"model=union_gin gate=all_columns {_BONDS}"
+_GINE_AND_WANTED = shlex.join([f"model=gin {_BONDS}", _WANTED])
 _CONTROLS = ("coefficient.control=shuffled_within", "coefficient.control=shuffled")
 
 
@@ -67,6 +68,14 @@ def _zinc(parameters: int, seeds: int, epochs: int = 200) -> str:
         "data=zinc10k data.batch_size=32 optimizer.lr=0.002 optimizer.schedule=onecycle "
         f"model.parameter_budget={parameters} protocol=repeated_seeds protocol.seeds={seeds} "
         f"protocol.patience=1000 trainer.max_epochs={epochs}"
+    )
+
+
+def _ogb(data: str, seeds: int) -> str:
+    """Overrides of an OGB set, by its official split and metric."""
+    return (
+        f"data={data} protocol=repeated_seeds protocol.seeds={seeds} "
+        "protocol.select_on=val_rocauc trainer.max_epochs=60"
     )
 
 
@@ -109,12 +118,32 @@ FULL = {
     )
     + f" -- {_zinc(100_000, 4)}",
     "zinc10k 100,000 without bonds": f"train model=gin {_zinc(100_000, 4)}",
-    "zinc10k 500,000": f"compare {shlex.join([f'model=gin {_BONDS}', _WANTED])} -- "
-    + _zinc(500_000, 2),
+    "zinc10k 500,000": f"compare {_GINE_AND_WANTED} -- {_zinc(500_000, 2)}",
     "what helps: ENZYMES": _helps(f"data=enzymes {_HELPS_FOLDS}"),
     "what helps: 6-cycles": _helps(_CYCLES),
     "what helps: PROTEINS": _helps(f"data=proteins {_HELPS_FOLDS}"),
     "what helps: zinc10k": _helps(f"{_BONDS} {_zinc(100_000, 4, epochs=30)}"),
+    **{
+        f"nested: {data}, {words}": f"sweep tu_tpe --nested data={data} {words}"
+        for data in ("mutag", "enzymes", "proteins", "nci1")
+        for words in (
+            "model=deep_sets",
+            "model=gin",
+            "model=union_gin",
+            "model=unionsnn",
+            "model=unionsnn gate=paper",
+        )
+    },
+    "table 3": "reproduce table3 --datasets MUTAG,ENZYMES,PROTEINS --available-only --",
+    "table 6": "reproduce table6 --available-only --",
+    "table 7": "reproduce table7 --grid --available-only --",
+    "table 8": "reproduce table8 --datasets MUTAG,PROTEINS --available-only --",
+    "table 9": "reproduce table9 --datasets MUTAG,PROTEINS --available-only --",
+    "table 10": "reproduce table10 --datasets MUTAG,PROTEINS --available-only --",
+    "molbbbp with bonds": f"compare {_GINE_AND_WANTED} -- {_ogb('molbbbp', 5)}",
+    "molhiv with bonds": f"compare {_GINE_AND_WANTED} -- {_ogb('molhiv', 2)}",
+    "zinc10k GPS with bonds": "compare experiment=zinc/gps experiment=zinc/union_gps -- "
+    f"{_BONDS} protocol.seeds=2 protocol.patience=1000 trainer.max_epochs=200",
 }
 """Commands of trainings at full length, with controls."""
 
