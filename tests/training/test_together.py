@@ -15,11 +15,14 @@ import torch
 from tu_files import write_tu
 from unionsnn.base.errors import NonFiniteLossError, RequestError
 from unionsnn.config.schema import Config
-from unionsnn.runs import pending
+from unionsnn.runs import pending, selection
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training import together
+from unionsnn.training.build import build_data
 from unionsnn.training.callbacks import StopOnNonFinite
+from unionsnn.training.protocols import draw_splits
+from unionsnn.training.repetition import Training
 from unionsnn.training.resume import point_of
 
 Toy = Callable[..., Config]
@@ -81,6 +84,7 @@ def assert_alike(one: Any, other: Any, where: str = "") -> None:
         assert one == other, where
 
 
+GRID = "{optimizer.lr: [0.01, 0.001], model.dropout: [0.0, 0.5]}"
 CASES = {
     "plateau, clipping, dropout": [
         *("model=gin", "model.dropout=0.5", "trainer.gradient_clip_val=0.5"),
@@ -96,6 +100,7 @@ CASES = {
         *("model=sage", "optimizer._target_=torch.optim.SGD", "optimizer.schedule=onecycle"),
         *("protocol=repeated_seeds", "protocol.seeds=2"),
     ],
+    "cells of a grid": ["model=unionsnn", f"protocol.grid={GRID}"],
 }
 
 
@@ -106,12 +111,21 @@ def test_records_and_files_are_those_of_one_after_another(toy: Toy, name: str) -
     assert results[0].config_hash == results[1].config_hash
     assert [{row.together for row in each.repetitions} for each in results] == [{True}, {None}]
     assert_alike(*(content(RunFolder.of(config).path) for config in configs))
+    for one, other in zip(*(result.repetitions for result in results), strict=True):
+        files = [RunFolder.of(config).finished()[one.index].curves for config in configs]
+        rows = [[*row.values()] for row in files[0]], [[*row.values()] for row in files[1]]
+        np.testing.assert_allclose(*rows, rtol=1e-9)
+        assert (one.best_epoch, one.epochs) == (other.best_epoch, other.epochs)
     if name == "early stopping":
         assert len({row.epochs for row in results[0].repetitions}) > 1
 
 
-def test_a_stopped_training_goes_on_together(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("grid", ["null", "{optimizer.lr: [0.05, 0.001]}"])
+def test_a_stopped_training_goes_on_together(
+    toy: Toy, monkeypatch: pytest.MonkeyPatch, grid: str
+) -> None:
     settings = ["model=gin", "model.dropout=0.5", "trainer.max_epochs=5", "protocol.patience=3"]
+    settings += [f"protocol.grid={grid}", "protocol=repeated_seeds", "protocol.seeds=2"]
     whole = toy(*settings, together="true")
     run_experiment(whole)
     stopped = toy(*settings, together="true", folder="stopped")
@@ -155,6 +169,40 @@ def test_a_repetition_that_fails_leaves_the_others_and_is_trained_alone(
     assert "together" not in record.config["protocol"]
 
 
+def test_a_cell_that_diverges_together_loses(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Any, trainer: Any, module: Any) -> None:
+        if trainer.training.cell == 0:
+            raise NonFiniteLossError("train_loss is inf in epoch 2.")
+
+    monkeypatch.setattr(StopOnNonFinite, "on_train_epoch_end", fail)
+    monkeypatch.setattr(selection, "train_repetition", None)
+    words = ["model=gin", f"protocol.grid={GRID}", "protocol.only=[1]", "trainer.max_epochs=1"]
+    (row,) = run_experiment(toy(*words, together="true")).repetitions
+    assert row.grid["cells"][0]["failed"] == "train_loss is inf in epoch 2."
+    assert row.together
+
+
+def test_what_shares_a_shape_goes_together_and_is_told(
+    toy: Toy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    grid = "{optimizer.lr: [0.05, 0.001], model.dropout: [0.0, 0.5], model.num_layers: [1, 2]}"
+    config = toy("model=gin", f"protocol.grid={grid}", together="auto")
+    data = build_data(config)
+    split = draw_splits(config.protocol, data, config.seed)[0]
+    repetitions = [Training(config, split, number, Path()) for number in range(3)]
+    cells = selection.cell_trainings(repetitions)
+    monkeypatch.setattr(together, "pays", lambda config, data: True)
+    caplog.set_level("INFO", logger="unionsnn")
+    groups = together.groups_of(cells, lambda _: data)
+    assert [len(group) for group in groups] == [12, 12]
+    assert [{each.config.model.num_layers for each in group} for group in groups] == [{1}, {2}]
+    said = "protocol.together=auto: 8 cells of 3 folds are trained in one step for each of 2 shapes"
+    assert said in caplog.text
+    monkeypatch.undo()
+    assert together.groups_of(cells, lambda _: data) == []
+    assert config.protocol.together == "auto"
+
+
 def test_by_auto_what_fails_together_starts_over_alone(
     toy: Toy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -162,7 +210,7 @@ def test_by_auto_what_fails_together_starts_over_alone(
         raise RuntimeError("no kernel")
 
     monkeypatch.setattr(together._Group, "_epoch", fail)
-    monkeypatch.setattr(pending, "pays", lambda config, data: True)
+    monkeypatch.setattr(together, "pays", lambda config, data: True)
     caplog.set_level("INFO", logger="unionsnn")
     record = run_experiment(toy("model=gin", "trainer.max_epochs=1", together="auto"))
     assert "protocol.together=auto: 3 folds are trained in one step" in caplog.text
@@ -179,7 +227,6 @@ def test_by_auto_what_fails_together_starts_over_alone(
         ["model=gin", "trainer.ema_decay=0.9"],
         ["model=gin", "trainer.accumulate_grad_batches=2"],
         ["model=union_gin", "coefficient.control=random"],
-        ["model=gin", "protocol.grid={optimizer.lr: [0.1, 0.01]}"],
     ],
 )
 def test_what_cannot_be_trained_together_is_refused(toy: Toy, overrides: list[str]) -> None:

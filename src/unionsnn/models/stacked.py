@@ -322,22 +322,30 @@ class _BatchNorm(_Stacked):
 
 
 class _Dropout(_Stacked):
-    """Dropout, whose masks each block draws from the generator of its network."""
+    """Dropout; each block has its network's probability, and masks of its network's generator."""
+
+    shares: Tensor
 
     def __init__(self, stack: StackedNetwork, modules: Sequence[Any]) -> None:
         super().__init__(stack)
-        self.p = modules[0].p
+        self.kept = [1 - module.p for module in modules]
+        self.register_buffer("shares", stack.flat.new_tensor(self.kept))
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.training or self.p == 0:
+        if not self.training or all(share == 1 for share in self.kept):
             return x
-        counts = self.blocks.counts[self.blocks.length(x)]
-        kept = torch.zeros_like(x).view(self.blocks.number, -1, *x.shape[1:])
-        for block, count, generator in zip(kept, counts, self.stack.generators, strict=True):
+        blocks = self.blocks
+        scales = torch.zeros_like(x).view(blocks.number, -1, *x.shape[1:])
+        counts = blocks.counts[blocks.length(x)]
+        drawn = zip(scales, counts, self.kept, self.stack.generators, strict=True)
+        for block, count, share, generator in drawn:
             # As torch draws them, so that a network's are those that it has alone.
-            if count:
-                block[:count].bernoulli_(1 - self.p, generator=generator)
-        return x * kept.view_as(x).div_(1 - self.p)
+            if share == 1:
+                block.fill_(1)
+            elif count:
+                block[:count].bernoulli_(share, generator=generator)
+        scales /= self.shares.view(-1, *(1 for _ in x.shape))
+        return x * scales.view_as(x)
 
 
 class _Table(_Stacked):
@@ -449,7 +457,7 @@ class StackedNetwork(nn.Module):
     """K networks of one architecture as one, of a batch that holds a block for each.
 
     The weights of the networks become views of `flat`, and their running statistics views of those
-    here: each network stays what it would be alone.
+    here: each network stays what it would be alone. Their dropout may differ.
 
     Args:
         networks: The networks, which `unstackable` does not name a part of.

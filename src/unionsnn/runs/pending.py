@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
@@ -13,7 +14,6 @@ from unionsnn.base.display import current_display
 from unionsnn.base.errors import (
     MemoryRanOutError,
     RepetitionFailedError,
-    RequestError,
     UnionsnnError,
 )
 from unionsnn.base.files import write_json
@@ -36,15 +36,15 @@ from unionsnn.runs.experiment import (
 )
 from unionsnn.runs.failures import Failure, Outcome, SameAgain, attempt
 from unionsnn.runs.run_folder import RunFolder
-from unionsnn.runs.selection import select_in_fold
+from unionsnn.runs.selection import select_in_fold, train_cells_together
 from unionsnn.runs.workers import Workers, train_in_workers
 from unionsnn.training.build import announce_own, build_data, check_request
 from unionsnn.training.devices import check_accelerator, own_state
 from unionsnn.training.protocols import draw_splits
 from unionsnn.training.records import Repetition, Result
 from unionsnn.training.repetition import REPETITIONS, Training, train_repetition
-from unionsnn.training.resume import point_of
-from unionsnn.training.together import obstacle, pays, train_together
+from unionsnn.training.resume import SharedPoint, point_of
+from unionsnn.training.together import groups_of, say_alone, train_together
 from unionsnn.training.tracking import prepare_tracking, track_results
 
 logger = logging.getLogger(__name__)
@@ -201,55 +201,34 @@ def _train_together(
     waiting: deque[int],
     folder: Path,
 ) -> Generator[tuple[int, Outcome]]:
-    """Train in one network those repetitions for which ``protocol.together`` and the device say so.
+    """Train in one step what ``protocol.together`` and the device say; cells are only recorded.
 
     Raises:
         RequestError: if that is asked for, and a repetition cannot be trained with others.
     """
-    wanted, point = config.protocol.together, point_of(folder)
     trainings = [Training(config, splits[i], i, folder) for i in waiting]
+    point = SharedPoint(point_of(folder), config)
+    if config.protocol.grid:
+        train_cells_together(trainings, data, point)
+        return
     # Those that have begun alone go on alone.
     trainings = [training for training in trainings if not training.unfinished.exists()]
-    possible = wanted is not False and (len(trainings) > 1 or point.exists())
-    if not possible or (wanted == "auto" and not (point.exists() or pays(config, data))):
-        if point.exists():
-            logger.warning("%s is not used: its repetitions start over, one by one.", point)
-        return
-    if reason := obstacle(config, data):
-        if wanted is True:
-            raise RequestError(
-                f"protocol.together is true, but {reason}: leave one of them out, or type "
-                "protocol.together=auto.",
-                code="protocol.together",
-            )
-        logger.info("Repetitions are trained one after another: %s.", reason)
-        return
-    if wanted == "auto":
-        logger.info(
-            "protocol.together=auto: %d %ss are trained in one step. Numbers differ from those of "
-            "one after another by rounding, which grows over steps, and so the chosen epoch may; "
-            "protocol.together=false trains one after another.",
-            len(trainings),
-            config.protocol.unit,
-        )
-    for training in trainings:
+    groups = groups_of(trainings, lambda _: data, resumes=point.path.exists())
+    if point.path.exists() and not groups:
+        logger.warning("%s is not used: its repetitions start over, one by one.", point.path)
+    for training in itertools.chain(*groups):
         waiting.remove(training.index)
-    for index, found in train_together(trainings, data):
-        # What is not the repetition's own fault may be that of training it with others.
-        own = isinstance(found, UnionsnnError) and not isinstance(found, MemoryRanOutError)
-        if wanted == "auto" and isinstance(found, Exception) and not own:
-            logger.warning(
-                "%s %d failed together with others (%s: %s) and starts over alone.",
-                config.protocol.unit,
-                index + 1,
-                type(found).__name__,
-                found,
-            )
-            waiting.append(index)
-        elif isinstance(found, Exception):
-            yield index, attempt(functools.partial(_raise, found))
-        else:
-            yield index, found
+    for group in groups:
+        for training, found in train_together(group, data, point):
+            # What is not the repetition's own fault may be that of training it with others.
+            own = isinstance(found, UnionsnnError) and not isinstance(found, MemoryRanOutError)
+            if not isinstance(found, Exception):
+                yield training.index, found
+            elif config.protocol.together == "auto" and not own:
+                say_alone(training, found)
+                waiting.append(training.index)
+            else:
+                yield training.index, attempt(functools.partial(_raise, found))
 
 
 def _raise(error: Exception) -> Repetition:

@@ -21,6 +21,8 @@ from unionsnn.runs.worker_view import StatusFile
 from unionsnn.training.build import build_data, coefficient_spec, layer_spec
 from unionsnn.training.records import Repetition
 from unionsnn.training.repetition import Training, measure_selected, train_repetition
+from unionsnn.training.resume import SharedPoint
+from unionsnn.training.together import groups_of, say_alone, train_together
 
 logger = logging.getLogger(__name__)
 
@@ -83,10 +85,7 @@ def select_in_fold(
     assert config.protocol.grid is not None
     assert key is not None
     cells = cells_of(config.protocol.grid)
-    trainings = [
-        replace(training, config=config.with_cell(cell), cell=number)
-        for number, cell in enumerate(cells)
-    ]
+    trainings = cell_trainings([training])
     data_of = CellData(config, data)
     outcomes: list[Repetition | FailedCell] = []
     chosen: int | None = None
@@ -99,11 +98,7 @@ def select_in_fold(
                 row, "cell", number, len(cells), figures={"now": cell_text(cell)}, numbered=True
             )
         outcomes.append(train_cell(each, data_of(each.config), watch))
-        values = [[o.metrics[key]] if key in o.metrics else None for o in outcomes]
-        chosen = best(values, [key])
-        for other in range(number + 1):
-            if other != chosen:
-                trainings[other].checkpoint.unlink(missing_ok=True)
+        chosen = _keep_best(trainings, outcomes, key)
     if shown is not None:
         shown.end(row, say=False)
     if chosen is None:
@@ -126,6 +121,60 @@ def select_in_fold(
             "cells": [_summary(c, o, key) for c, o in zip(cells, outcomes, strict=True)],
         },
     )
+
+
+def cell_trainings(trainings: Sequence[Training]) -> list[Training]:
+    """Return the trainings of all cells of the grid in each of the repetitions of an experiment."""
+    config = trainings[0].config
+    assert config.protocol.grid is not None
+    configs = [config.with_cell(cell) for cell in cells_of(config.protocol.grid)]
+    return [
+        replace(training, config=own, cell=number)
+        for training in trainings
+        for number, own in enumerate(configs)
+    ]
+
+
+def train_cells_together(
+    trainings: Sequence[Training], data: GraphDataModule, point: SharedPoint
+) -> None:
+    """Train in one step the cells of one shape that repetitions lack, where that is to be.
+
+    `select_in_fold` finds them recorded, and trains what is left.
+
+    Args:
+        trainings: The repetitions.
+        data: The data module of their experiment.
+        point: Where the state is kept.
+
+    Raises:
+        RequestError: if that is asked for, and a cell cannot be trained with others.
+    """
+    config = trainings[0].config
+    key = config.protocol.select_on
+    assert key is not None
+    if config.protocol.together is False:
+        return
+    cells = cell_trainings(trainings)
+    outcomes = {cell.name: recorded_cell(cell) for cell in cells}
+    # Those that have begun alone go on alone.
+    lacking = [c for c in cells if outcomes[c.name] is None and not c.unfinished.exists()]
+    data_of = CellData(config, data)
+    groups = groups_of(lacking, data_of, resumes=point.path.exists()) if lacking else []
+    for group in groups:
+        of_group = data_of(group[0].config)
+        for training, found in train_together(group, of_group, point, test=False):
+            if isinstance(found, NonFiniteLossError):
+                outcome: Repetition | FailedCell = FailedCell(str(found))
+            elif isinstance(found, Exception):
+                say_alone(training, found)
+                continue
+            else:
+                outcome = found
+            _record_cell(training, outcome)
+            outcomes[training.name] = outcome
+            own = [cell for cell in cells if cell.index == training.index]
+            _keep_best(own, [outcomes[cell.name] for cell in own], key)
 
 
 @dataclass(frozen=True)
@@ -159,49 +208,67 @@ def train_cell(
     Returns:
         The record of a repetition with validation metrics only, or why it failed.
     """
-    path = training.checkpoint.with_suffix(".json")
-    if not again and (outcome := _recorded_cell(path, training.config)) is not None:
-        code = outcome.code if isinstance(outcome, Repetition) else None
-        if names := changed_code(training.config, code):
-            kept = training.config.accept_code
-            warnings.warn(
-                f"The file of {', '.join(names)} has changed since {path} was trained with it; "
-                f"the cell is {'kept' if kept else 'trained again'}.",
-                stacklevel=2,
-            )
-            if kept:
-                return outcome
-        else:
-            return outcome
+    if not again and (outcome := recorded_cell(training)) is not None:
+        return outcome
     try:
-        record = train_repetition(training, data, watch, test=False)
+        outcome = train_repetition(training, data, watch, test=False)
     except NonFiniteLossError as error:
-        failed = FailedCell(str(error))
-        write_json(path, asdict(failed))
-        training.unfinished.unlink(missing_ok=True)
-        return failed
-    write_json(path, record.to_json())
-    training.unfinished.unlink(missing_ok=True)
-    return record
+        outcome = FailedCell(str(error))
+    _record_cell(training, outcome)
+    return outcome
 
 
-def _recorded_cell(path: Path, config: Config) -> Repetition | FailedCell | None:
-    """Read a finished cell; a damaged one is renamed with a warning, and trained again."""
+def recorded_cell(training: Training) -> Repetition | FailedCell | None:
+    """Read a finished cell; None if it is to be trained.
+
+    With a warning, a damaged one is renamed, and one that other code has trained is trained again.
+    """
+    path, config = _record_of(training), training.config
     content = read_mapping(path)
     try:
         if content is not None and "failed" in content:
-            return FailedCell(str(content["failed"]))
-        if content is not None:
-            record = Repetition.from_json(content)
-            record.refuse_another(config)
-            return record
-        fault = "it is no record"
+            outcome: Repetition | FailedCell = FailedCell(str(content["failed"]))
+        elif content is not None:
+            outcome = Repetition.from_json(content)
+            outcome.refuse_another(config)
+        else:
+            raise DamagedFileError("it is no record")
     except DamagedFileError as error:
-        fault = str(error)
-    if path.exists():
-        set_aside(path)
-        warnings.warn(f"{path} is damaged ({fault}); its cell is trained again.", stacklevel=3)
-    return None
+        if path.exists():
+            set_aside(path)
+            warnings.warn(f"{path} is damaged ({error}); its cell is trained again.", stacklevel=3)
+        return None
+    if names := changed_code(config, outcome.code if isinstance(outcome, Repetition) else None):
+        kept = config.accept_code
+        warnings.warn(
+            f"The file of {', '.join(names)} has changed since {path} was trained with it; "
+            f"the cell is {'kept' if kept else 'trained again'}.",
+            stacklevel=3,
+        )
+        return outcome if kept else None
+    return outcome
+
+
+def _record_cell(training: Training, outcome: Repetition | FailedCell) -> None:
+    content = asdict(outcome) if isinstance(outcome, FailedCell) else outcome.to_json()
+    write_json(_record_of(training), content)
+    training.unfinished.unlink(missing_ok=True)
+
+
+def _record_of(training: Training) -> Path:
+    return training.checkpoint.with_suffix(".json")
+
+
+def _keep_best(
+    trainings: Sequence[Training], outcomes: Sequence[Repetition | FailedCell | None], key: str
+) -> int | None:
+    """Return the number of the best cell so far; delete the weights of the others."""
+    values = [[o.metrics[key]] if o and key in o.metrics else None for o in outcomes]
+    chosen = best(values, [key])
+    for number, (training, outcome) in enumerate(zip(trainings, outcomes, strict=False)):
+        if outcome is not None and number != chosen:
+            training.checkpoint.unlink(missing_ok=True)
+    return chosen
 
 
 class CellData:

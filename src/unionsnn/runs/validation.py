@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import torch
 import yaml
 from pytorch_lightning.callbacks import Callback
 
-from unionsnn.base.errors import Fault, RequestError
+from unionsnn.base.errors import Fault, RequestError, UnionsnnError
 from unionsnn.base.processes import refuse_second_run
 from unionsnn.config.schema import Config
 from unionsnn.data.datamodules import GraphDataModule
@@ -29,6 +29,8 @@ from unionsnn.training.build import build_data, check_request
 from unionsnn.training.devices import check_accelerator
 from unionsnn.training.records import Repetition
 from unionsnn.training.repetition import Training, train_repetition
+from unionsnn.training.resume import SharedPoint, point_of
+from unionsnn.training.together import groups_of, say_alone, train_together
 from unionsnn.training.tracking import GuardedRun, parameters_text
 
 logger = logging.getLogger(__name__)
@@ -62,21 +64,68 @@ def validated(
         data: Its data module.
         watch: Callback for the epochs.
     """
+    finished, trainings = _left(config, folder, data)
+    for index in config.protocol.wanted:
+        record = finished.get(index)
+        if record is None:
+            record = train_repetition(trainings[index], data, watch, test=False)
+            folder.save_repetition(index, record)
+        yield record
+
+
+def validate_together(
+    candidates: Sequence[tuple[Config, RunFolder[Config]]],
+    data: GraphDataModule,
+    point: SharedPoint,
+    called: str,
+) -> None:
+    """Train in one step what candidates of one shape lack, where that is to be.
+
+    `validated` finds it recorded, and trains what is left.
+
+    Args:
+        candidates: Their configurations and run folders, locked.
+        data: Their data module.
+        point: Where the state is kept.
+        called: What several candidates are called.
+
+    Raises:
+        RequestError: if that is asked for, and they cannot be trained together.
+    """
+    lacking = []
+    for config, folder in candidates:
+        try:
+            trainings = _left(config, folder, data)[1].values()
+        except UnionsnnError:  # Which it meets again, and alone.
+            continue
+        # Those that have begun alone go on alone.
+        lacking += [training for training in trainings if not training.unfinished.exists()]
+    folders = {folder.path: folder for _, folder in candidates}
+    resumes = point.path.exists()
+    for group in groups_of(lacking, lambda _: data, cells=called, resumes=resumes):
+        for training, found in train_together(group, data, point, test=False):
+            if isinstance(found, Exception):
+                say_alone(training, found)
+            else:
+                folders[training.folder].save_repetition(training.index, found)
+
+
+def _left(
+    config: Config, folder: RunFolder[Config], data: GraphDataModule
+) -> tuple[dict[int, Repetition], dict[int, Training]]:
+    """Return the finished repetitions of a candidate, and the trainings of the others."""
     finished = folder.finished()
     refuse_other_data(folder, finished, data.dataset_id)
     refuse_other_code(folder, finished, accept=config.accept_code)
     splits = recorded_splits(folder, config.protocol, data, config.seed)
-    untracked = config
     if any(tracker.keeps_runs for tracker in config.logger.parts):
         # The candidate has one run, which replaces those of its repetitions.
-        untracked = config.replace({"logger": Csv()})
-    for index in config.protocol.wanted:
-        record = finished.get(index)
-        if record is None:
-            training = Training(untracked, splits[index], index, folder.path)
-            record = train_repetition(training, data, watch, test=False)
-            folder.save_repetition(index, record)
-        yield record
+        config = config.replace({"logger": Csv()})
+    return finished, {
+        index: Training(config, splits[index], index, folder.path)
+        for index in config.protocol.wanted
+        if index not in finished
+    }
 
 
 @dataclass(frozen=True)
@@ -143,6 +192,9 @@ def run_for_agent(config: Config, sweep: str, progress: Progress | None = None) 
             label=parameters_text(_agent_parameters()) or None,
         )
         with run:
+            if not alone:
+                point = SharedPoint(point_of(folder.path), config)
+                validate_together([(config, folder)], data, point, "candidates")
             for record in validated(config, folder, data, EpochLog(run if alone else None)):
                 rows[record.index] = record.metrics
                 means = {

@@ -103,7 +103,9 @@ def run_study(
         best_file=write_best(study, chosen),
     )
     if not trials_only:
-        changes: dict[str, Any] = {"protocol.workers": workers}
+        # Together in one process, where that is asked for.
+        together = study.base.protocol.together is True
+        changes: dict[str, Any] = {"protocol.workers": 1 if together else workers}
         if progress is None:
             changes["trainer.progress"] = "none"
         try:

@@ -12,7 +12,7 @@ import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -39,7 +39,7 @@ from unionsnn.base.secrets import masked
 from unionsnn.config.schema import Config
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.runs.run_folder import RunFolder
-from unionsnn.runs.validation import EpochLog, validated
+from unionsnn.runs.validation import EpochLog, validate_together, validated
 from unionsnn.search.queue import LOST, Trial, attach, read_trials
 from unionsnn.search.samplers import quiet_optuna
 from unionsnn.search.space import Value
@@ -49,6 +49,8 @@ from unionsnn.search.study_file import PARAMETERS
 from unionsnn.training.build import build_data, check_request
 from unionsnn.training.devices import check_accelerator, own_state
 from unionsnn.training.records import Repetition
+from unionsnn.training.resume import SharedPoint
+from unionsnn.training.together import own, pays, shape_of
 from unionsnn.training.tracking import GuardedRun, parameters_text
 
 Watch = Callable[[list[Trial]], None]
@@ -119,9 +121,14 @@ class TrialRunner:
     parameters; its finished repetitions are on disk and not trained again. One for which memory ran
     out is marked as lost.
 
+    Where ``protocol.together`` and the device say so, all repetitions of a trial are trained in one
+    step, and with them those of the waiting trials of a grid that have the same shape: when their
+    turn comes they are on disk.
+
     Args:
         study: The study.
         worker: Name of the worker, stored with the trial.
+        companions: Whether other trials may be trained with one.
 
     Attributes:
         interruption: What has interrupted a trial.
@@ -129,9 +136,10 @@ class TrialRunner:
         missing: Why the study cannot continue: a record lacks its objective.
     """
 
-    def __init__(self, study: Study, worker: str) -> None:
+    def __init__(self, study: Study, worker: str, *, companions: bool = True) -> None:
         self.study = study
         self.worker = worker
+        self.companions = companions
         self.interruption: BaseException | None = None
         self.storage_error: StorageInternalError | None = None
         self.missing: MissingObjectiveError | None = None
@@ -249,6 +257,9 @@ class TrialRunner:
         read = (*sections, config.model.coefficient, config.model.encodings)
         if self._data is None or self._data[0] != read:
             self._data = read, build_data(config)
+        # A tracker is told of each epoch when it ends; a pruner decides between repetitions.
+        if pruner.name == "none" and not (alone and run.active):
+            self._train_together(trial, config, folder, self._data[1])
         for record in validated(config, folder, self._data[1], reports):
             index = record.index
             values[index] = value = objective(record, key)
@@ -266,6 +277,49 @@ class TrialRunner:
                 if not last and trial.should_prune():
                     raise optuna.TrialPruned(f"after {len(values)} repetition(s)")
         return (mean, *(math.fsum(each) / len(each) for each in beside))
+
+    def _train_together(
+        self,
+        trial: optuna.Trial,
+        config: Config,
+        folder: RunFolder[Config],
+        data: GraphDataModule,
+    ) -> None:
+        """Train in one step what a trial lacks, and the waiting ones of the same shape."""
+        protocol, shape = config.protocol, shape_of(config)
+        point = SharedPoint(self.study.folder / f"together-{shape}.ckpt", self.study.base)
+        wanted = protocol.together is True or point.path.exists() or pays(config, data)
+        if (
+            protocol.together is False
+            or not wanted
+            or folder.finished().keys() >= {*protocol.wanted}
+        ):
+            return
+        with contextlib.ExitStack() as stack:
+            together = [(trial.user_attrs["cell"], config, folder)]
+            for number, other in self._alike(trial, config) if self.companions else ():
+                # One that another worker trains is left to it.
+                with contextlib.suppress(RunFolderError):
+                    its = stack.enter_context(RunFolder.of(other, tested=False).locked())
+                    together.append((number, other, its))
+            together.sort(key=lambda each: each[0])
+            validate_together([each[1:] for each in together], data, point, "trials")
+
+    def _alike(self, trial: optuna.Trial, config: Config) -> Iterator[tuple[int, Config]]:
+        """Yield the planned trials of a grid that may be trained with one, unless others work."""
+        stored, shape = trial.study, shape_of(config)
+        running = stored.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+        if self.study.file.sampler.name != "grid" or len(running) > 1:
+            return
+        for waiting in stored.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
+            point = waiting.system_attrs.get("fixed_params") or waiting.params
+            differing = {key for key, value in point.items() if value != trial.params.get(key)}
+            # Few are composed.
+            if not point or not all(map(own, differing)):
+                continue
+            other = self.study.config(point).replace({"trainer.progress": "none"})
+            if shape_of(other) == shape:
+                yield waiting.user_attrs["cell"], other
 
 
 def objective(record: Repetition, key: str) -> float:
@@ -316,7 +370,9 @@ def stops(error: Exception) -> bool:
     return False
 
 
-def work(study: Study, watch: Watch | None = None, poll: float = 1.0) -> None:
+def work(
+    study: Study, watch: Watch | None = None, poll: float = 1.0, *, companions: bool = True
+) -> None:
     """Run planned trials until all of them are finished by some worker.
 
     With an empty queue, the worker waits for the trials of others, which may die.
@@ -325,13 +381,15 @@ def work(study: Study, watch: Watch | None = None, poll: float = 1.0) -> None:
         study: The study, which must exist in the storage.
         watch: Called after each trial, and while the worker waits.
         poll: Seconds between checks of the others.
+        companions: As of `TrialRunner`.
 
     Raises:
         MissingObjectiveError: if a record lacks the study's objective.
         StudyStorageError: if the storage does not work any more.
         Exception: what would meet each trial, such as a full disk; the trial is free again.
     """
-    runner = TrialRunner(study, f"{socket.gethostname()}:{os.getpid()}")
+    worker = f"{socket.gethostname()}:{os.getpid()}"
+    runner = TrialRunner(study, worker, companions=companions)
     errors = 0
     with quiet_optuna():
         stored = attach(study)
@@ -417,7 +475,7 @@ class _Worker:
         end_on(signal.SIGTERM, 128 + signal.SIGTERM)
         logging.getLogger("unionsnn").setLevel(logging.WARNING)
         try:
-            work(self.study)
+            work(self.study, companions=False)
         except (optuna.exceptions.OptunaError, RuntimeError, ValueError) as error:
             print(f"error: {error}", file=sys.stderr, flush=True)
             sys.exit(1)

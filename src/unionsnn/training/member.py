@@ -13,6 +13,7 @@ from pytorch_lightning.trainer.states import TrainerFn, TrainerState
 from torch import Tensor, nn, optim
 
 from unionsnn.base.display import stage
+from unionsnn.config.identity import config_hash
 from unionsnn.config.targets import code_digests
 from unionsnn.data.batching import BatchLoader
 from unionsnn.data.datamodules import GraphDataModule
@@ -48,14 +49,15 @@ _BY_WEIGHT = (
 
 
 class Member:
-    """A repetition among those trained together: its task, optimiser, order and callbacks.
+    """A training among those in one step: its task, optimiser, order and callbacks.
 
     To callbacks it is the trainer, of which it has what those below read.
 
     Args:
-        training: The repetition.
+        training: The training.
         data: Its data module.
         device: Where it is trained.
+        test: Whether to test, which a search must not do before selecting.
     """
 
     val_check_interval = 1.0
@@ -63,9 +65,13 @@ class Member:
     fast_dev_run = sanity_checking = False
     world_size = 1
 
-    def __init__(self, training: Training, data: GraphDataModule, device: torch.device) -> None:
+    def __init__(
+        self, training: Training, data: GraphDataModule, device: torch.device, *, test: bool
+    ) -> None:
         config, protocol = training.config, training.config.protocol
         self.training = training
+        self.test = test
+        self.key = f"{config_hash(config)}-{training.name}"
         model_seed, self.order = prepare(training, data)
         torch.manual_seed(model_seed)
         self.task: Task = build_task(config, data)
@@ -83,7 +89,8 @@ class Member:
             training.folder,
             "repetition",
             training.index,
-            content={"parameters": count_parameters(self.task.model)},
+            content={"parameters": count_parameters(self.task.model)}
+            | ({} if training.cell is None else {"cell": training.cell}),
         )
         self.tracking = Tracking(self.run, self.curves)
         self.best = BestWeights(protocol.select_on) if protocol.select_on else None
@@ -98,7 +105,7 @@ class Member:
             self.loaders["test"] = cast(BatchLoader, data.test_dataloader())
             epochs = config.trainer.max_epochs
             self.callbacks.append(EpochPredictions(training.predictions, epochs))
-        predictions: list[Callback] = [TestPredictions(training.predictions)] if self.best else []
+        predictions = [TestPredictions(training.predictions)] if self.best and test else []
         self.trainer = make_trainer(config, predictions)
         self.trainer.strategy.precision_plugin.convert_module(self.task)
         self.task.to(device)
@@ -119,11 +126,6 @@ class Member:
             self.weights = nn.Module()
             self.weights.flat = nn.Parameter(torch.zeros(0, device=device))
         self.optimizers: list[optim.Optimizer] = []
-
-    @property
-    def label(self) -> str:
-        """What it is called."""
-        return f"{self.training.config.protocol.unit} {self.training.index + 1}"
 
     def share(self, stack: StackedNetwork, place: int) -> None:
         """Train a row of the weights of a stack from now on."""
@@ -188,7 +190,7 @@ class Member:
         self.dropout.set_state(state["dropout"])
 
     def finish(self, data: GraphDataModule) -> Repetition:
-        """Select, test once, and return the record."""
+        """Select, test once if at all, and return the record."""
         begun = time.perf_counter()
         config, training = self.training.config, self.training
         self.call("on_train_end")
@@ -197,8 +199,8 @@ class Member:
         metrics = dict(self.curves.history[-1])
         with memory_errors(self.task.model, data), stage("evaluating the best epoch"):
             if self.best:
-                metrics = evaluate(self.trainer, self.task, data)
-        kept = config.trainer.keep_checkpoints
+                metrics = evaluate(self.trainer, self.task, data, test=self.test)
+        kept = training.cell is not None or config.trainer.keep_checkpoints
         if kept:
             save_checkpoint(training.checkpoint, self.task.cpu(), config, data)
         best_epoch = self.best.best_epoch if self.best else None

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from unionsnn.base.files import set_aside
+from unionsnn.config.identity import config_hash
+from unionsnn.config.schema import Config
+from unionsnn.config.targets import code_digests
 from unionsnn.training.checkpoints import load_tensors, save_tensors
 
 if TYPE_CHECKING:
@@ -58,19 +61,19 @@ class SharedPoint:
 
     Args:
         path: Its file.
-        about: What is trained; it is saved, so that a point of another training is noticed.
+        config: What they are of; it is saved, so that a point of another training is noticed.
     """
 
-    def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, config: Config) -> None:
         self.path = path
-        self.about = about
+        self.about = {"config": config_hash(config), "code": code_digests(config)}
         self.times = SaveTimes(path)
 
     def save(self, members: Sequence[Member]) -> None:
         """Save if it is time."""
         if self.times.due:
-            states = {member.training.index: member.state_dict() for member in members}
-            content = {"about": self.about, "repetitions": states}
+            states = {member.key: member.state_dict() for member in members}
+            content = {"about": self.about, "trainings": states}
             self.times.save(lambda: save_tensors(self.path, content))
 
     def restore(self, members: Sequence[Member]) -> None:
@@ -79,23 +82,23 @@ class SharedPoint:
             return
         try:
             content = load_tensors(self.path)
-            states = content["repetitions"] if content["about"] == self.about else None
+            states = content["trainings"] if content["about"] == self.about else None
             fault = "of another training or other code" if states is None else ""
         except Exception as error:
             states, fault = None, f"damaged ({type(error).__name__}: {error})"
         if states is None:
             aside = set_aside(self.path)
             warnings.warn(
-                f"{self.path} is {fault} and was renamed to {aside.name}; its repetitions start "
+                f"{self.path} is {fault} and was renamed to {aside.name}; its trainings start "
                 "over.",
                 stacklevel=2,
             )
             return
         for member in members:
-            if (state := states.get(member.training.index)) is not None:
+            if (state := states.get(member.key)) is not None:
                 member.load_state_dict(state)
 
 
 def point_of(folder: Path) -> Path:
-    """Return the file from which repetitions of a run folder go on together."""
+    """Return the file from which the trainings of a run folder go on together."""
     return folder / "unfinished" / "together.ckpt"

@@ -1,9 +1,12 @@
-"""Repetitions that are trained together: one step for all of them, a record for each."""
+"""Trainings of one shape that are trained together: one step for all, a record for each."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import logging
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import compress, zip_longest
@@ -15,9 +18,11 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from unionsnn.base.display import current_display
-from unionsnn.config.identity import config_hash
+from unionsnn.base.errors import RequestError
+from unionsnn.config.grid import flatten
+from unionsnn.config.identity import determining
 from unionsnn.config.schema import Config
-from unionsnn.config.targets import code_digests, is_network
+from unionsnn.config.targets import is_network
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.models.stacked import Blocks, StackedNetwork, unstackable
 from unionsnn.nn.batch import GraphBatch
@@ -27,19 +32,28 @@ from unionsnn.training.member import Member
 from unionsnn.training.memory import memory_errors, require_memory
 from unionsnn.training.records import Repetition
 from unionsnn.training.repetition import REPETITIONS, Training, surroundings
-from unionsnn.training.resume import SharedPoint, point_of
+from unionsnn.training.resume import SharedPoint
+
+logger = logging.getLogger(__name__)
 
 # A GPU computes as long as it is told what to compute at about so many edges of a batch.
 _MOST_EDGES = 200_000
+# Beyond, what each training does by itself (its optimiser, dropout, metrics) is nearly all.
+_MOST_MEMBERS = 128
+# In what trainings in one step may differ: it concerns one by itself, and no shape of a weight.
+_OWN = (
+    *("optimizer", "model.dropout", "trainer.max_epochs"),
+    *("trainer.gradient_clip_val", "trainer.gradient_clip_algorithm"),
+    *("protocol.select_on", "protocol.stop_on", "protocol.patience", "protocol.grid"),
+)
 
 
 def obstacle(config: Config, data: GraphDataModule) -> str:
-    """Return why repetitions of an experiment cannot be trained together; empty if they can."""
+    """Return why trainings of this shape cannot be trained together; empty if they can."""
     trainer, protocol = config.trainer, config.protocol
     keys = {
         "protocol.workers": protocol.workers > 1,
         "trainer.devices": trainer.several,
-        "protocol.grid": protocol.grid is not None,
         "debug": config.debug is not None,
         "coefficient.control": config.coefficient.control != "none",
         "trainer.accumulate_grad_batches": trainer.accumulate_grad_batches > 1,
@@ -65,7 +79,7 @@ def obstacle(config: Config, data: GraphDataModule) -> str:
 
 
 def pays(config: Config, data: GraphDataModule) -> bool:
-    """Return whether repetitions take less time together than one after another.
+    """Return whether trainings take less time together than one after another.
 
     On a GPU a step of small graphs takes as long as its launches, of which there are as many for
     ten networks as for one. On a CPU the filling of the blocks costs more than is saved.
@@ -85,6 +99,99 @@ class _Batch:
     targets: Sequence[Tensor]
 
 
+def own(key: str) -> bool:
+    """Return whether trainings in one step may differ in a key."""
+    return any(f"{key}.".startswith(f"{each}.") for each in _OWN)
+
+
+def shape_of(config: Config) -> str:
+    """Return the hash of what trainings in one step have in common."""
+    common = {key: value for key, value in flatten(determining(config)) if not own(key)}
+    text = json.dumps(common, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def groups_of(
+    trainings: Sequence[Training],
+    data_of: Callable[[Config], GraphDataModule],
+    *,
+    cells: str = "cells",
+    resumes: bool = False,
+) -> list[list[Training]]:
+    """Return trainings by shape, as ``protocol.together`` and the device have them go in one step.
+
+    Says in one line which do. Those that are left out are trained one after another.
+
+    Args:
+        trainings: The trainings.
+        data_of: Returns the data module of a configuration.
+        cells: What their configurations are called.
+        resumes: Whether some have been trained together before.
+
+    Raises:
+        RequestError: if that is asked for, and a training cannot be trained with others.
+    """
+    # Repetitions share a configuration.
+    configs = {id(each.config): each.config for each in trainings}
+    names = {key: shape_of(config) for key, config in configs.items()}
+    shapes: dict[str, list[Training]] = {}
+    for each in trainings:
+        shapes.setdefault(names[id(each.config)], []).append(each)
+    groups: list[list[Training]] = []
+    obstacles: dict[str, None] = {}
+    for group in shapes.values():
+        config = group[0].config
+        wanted = config.protocol.together
+        data = data_of(config)
+        if wanted is False or not (len(group) > 1 or resumes):
+            continue
+        if wanted == "auto" and not (resumes or pays(config, data)):
+            continue
+        if reason := obstacle(config, data):
+            if wanted is True:
+                raise RequestError(
+                    f"protocol.together is true, but {reason}: leave one of them out, or type "
+                    "protocol.together=auto.",
+                    code="protocol.together",
+                )
+            obstacles[reason] = None
+            continue
+        groups.append(group)
+    for reason in obstacles:
+        logger.info("Trainings go one after another: %s.", reason)
+    if groups:
+        logger.info(
+            "protocol.together=%s: %s in one step%s. Numbers differ from those of one after "
+            "another by rounding, which grows over steps, and so the chosen epoch may; "
+            "protocol.together=false trains one after another.",
+            str(wanted).lower(),
+            _counted([each for group in groups for each in group], cells),
+            "" if len(groups) == 1 else f" for each of {len(groups)} shapes of the network",
+        )
+    return groups
+
+
+def _counted(trainings: Sequence[Training], cells: str) -> str:
+    protocol = trainings[0].config.protocol
+    configs = len({id(each.config) for each in trainings})
+    repetitions = len({each.index for each in trainings})
+    folds = f"{repetitions} {protocol.unit}{'s' if repetitions > 1 else ''}"
+    if configs == 1:
+        return f"{folds} are trained"
+    of = "" if protocol.num_repetitions == 1 else f" of {folds}"
+    return f"{configs} {cells}{of} are trained"
+
+
+def say_alone(training: Training, error: Exception) -> None:
+    """Say that a training has failed in one step with others, and is tried again by itself."""
+    logger.warning(
+        "%s failed together with others (%s: %s) and starts over alone.",
+        training.label or "A training",
+        type(error).__name__,
+        error,
+    )
+
+
 def _outcome(member: Member, data: GraphDataModule) -> Repetition | Exception:
     try:
         return member.finish(data)
@@ -93,29 +200,32 @@ def _outcome(member: Member, data: GraphDataModule) -> Repetition | Exception:
 
 
 def train_together(
-    trainings: Sequence[Training], data: GraphDataModule
-) -> Generator[tuple[int, Repetition | Exception]]:
-    """Train repetitions of an experiment together; yield each record, or error, when it is there.
+    trainings: Sequence[Training], data: GraphDataModule, point: SharedPoint, *, test: bool = True
+) -> Generator[tuple[Training, Repetition | Exception]]:
+    """Train one of `groups_of` in one step; yield each training with its record, or its error.
 
-    A repetition draws from its own seeds, stops by its own curve, and keeps its own best weights:
-    its record is that of `train_repetition` up to the order of sums, and its share of the time.
+    A training draws from its own seeds, takes its own steps, stops by its own curve, and keeps its
+    own best weights: its record is that of `train_repetition` up to the order of sums, and its
+    share of the time.
 
     Args:
-        trainings: The repetitions, whose experiment `obstacle` says nothing against.
+        trainings: The trainings.
         data: Their data module.
+        point: Where their state is kept.
+        test: Whether to test, which a search must not do before selecting.
     """
-    config, folder = trainings[0].config, trainings[0].folder
+    config = trainings[0].config
     members: list[Member] = []
-    fitting = len(trainings)
+    fitting = _MOST_MEMBERS
     with surroundings(config), ExitStack() as runs:
         device = training_device(config.trainer.accelerator)
         data.device, data.accumulated = device, 1
         while trainings and len(members) < fitting:
             training, *trainings = trainings
             try:
-                member = Member(training, data, device)
+                member = Member(training, data, device, test=test)
             except Exception as error:  # As that of a part without both classes.
-                yield training.index, error
+                yield training, error
                 continue
             runs.enter_context(member.run)
             if not members:
@@ -124,18 +234,15 @@ def train_together(
                     fitting = max(1, min(fitting, memory.free // memory.needed))
             members.append(member)
         if members:
-            about = {"config": config_hash(config), "code": code_digests(config)}
-            point = SharedPoint(point_of(folder), about)
-            yield from _Group(config, data, members, device, point).train()
+            yield from _Group(data, members, device, point).train()
     if trainings:
-        yield from train_together(trainings, data)
+        yield from train_together(trainings, data, point, test=test)
 
 
 class _Group:
     """Trains members in one network, which those that end leave.
 
     Args:
-        config: The configuration.
         data: The data module.
         members: The members.
         device: Where they are trained.
@@ -144,13 +251,11 @@ class _Group:
 
     def __init__(
         self,
-        config: Config,
         data: GraphDataModule,
         members: list[Member],
         device: torch.device,
         point: SharedPoint,
     ) -> None:
-        self.config = config
         self.data = data
         self.members = members
         self.device = device
@@ -169,8 +274,8 @@ class _Group:
         for place, member in enumerate(self.members):
             member.share(self.network, place)
 
-    def train(self) -> Iterator[tuple[int, Repetition | Exception]]:
-        """Train; yield each member's index with its record, or error, when it has ended."""
+    def train(self) -> Iterator[tuple[Training, Repetition | Exception]]:
+        """Train; yield each member's training with its record, or error, when it has ended."""
         self.point.restore(self.members)
         for member in self.members:
             member.call("setup", "fit")
@@ -200,7 +305,7 @@ class _Group:
                     continue
                 self.members = [each for each in self.members if each not in ended]
                 for member in ended:
-                    yield member.training.index, failed.get(member) or _outcome(member, self.data)
+                    yield member.training, failed.get(member) or _outcome(member, self.data)
                 if self.members:
                     self._stack()
             self.point.path.unlink(missing_ok=True)
@@ -213,8 +318,10 @@ class _Group:
         rows = [member.curves.history[-1] for member in members if member.curves.history]
         keys = [key for key in rows[0] if not key.startswith("test_")] if rows else []
         figures = {f"mean {key}": sum(row[key] for row in rows) / len(rows) for key in keys}
-        first = members[0]
-        label = f"{len(members)} {self.config.protocol.unit}s together: epoch"
+        # Of those that go on from a resume point, one may be ahead.
+        first = min(members, key=lambda member: member.current_epoch)
+        unit = first.training.config.protocol.unit if first.training.cell is None else "training"
+        label = f"{len(members)} {unit}s together: epoch"
         shown.show(
             self,
             label,
