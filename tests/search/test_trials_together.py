@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from unionsnn.base.errors import RequestError
 from unionsnn.runs import validation
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.search.driver import run_study
@@ -66,21 +67,8 @@ def test_trials_of_one_shape_are_trained_in_one_step(
     assert not list(one.folder.glob("together-*"))
 
 
-@pytest.mark.parametrize(
-    ("keys", "sizes"),
-    [
-        # A sampler knows a point when its trial begins, so that only its folds go together.
-        ({"sampler": {"name": "random"}, "trials": 2}, [3, 3]),
-        # A pruner decides after each fold.
-        ({"pruner": {"name": "median"}}, []),
-    ],
-)
-def test_what_is_decided_between_trainings_is_trained_in_turn(
-    make: Make,
-    calls: list[Any],
-    monkeypatch: pytest.MonkeyPatch,
-    keys: dict[str, Any],
-    sizes: list[int],
+def test_a_sampler_knows_a_point_when_its_trial_begins_so_only_its_folds_go_together(
+    make: Make, calls: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[int] = []
 
@@ -90,5 +78,23 @@ def test_what_is_decided_between_trainings_is_trained_in_turn(
 
     monkeypatch.setattr(validation, "train_together", none)
     words = [*WORDS, "protocol.together=true"]
-    run_study(make(*words, space={"optimizer.lr": "choice(0.1, 0.01)"}, **keys), trials_only=True)
-    assert steps == sizes
+    keys = {"space": {"optimizer.lr": "choice(0.1, 0.01)"}, "sampler": {"name": "random"}}
+    run_study(make(*words, **keys, trials=2), trials_only=True)
+    assert steps == [3, 3]
+    # What did not go together was trained alone.
+    assert len(calls) == 6
+
+
+@pytest.mark.parametrize(
+    ("words", "keys", "why"),
+    [
+        ([], {"pruner": {"name": "median"}}, "the pruner median decides between trainings"),
+        (["model=gat"], {}, "gat has a part .GAT. that computes one network at a time"),
+    ],
+)
+def test_what_cannot_go_together_is_refused_before_the_first_trial(
+    make: Make, words: list[str], keys: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(RequestError, match=why) as error:
+        run_study(make(*WORDS, *words, "protocol.together=true", **keys))
+    assert error.value.codes == ["protocol.together"]

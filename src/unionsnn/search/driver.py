@@ -30,8 +30,10 @@ from unionsnn.search.space import overrides
 from unionsnn.search.storage import shown, storage_lost
 from unionsnn.search.study import Study
 from unionsnn.search.workers import Watch, work, work_in_processes
+from unionsnn.training.build import build_data
 from unionsnn.training.protocols import summarize
 from unionsnn.training.records import Repetition, Result
+from unionsnn.training.together import obstacle
 
 RETRY = "Lost trials have no result: type --retry to try them again."
 
@@ -70,6 +72,11 @@ def run_study(
     """
     if nested and (faults := [*_nested_faults(study)]):
         raise RequestError(*faults)
+    if study.base.protocol.together is True and (reason := _apart(study, progress)):
+        raise RequestError(
+            f"protocol.together is true, but {reason}; type protocol.together=auto.",
+            code="protocol.together",
+        )
     started = time.perf_counter()
     try:
         with quiet_optuna():
@@ -144,6 +151,17 @@ def _train_final(
     )
     write_json(RunFolder.of(config).results_path, final.to_json())
     return final
+
+
+def _apart(study: Study, progress: Progress | None) -> str:
+    """Return why trainings of a study cannot go together; empty if they can."""
+    if study.file.pruner.name != "none":
+        return f"the pruner {study.file.pruner.name} decides between trainings"
+    config = study.config(study.plan[0] or {p.key: p.examples()[0] for p in study.space})
+    tracked = any(tracker.keeps_runs for tracker in config.logger.parts)
+    if tracked and len(config.protocol.wanted) == 1:
+        return "a tracker is told of each epoch of a trial when it ends"
+    return obstacle(config, build_data(config, progress))
 
 
 def _nested_faults(study: Study) -> Iterator[Fault]:

@@ -128,7 +128,8 @@ class TrialRunner:
     Args:
         study: The study.
         worker: Name of the worker, stored with the trial.
-        companions: Whether other trials may be trained with one.
+        companions: Whether other trials may be trained with one; in a storage that is given, which
+            other machines may share, they never are.
 
     Attributes:
         interruption: What has interrupted a trial.
@@ -139,7 +140,7 @@ class TrialRunner:
     def __init__(self, study: Study, worker: str, *, companions: bool = True) -> None:
         self.study = study
         self.worker = worker
-        self.companions = companions
+        self.companions = companions and study.file.storage is None
         self.interruption: BaseException | None = None
         self.storage_error: StorageInternalError | None = None
         self.missing: MissingObjectiveError | None = None
