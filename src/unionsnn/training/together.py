@@ -68,8 +68,9 @@ def obstacle(config: Config, data: GraphDataModule) -> str:
     }
     if found := [key for key, there in keys.items() if there]:
         return f"{found[0]} is set"
+    sizes = data.num_features, data.num_outputs, data.num_edge_features
     with torch.device("meta"):
-        network = build_model(config, data.num_features, data.num_outputs, data.num_edge_features)
+        network = build_model(config, *sizes)
     edges = data.graphs._data.edge_index
     if getattr(network, "adds_loops", False) and bool((edges[0] == edges[1]).any()):
         return f"{config.model.name} adds self loops to graphs, which {data.name} has already"
