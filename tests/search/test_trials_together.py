@@ -18,7 +18,7 @@ from unionsnn.training.records import Repetition
 
 Make = Callable[..., Study]
 SPACE = {
-    "optimizer.lr": "choice(0.1, 0.001)",
+    "optimizer.lr": "choice(0.01, 0.001)",
     "model.num_layers": "choice(1, 2)",
     "model.dropout": "choice(0.0, 0.5)",
 }
