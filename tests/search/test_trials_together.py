@@ -90,7 +90,11 @@ def test_a_sampler_knows_a_point_when_its_trial_begins_so_only_its_folds_go_toge
     ("words", "keys", "why"),
     [
         ([], {"pruner": {"name": "median"}}, "the pruner median decides between trainings"),
-        (["model=gat"], {}, "gat has a part .GAT. that computes one network at a time"),
+        (
+            ["model=gat", "model.heads=2"],
+            {},
+            "gat has a part .GAT. that computes one network at a time",
+        ),
     ],
 )
 def test_what_cannot_go_together_is_refused_before_the_first_trial(
