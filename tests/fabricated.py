@@ -35,6 +35,7 @@ REQUIRED = {
     "folder": ["data.path=unused"],
     "pyg": ["data.dataset=unused"],
     "pyg_nodes": ["data.dataset=unused"],
+    "pyg_links": ["data.dataset=unused"],
 }
 """What a configuration asks for that has no default."""
 
@@ -132,7 +133,7 @@ def _ogb_nodes(section: Mapping[str, Any], folder: Path) -> list[str]:
     return []
 
 
-def write_lrgb(raw: Path, targets: int) -> None:
+def write_lrgb(raw: Path, targets: int, contacts: bool = False) -> None:
     """Write {train,val,test}.pt as the Long Range Graph Benchmark has them."""
     raw.mkdir(parents=True, exist_ok=True)
     generator = torch.Generator().manual_seed(0)
@@ -146,6 +147,10 @@ def write_lrgb(raw: Path, targets: int) -> None:
             bonds = torch.randint(0, 2, (n, 3), generator=generator).repeat(2, 1)
             y = torch.full((1, targets), float(i % 2))
             graphs.append((x, bonds, edges, y))
+            if contacts:
+                # Opposite atoms touch; a sampled pair may be of an atom with itself.
+                links = torch.tensor([[0, 2, 0, 1], [2, 0, 0, 3]])
+                graphs[-1] = (x, bonds, edges, links, torch.tensor([1, 1, 0, 0]).int())
         torch.save(graphs, raw / f"{part}.pt")
 
 
@@ -177,12 +182,19 @@ def _pyg(section: Mapping[str, Any], folder: Path) -> list[str]:
     root = folder.parent / "data" / "raw" / "pyg"
     if section["dataset"].endswith("LRGBDataset"):
         name = section["arguments"]["name"].lower()
-        write_lrgb(root / "LRGBDataset" / name / "raw", 10 if "func" in name else 11)
+        targets = 10 if "func" in name else 11
+        write_lrgb(root / "LRGBDataset" / name / "raw", targets, contacts="contact" in name)
         return []
     if section["dataset"].endswith("QM9"):
         write_qm9(root / "QM9" / "raw")
         return []
     return ["data.dataset=own_datasets.Graphs", "data.arguments={count: 40}"]
+
+
+def _pyg_links(section: Mapping[str, Any], folder: Path) -> list[str]:
+    if section["dataset"].endswith("LRGBDataset"):
+        return _pyg(section, folder)
+    return ["data.dataset=own_datasets.Links"]
 
 
 def _pyg_nodes(section: Mapping[str, Any], folder: Path) -> list[str]:
@@ -201,5 +213,6 @@ MAKERS = {
     "CSL": _csl,
     "PyG": _pyg,
     "PyGNodes": _pyg_nodes,
+    "PyGLinks": _pyg_links,
 }
 """Makers of raw files by the name of the source."""

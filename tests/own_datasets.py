@@ -47,6 +47,18 @@ class Nodes(Made):
         self.given_root = root
 
 
+class Links(Made):
+    """Circles whose opposite nodes are linked."""
+
+    def __init__(self, count: int = 30) -> None:
+        graphs = []
+        for g in range(count):
+            n = 5 + g % 6
+            links = torch.tensor([[0, 1, 0, 2], [n // 2, 3, 1, 2]])
+            graphs.append(_graph(n, edge_label_index=links, edge_label=torch.tensor([1, 1, 0, 0])))
+        super().__init__(graphs)
+
+
 class Regression(Made):
     """Circles with two real targets and whole numbers as node features."""
 

@@ -152,6 +152,7 @@ def test_every_shipped_option_composes(group: str, option: str) -> None:
         "folder": ["data.path=my_graphs"],
         "pyg": ["data.dataset=my_package.MySet"],
         "pyg_nodes": ["data.dataset=my_package.MySet"],
+        "pyg_links": ["data.dataset=my_package.MySet"],
     }
     extra = given.get(option, [])
     config = compose_config([*extra, f"{group}={option}"])

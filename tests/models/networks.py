@@ -75,10 +75,11 @@ def build(
     """Build a small network with fixed weights, its gates fitted to some training graphs."""
     small = {"hidden_channels": 8, "num_layers": 3}
     config = composed(name, gate, **{**small, **model}).replace({"gate.inject": inject})
-    if level == "node":
+    if level != "graph":
         if name in GRAPHS_ONLY:
             pytest.skip("refused by name, tested with the model")
-        config = config.replace({"data.task": "node_classification"})
+        task = "node_classification" if level == "node" else "link_prediction"
+        config = config.replace({"data.task": task})
     torch.manual_seed(0)
     with warnings.catch_warnings():
         # A section of encodings is given as it is, since a configuration refuses what networks do.
@@ -143,6 +144,7 @@ def read_by(network: nn.Module, data: Batch) -> GraphBatch:
         edge_attr=data.get("edge_attr"),
         edge_coefficient=data.edge_coefficient,
         layer_coefficient=layer_coefficient(data),
+        edge_label_index=data.get("edge_label_index"),
         **encoded(data, getattr(network, "encodings", {})),
     )
 

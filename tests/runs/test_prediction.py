@@ -15,7 +15,9 @@ import torch
 from click.testing import CliRunner
 
 from commands import printed_codes
+from own_datasets import Links
 from pretended import pretended_cuda
+from unionsnn import load
 from unionsnn.base.errors import DataError, RequestError
 from unionsnn.cli.app import command_line
 from unionsnn.config.compose import compose_config
@@ -260,6 +262,45 @@ def test_nodes_are_predicted_in_the_order_of_their_names(tiny: Maker, tmp_path: 
     np.testing.assert_allclose(
         found.each[0][np.sort(test)], probabilities(output, "node_classification"), atol=1e-5
     )
+
+
+def test_every_pair_of_nodes_has_a_row_or_those_that_are_given(tiny: Maker, tmp_path: Path) -> None:
+    config = tiny(
+        *("data=pyg_links", "data.dataset=own_datasets.Links", "model=gin", "data.name=mine")
+    )
+    run, arrays = trained(config)
+    output, test = stored(run)
+    (row,) = json.loads((run / "results.json").read_text())["repetitions"]
+    assert 0 < row["metrics"]["test_mrr-extended"] <= 1
+    new = write_graphs(arrays, test, tmp_path / "new")
+    found = predict(run, new)
+    sizes = np.diff(arrays.node_slices)[test]
+    pairs = [(u, v) for n in sizes for u in range(n) for v in range(u + 1, n)]
+    assert [tuple(each) for each in found.nodes or ()] == pairs
+    names = [f"{i:04d}.npz" for i, n in enumerate(sizes) for _ in range(n * (n - 1) // 2)]
+    assert list(found.names) == names
+    table = columns(found)
+    assert list(table) == ["graph", "node", "other_node", "probability_link"]
+    assert list(zip(table["node"], table["other_node"], strict=True)) == pairs
+    # The labelled pairs have the scores that the run stored, in any way of asking.
+    graphs = [Links()[int(i)] for i in test]
+    model = load(run)
+    given = model.predict(graphs)
+    expected = 1 / (1 + np.exp(-output))
+    np.testing.assert_allclose(given.numpy(), expected, atol=1e-5)
+    asked = [tuple(sorted(pair)) for g in graphs for pair in g.edge_label_index.t().tolist()]
+    of_pair = dict(zip(zip(names, pairs, strict=True), found.each[0], strict=True))
+    owners = [f"{i:04d}.npz" for i, g in enumerate(graphs) for _ in range(4)]
+    for owner, pair, value in zip(owners, asked, expected, strict=True):
+        if len(set(pair)) == 2:
+            np.testing.assert_allclose(of_pair[owner, pair], value, atol=1e-5)
+    assert model.outputs == ["link"]
+    assert model.embed(graphs).shape == (sizes.sum(), config.model.hidden_channels)
+    del graphs[0].edge_label_index
+    with pytest.raises(DataError, match="graph 0 has no edge_label_index, but other graphs have"):
+        model.predict(graphs)
+    summary = export_checkpoint(run, tmp_path / "links.pt2")
+    assert summary["inputs"]["edge_label_index"] == "int64 [2, num_pairs]"
 
 
 def test_what_cannot_be_predicted_is_refused(tiny: Maker, tmp_path: Path) -> None:

@@ -500,7 +500,8 @@ def _compose(overrides: Sequence[str]) -> DictConfig:
 def _checked(plain: dict[str, Any], given: set[str]) -> Config:
     """Return a request without grid, checked and resolved."""
     checked = Config.from_dict(plain)
-    if faults := argument_faults(checked.data.target, checked.data.model_extra or {}):
+    arguments = {"task": checked.data.task, **(checked.data.model_extra or {})}
+    if faults := argument_faults(checked.data.target, arguments):
         raise RequestError(*faults)
     faults = [
         Fault(

@@ -66,11 +66,15 @@ METRICS: Mapping[str, MetricKind] = {
     "mae": MetricKind("min", 0),
     "rmse": MetricKind("min", 0),
     "r2": MetricKind("max", high=1),
+    "mrr-extended": MetricKind("max", 0, 1),
+    "mrr-filtered": MetricKind("max", 0, 1),
+    "mrr-raw": MetricKind("max", 0, 1),
     "loss": MetricKind("min"),
     "parameters": MetricKind("min"),
 }
-"""Direction and range of each metric (f1: of the classes' F1 the mean; ap: average precision), of
-the loss, and of the number of parameters. Names hold no underscore: keys are PART_METRIC."""
+"""Direction and range of each metric (f1: of the classes' F1 the mean; ap: average precision; mrr:
+mean reciprocal rank), of the loss, and of the number of parameters. Names hold no underscore: keys
+are PART_METRIC."""
 
 TASK_METRICS: Mapping[str, tuple[str, ...]] = {
     "graph_classification": ("accuracy", "f1"),
@@ -78,8 +82,9 @@ TASK_METRICS: Mapping[str, tuple[str, ...]] = {
     "graph_multilabel_classification": ("rocauc", "ap", "accuracy"),
     "graph_regression": ("mae", "rmse", "r2"),
     "node_classification": ("accuracy", "f1"),
+    "link_prediction": ("mrr-extended", "mrr-filtered", "mrr-raw", "rocauc", "ap"),
 }
-"""Metrics of each task; `training.metrics` computes them."""
+"""Metrics of each task; `training.metrics` and `training.ranking` compute them."""
 
 _WITH_CLASSES = ("graph_classification", "graph_binary_classification", "node_classification")
 
@@ -135,8 +140,9 @@ class DataConfig(_OpenSection):
             "graph_multilabel_classification",
             "graph_regression",
             "node_classification",
+            "link_prediction",
         ],
-        Field(description="what is learned of each graph or node"),
+        Field(description="what is learned of each graph, node or pair of nodes"),
     ]
     metric: Annotated[str, Field(description="by which results are reported")]
     batch_size: Annotated[PositiveInt, Field(description="number of graphs in a batch")]

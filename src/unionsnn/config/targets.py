@@ -55,7 +55,7 @@ def argument_faults(target: str, arguments: Mapping[str, Any]) -> list[str]:
 
     Args:
         target: The class in ``data._target_``.
-        arguments: Keys of the section that are not common to all data sets.
+        arguments: The task, and keys of the section that are not common to all data sets.
     """
     if not target.startswith("unionsnn.data.sources."):
         return []

@@ -6,7 +6,8 @@ import hashlib
 import struct
 import zipfile
 import zlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -46,6 +47,8 @@ _OPTIONAL = {
     "node_attributes": np.float32,
     "edge_labels": np.int64,
     "edge_attributes": np.float32,
+    "link_index": np.int64,
+    "link_slices": np.int64,
     "part": np.int64,
 }
 PARTS = ("train", "validation", "test")
@@ -62,23 +65,28 @@ class GraphArrays:
         node_slices: Where each graph's nodes begin and end.
         edge_slices: Where each graph's edges begin and end.
         y: One class number per graph, or T targets (numbers of a regression, or labels 0 and 1),
-            NaN where missing; per node if `level` says so, where -1 is a node without a class.
+            NaN where missing; per node if `level` says so, where -1 is a node without a class; per
+            link, T = 1, 1 where there is one.
         node_labels: Categorical node features, with values from 0 in each column.
         node_attributes: Real node features.
         edge_labels: Categorical edge features, with values from 0 in each column.
         edge_attributes: Real edge features.
+        link_index: Labelled pairs of nodes of a graph, which are no edges; nodes are numbered from
+            0 within each graph. Only for links.
+        link_slices: Where each graph's labelled pairs begin and end.
         part: The split prescribed by the source: for each graph (or node) its index in `PARTS`, or
             3 for none. Of S splits, one a column.
         class_names: The source's labels of classes 0, 1, ...; empty if there are none.
-        level: What the targets and parts belong to, ``graph`` or ``node``.
+        level: What the targets belong to, ``graph``, ``node`` or ``link``; parts are of graphs, or
+            of nodes.
         unread: What the source knows of edges but did not read, in words. For messages only: it is
             stored, but not hashed.
 
     Shapes:
-        edge_index [2, E]; node_slices, edge_slices [G + 1]; y int64 [G] (or [N]) or
-        float32 [G, T] (or [N, T]); node_labels int64 [N, k]; node_attributes float32 [N, d];
-        edge_labels int64 [E, k]; edge_attributes float32 [E, d]; part int64 [G] (or [N]), or
-        [G, S] (or [N, S]).
+        edge_index [2, E]; node_slices, edge_slices, link_slices [G + 1]; y int64 [G] (or [N]) or
+        float32 [G, T] (or [N, T], [L, 1]); node_labels int64 [N, k]; node_attributes
+        float32 [N, d]; edge_labels int64 [E, k]; edge_attributes float32 [E, d]; link_index [2, L];
+        part int64 [G] (or [N]), or [G, S] (or [N, S]).
     """
 
     edge_index: IntArray
@@ -89,9 +97,11 @@ class GraphArrays:
     node_attributes: FloatArray | None = None
     edge_labels: IntArray | None = None
     edge_attributes: FloatArray | None = None
+    link_index: IntArray | None = None
+    link_slices: IntArray | None = None
     part: IntArray | None = None
     class_names: tuple[str, ...] = ()
-    level: Literal["graph", "node"] = "graph"
+    level: Literal["graph", "node", "link"] = "graph"
     unread: str = ""
 
     @property
@@ -111,8 +121,52 @@ class GraphArrays:
 
     @property
     def num_items(self) -> int:
-        """Number of items with a target: graphs or nodes."""
-        return self.num_graphs if self.level == "graph" else self.num_nodes
+        """Number of items that a split divides: graphs or nodes."""
+        return self.num_nodes if self.level == "node" else self.num_graphs
+
+    @property
+    def target_slices(self) -> IntArray:
+        """Where the rows of y of each graph begin and end, [G + 1]."""
+        if self.level == "graph":
+            return np.arange(self.num_graphs + 1)
+        if self.link_slices is not None:
+            return self.link_slices
+        return self.node_slices
+
+    @property
+    def num_targets(self) -> int:
+        """Number of rows of y: graphs, nodes, or labelled pairs of nodes."""
+        return int(self.target_slices[-1])
+
+    def targets_of(self, items: IntArray) -> NDArray[Any]:
+        """Return the rows of y of some items, of a graph with links those of its pairs."""
+        if self.link_slices is None:
+            return self.y[items]
+        chosen = np.zeros(self.num_graphs, dtype=bool)
+        chosen[items] = True
+        return self.y[np.repeat(chosen, np.diff(self.link_slices))]
+
+    def with_pairs(self, pairs: Sequence[IntArray] | None = None) -> GraphArrays:
+        """Return the graphs with pairs of nodes to score, without labels.
+
+        Args:
+            pairs: Those of each graph; None for each pair of different nodes once.
+
+        Shapes:
+            pairs G times [2, L_g].
+        """
+        if pairs is None:
+            sizes = np.diff(self.node_slices)
+            every = {n: np.stack(np.triu_indices(n, 1)) for n in np.unique(sizes).tolist()}
+            pairs = [every[n] for n in sizes.tolist()]
+        counts = np.array([each.shape[1] for each in pairs], dtype=np.int64)
+        return replace(
+            self,
+            link_index=np.concatenate([*pairs, np.empty((2, 0))], axis=1).astype(np.int64),
+            link_slices=np.concatenate([[0], counts.cumsum()]).astype(np.int64),
+            y=np.zeros((int(counts.sum()), 1), dtype=np.float32),
+            level="link",
+        )
 
     @property
     def num_classes(self) -> int:
@@ -150,27 +204,44 @@ class GraphArrays:
             )
         self._check_slices("node_slices", self.num_graphs)
         self._check_slices("edge_slices", self.num_graphs)
+        if (self.level == "link") != (self.link_index is not None and self.link_slices is not None):
+            raise MalformedDataError(
+                f"level is {self.level}, but link_index and link_slices are for level link, which "
+                "needs both"
+            )
+        if self.link_slices is not None:
+            self._check_slices("link_slices", self.num_graphs)
         if self.edge_index.ndim != 2 or self.edge_index.shape != (2, self.num_edges):
             raise MalformedDataError(
                 f"edge_index has shape {self.edge_index.shape}, but edge_slices end at "
                 f"{self.num_edges}: it must be (2, {self.num_edges})"
             )
-        rows = dict.fromkeys(("y", "part"), self.num_items)
+        rows = {"y": self.num_targets, "part": self.num_items}
         rows |= dict.fromkeys(("node_labels", "node_attributes"), self.num_nodes)
         rows |= dict.fromkeys(("edge_labels", "edge_attributes"), self.num_edges)
         for name, count in rows.items():
             self._check_rows(name, count)
+        self._check_index("edge", self.edge_index, self.edge_slices)
+        if self.link_index is not None and self.link_slices is not None:
+            if self.link_index.shape != (2, self.num_targets):
+                raise MalformedDataError(
+                    f"link_index has shape {self.link_index.shape}, but link_slices end at "
+                    f"{self.num_targets}: it must be (2, {self.num_targets})"
+                )
+            self._check_index("link", self.link_index, self.link_slices)
+
+    def _check_index(self, kind: str, index: IntArray, all_slices: IntArray) -> None:
         for begin, end in self.union.parts():
-            slices = self.edge_slices[begin : end + 1]
+            slices = all_slices[begin : end + 1]
             limit = np.repeat(np.diff(self.node_slices[begin : end + 1]), np.diff(slices))
-            edges = self.edge_index[:, slices[0] : slices[-1]]
-            wrong = ((edges < 0) | (edges >= limit)).any(axis=0)
+            pairs = index[:, slices[0] : slices[-1]]
+            wrong = ((pairs < 0) | (pairs >= limit)).any(axis=0)
             if wrong.any():
                 place = int(np.argmax(wrong))
-                edge = int(slices[0]) + place
-                graph = int(np.searchsorted(self.edge_slices, edge, side="right")) - 1
+                number = int(slices[0]) + place
+                graph = int(np.searchsorted(all_slices, number, side="right")) - 1
                 raise MalformedDataError(
-                    f"edge_index names node {edges[:, place].tolist()} in edge {edge}, "
+                    f"{kind}_index names node {pairs[:, place].tolist()} in {kind} {number}, "
                     f"but its graph {graph} has only nodes 0..{limit[place] - 1}"
                 )
 

@@ -32,7 +32,7 @@ _RESIDENT_SHARE = 0.25
 # epoch of most sets, on the way to one what two blocks of locked memory may take.
 _CPU_BLOCK, _DEVICE_BLOCK, _STREAMED_BLOCK = 8 * 2**20, 256 * 2**20, 32 * 2**20
 # Index attributes, and the attribute whose entries they index in each graph.
-_COUNTS = {"edge_index": "x", **COUNTS}
+_COUNTS = {"edge_index": "x", "edge_label_index": "x", **COUNTS}
 
 
 class Batches(Protocol):
@@ -499,10 +499,10 @@ class BatchLoader:
     graphs are shuffled within buckets, then batches; in evaluation the largest come first.
 
     Processes that train together iterate over the same training batches, and each takes its share
-    of every batch: of W processes, rank r has the graphs at r, r + W, .... With n_r of n graphs,
-    the batch has ``loss_weight`` = W n_r / n, so the mean over processes of the weighted mean
-    losses is the mean loss of the whole batch. A process without a graph in a batch gets the first
-    one, with weight 0. In evaluation every process gets all graphs.
+    of every batch: of W processes, rank r has the graphs at r, r + W, .... With n_r of n terms of
+    the loss, the batch has ``loss_weight`` = W n_r / n, so the mean over processes of the weighted
+    mean losses is the mean loss of the whole batch. A process without a graph in a batch gets the
+    first one, with weight 0. In evaluation every process gets all graphs.
 
     If a step accumulates the gradients of A batches, each divided by A, the weight of a batch is
     also A times its share of the terms of the step's loss: the gradient is that of the mean over
@@ -517,7 +517,7 @@ class BatchLoader:
         shuffle: Whether this is for training, in a new order each time.
         generator: Draws the orders; must be in the same state in all processes.
         accumulated: Number A of training batches whose gradients make up a step.
-        terms: Number of terms of each graph in a loss, for `accumulated`; None for one.
+        terms: Number of terms of each graph in a loss; None for one.
 
     Shapes:
         terms: [number of graphs in the store].
@@ -583,7 +583,7 @@ class BatchLoader:
                     scale = self.accumulated * self._shared
                     weight = scale * self._count(share) / max(total, 1)
                 elif self._shared > 1:
-                    weight = self._shared * len(share) / len(graphs)
+                    weight = self._shared * self._count(share) / max(self._count(graphs), 1)
                 yield (share if len(share) else graphs[:1]), weight
 
     def _gathered(self, batches: Sequence[Tensor]) -> Iterator[Block]:

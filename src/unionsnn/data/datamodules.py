@@ -516,7 +516,7 @@ class GraphDataModule(LightningDataModule):
         """Return how many nodes of a part of the split receive 0, 1, 2, ... messages."""
         arrays = self.arrays
         degree = np.bincount(disjoint_union(arrays)[1], minlength=arrays.num_nodes)
-        if arrays.level == "graph":
+        if arrays.level != "node":
             chosen = np.zeros(arrays.num_graphs, dtype=bool)
             chosen[self._part(part)] = True
             degree = degree[np.repeat(chosen, np.diff(arrays.node_slices))]
@@ -589,11 +589,15 @@ class GraphDataModule(LightningDataModule):
         return self._evaluation_loader("test")
 
     def _terms(self) -> Tensor | None:
-        """Return the number of known targets of each graph; None if each graph has one."""
+        """Return the number of known targets of each graph; None if each item has one."""
         targets = self.targets
         if targets.dtype == np.int64:
             return None
-        return torch.from_numpy(np.isfinite(targets).reshape(len(targets), -1).sum(axis=1))
+        known = np.isfinite(targets).reshape(len(targets), -1).sum(axis=1)
+        if self.arrays.link_slices is None:
+            return torch.from_numpy(known)
+        total = np.concatenate([[0], known.cumsum()])[self.arrays.link_slices]
+        return torch.from_numpy(np.diff(total))
 
     # -- internal --------------------------------------------------------------------------
 
@@ -638,6 +642,8 @@ class GraphDataModule(LightningDataModule):
         elif kind == "multilabel_classification" and not np.isin(labels, (0, 1)).all():
             other = labels[~np.isin(labels, (0, 1))][0]
             wrong = f"a target is {other:g}, not 0, 1 or missing,"
+        elif level == "link" and not np.isin(arrays.y, (0, 1)).all():
+            wrong = "a pair of nodes is labelled with another number than 0 and 1"
         elif kind == "binary_classification" and arrays.num_classes != 2:
             wrong = f"it has {arrays.num_classes} classes, not 2"
         else:

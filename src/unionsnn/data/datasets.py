@@ -183,8 +183,11 @@ def build_dataset(
         edge_index=torch.from_numpy(arrays.edge_index),
         y=torch.from_numpy(arrays.y),
     )
-    targets = one_each if arrays.level == "graph" else node_slices
+    targets = node_slices if arrays.level == "node" else one_each
     slices = {"x": node_slices, "edge_index": edge_slices, "y": targets}
+    if arrays.link_index is not None and arrays.link_slices is not None:
+        data.edge_label_index = torch.from_numpy(arrays.link_index)
+        slices["edge_label_index"] = slices["y"] = torch.from_numpy(arrays.link_slices)
     if edge_features != "none":
         data.edge_attr = _edge_features(arrays, edge_features, edge_widths)
         slices["edge_attr"] = edge_slices

@@ -163,6 +163,20 @@ def graphs_of_edges(
     edges: Sequence[IntArray],
     node_slices: IntArray,
     names: Sequence[str],
+    **options: Any,
+) -> GraphArrays:
+    """Make a set of graphs from the edges of each, with nodes from 0: see `graphs_of_union`.
+
+    Shapes:
+        edges G times [2, E_g].
+    """
+    return graphs_of_union(united(edges, node_slices), node_slices, names, **options)
+
+
+def graphs_of_union(
+    union: IntArray,
+    node_slices: IntArray,
+    names: Sequence[str],
     *,
     symmetrize: bool = False,
     remedy: str = "data.symmetrize=true",
@@ -172,7 +186,7 @@ def graphs_of_edges(
     """Make a set of graphs from their edges without loops and repeats; refuse one-way edges.
 
     Args:
-        edges: Edges of each graph, with nodes from 0.
+        union: Edges of all graphs, with global node numbers.
         node_slices: Where each graph's nodes begin and end.
         names: Name of each graph, for messages.
         symmetrize: Whether to add the reverse of one-way edges.
@@ -182,9 +196,9 @@ def graphs_of_edges(
         arrays: Further fields of `GraphArrays`.
 
     Shapes:
-        edges G times [2, E_g]; edge_features [E_1 + ... + E_G, k].
+        union [2, E]; edge_features [E, k].
     """
-    union, num_nodes = united(edges, node_slices), int(node_slices[-1])
+    num_nodes = int(node_slices[-1])
     simple, first = simple_edges(union, num_nodes)
 
     def shown(edge: IntArray) -> tuple[str, list[int]]:

@@ -26,6 +26,7 @@ from unionsnn.data.sources.folder import Folder
 from unionsnn.data.sources.ogb import OGB, OGBNodes
 from unionsnn.data.sources.planetoid import Planetoid
 from unionsnn.data.sources.pyg import PyG, read_pyg_dataset
+from unionsnn.data.sources.pyg_links import PyGLinks, read_pyg_links
 from unionsnn.data.sources.source import (
     InMemory,
     NodeSource,
@@ -306,23 +307,26 @@ class CSLDataModule(_Named):
 
 
 class LRGBDataModule(_Named):
-    """Peptides of the Long Range Graph Benchmark, which PyG downloads.
+    """Molecules of the Long Range Graph Benchmark, which PyG downloads.
 
     Args:
-        name: Peptides-func (10 functions) or Peptides-struct (11 properties).
+        name: Peptides-func (10 functions), Peptides-struct (11 properties) or PCQM-Contact (pairs
+            of distant atoms that touch).
         options: As in `ModuleOptions`.
     """
 
     def __init__(self, name: str, **options: Unpack[ModuleOptions]) -> None:
-        names = ("peptides_func", "peptides_struct")
+        names = ("peptides_func", "peptides_struct", "pcqm_contact")
         wanted = name.lower().replace("-", "_")
         if wanted not in names:
             raise RequestError(
-                f"{name!r} is not supported; allowed are Peptides-func and Peptides-struct.",
+                f"{name!r} is not supported; allowed are Peptides-func, Peptides-struct and "
+                "PCQM-Contact.",
                 code="data.unknown",
             )
         known = CATALOG[wanted]
-        source = PyG.model_validate({**known.arguments, "task": known.task})
+        kind = PyGLinks if known.format == "PyGLinks" else PyG
+        source = kind.model_validate({**known.arguments, "task": known.task})
         given: ModuleOptions = {"features": "categorical", **options}
         super().__init__(source, name=known.name, metric=known.metric, **given)
 
@@ -408,15 +412,24 @@ def _of_pyg(
     options: ModuleOptions,
 ) -> tuple[GraphArrays, ModuleOptions]:
     """Read a PyG data set, and choose the node features that it has."""
+    edge_features = options.get("edge_features", "none") != "none"
     try:
-        arrays = read_pyg_dataset(
-            dataset,
-            level=task.partition("_")[0],
-            symmetrize=symmetrize,
-            unlabelled=unlabelled,
-            edge_features=options.get("edge_features", "none") != "none",
-            columns=targets,
-        )
+        if task == "link_prediction":
+            if unlabelled is not None or targets is not None:
+                raise RequestError(
+                    "unlabelled and targets have no effect on pairs of nodes: leave them out.",
+                    code="config.no_effect",
+                )
+            arrays = read_pyg_links([dataset], symmetrize=symmetrize, edge_features=edge_features)
+        else:
+            arrays = read_pyg_dataset(
+                dataset,
+                level=task.partition("_")[0],
+                symmetrize=symmetrize,
+                unlabelled=unlabelled,
+                edge_features=edge_features,
+                columns=targets,
+            )
     except DataError as error:
         raise DataError(f"{type(dataset).__name__}: {error}.", code=error.codes[0]) from error
     features = "attributes" if arrays.node_attributes is not None else "labels"
@@ -430,7 +443,8 @@ class PyGDataModule(_Named):
     edges count once.
 
     Args:
-        dataset: A sequence of `Data`, with a target in y.
+        dataset: A sequence of `Data`, with a target in y, or for link_prediction with labels of
+            pairs of nodes in edge_label_index and edge_label.
         task: What is learned.
         metric: Its metric; by default the first of the task.
         name: Name of the set, for caches and messages.

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from unionsnn.models.network import (
     EdgeCoefficients,
     Gate,
+    Level,
     Network,
     make_head,
     make_norm,
@@ -32,7 +33,8 @@ class DeepSets(Network):
     Args:
         in_channels: Width of the node features, or the cardinality of each categorical one.
         out_channels: Number of classes or targets.
-        level: ``graph`` for one row per graph, ``node`` for one per node.
+        level: ``graph`` for one row per graph, ``node`` for one per node, ``link`` for one per pair
+            of nodes.
         edge_channels: Must be None.
         gate: Must be None.
         structural_encoder: Must be None.
@@ -53,7 +55,7 @@ class DeepSets(Network):
         *,
         in_channels: int | Sequence[int],
         out_channels: int,
-        level: Literal["graph", "node"] = "graph",
+        level: Level = "graph",
         edge_channels: int | Sequence[int] | None = None,
         gate: Gate | None = None,
         structural_encoder: EdgeCoefficients | None = None,
@@ -80,7 +82,7 @@ class DeepSets(Network):
             self.layers.append(make_norm(norm, hidden_channels))
             self.layers.append(nn.ReLU())
             self.layers.append(nn.Dropout(dropout))
-        self.head = make_head(hidden_channels, out_channels, dropout)
+        self.head = make_head(hidden_channels, out_channels, dropout, level)
 
     def embed(self, batch: GraphBatch) -> Tensor:
         """Map each node by itself, then read out."""

@@ -88,7 +88,11 @@ class DropGIN(GIN):
         self.auxiliary_weight = auxiliary_weight
         self.auxiliary: nn.Module = nn.Identity()
         if auxiliary_weight:
-            self.auxiliary = nn.Linear(self.hidden_channels, options["out_channels"])
+            out_channels = options["out_channels"]
+            self.auxiliary = nn.Linear(
+                self.hidden_channels,
+                self.hidden_channels if self.level == "link" else out_channels,
+            )
         self.mean_nodes = 0
         self.evaluation_seed = 0
         self._outputs: Tensor | None = None
@@ -184,13 +188,14 @@ class DropGIN(GIN):
     def _outputs_of_runs(
         self, h: Tensor, run: Tensor, node: Tensor, runs: int, batch: GraphBatch
     ) -> Tensor:
-        """Return the output of each single run, [r, num_graphs or num_nodes, out_channels]."""
+        """Return the output of each single run, [r, rows of the output, out_channels]."""
         if self.level == "graph":
             rows, place, kind = batch.num_graphs, batch.batch[node], self.readout
         else:
             rows, place, kind = batch.x.size(0), node, "sum"
         out: Tensor = self.auxiliary(readout(h, run * rows + place, runs * rows, kind))
-        return out.view(runs, rows, out.size(-1))
+        out = out.view(runs, rows, out.size(-1))
+        return self.scores(out, batch) if self.level == "link" else out
 
     def auxiliary_loss(self, loss: Callable[[Tensor], Tensor]) -> Tensor | None:
         """Return what to add to the loss of the preceding training pass, or None.

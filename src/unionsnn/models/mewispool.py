@@ -14,6 +14,7 @@ from unionsnn.base.errors import RequestError
 from unionsnn.models.network import (
     EdgeCoefficients,
     Gate,
+    Level,
     Network,
     make_head,
     make_norm,
@@ -69,7 +70,7 @@ class MEWISPoolNet(Network):
         *,
         in_channels: int | Sequence[int],
         out_channels: int,
-        level: Literal["graph", "node"] = "graph",
+        level: Level = "graph",
         edge_channels: int | Sequence[int] | None = None,
         gate: Gate | None = None,
         structural_encoder: EdgeCoefficients | None = None,
@@ -95,7 +96,7 @@ class MEWISPoolNet(Network):
         refuse_gate(
             gate, "MEWISPool", "its layers run on graphs of kept nodes, whose edges have none"
         )
-        if level == "node":
+        if level != "graph":
             raise RequestError(
                 "MEWISPool drops nodes, so it has no output for each of them: choose a set of "
                 "graphs, or another model.",
@@ -121,7 +122,7 @@ class MEWISPoolNet(Network):
         self.norms = nn.ModuleList(make_norm(norm, hidden_channels) for _ in range(num_layers))
         self.pools = nn.ModuleList(MEWISPool(hidden_channels) for _ in range(num_pools))
         self.dropout = nn.Dropout(dropout)
-        self.head = make_head(hidden_channels, out_channels, dropout)
+        self.head = make_head(hidden_channels, out_channels, dropout, level)
         self._pool_loss: Tensor | None = None
 
     def embed(self, batch: GraphBatch) -> Tensor:

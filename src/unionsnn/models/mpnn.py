@@ -13,6 +13,7 @@ from unionsnn.models.network import (
     EdgeCoefficients,
     Gate,
     GateFactory,
+    Level,
     Network,
     NetworkOptions,
     factory_of,
@@ -52,7 +53,8 @@ class MPNN(Network):
             `UnionPlugin`, unless it has a gate already (UnionSNN's own layer).
         in_channels: Width of the node features, or the cardinality of each categorical one.
         out_channels: Number of classes or targets.
-        level: ``graph`` for one row per graph, ``node`` for one per node.
+        level: ``graph`` for one row per graph, ``node`` for one per node, ``link`` for one per pair
+            of nodes.
         edge_channels: Width of the edge features, or the cardinality of each categorical one; None
             if there are none.
         gate: What makes a gate for each layer, as in `Gate`; None for the plain network.
@@ -68,7 +70,7 @@ class MPNN(Network):
     Shapes:
         - batch: as in `GraphBatch`; a gate and a structural encoder need its
           `edge_coefficient`
-        - output: [num_graphs or num_nodes, out_channels]
+        - output: [num_graphs, num_nodes or num_pairs, out_channels]
 
     Raises:
         RequestError: if a choice or size is not allowed.
@@ -87,7 +89,7 @@ class MPNN(Network):
         *,
         in_channels: int | Sequence[int],
         out_channels: int,
-        level: Literal["graph", "node"] = "graph",
+        level: Level = "graph",
         edge_channels: int | Sequence[int] | None = None,
         gate: Gate | None = None,
         structural_encoder: EdgeCoefficients | None = None,
@@ -113,7 +115,7 @@ class MPNN(Network):
         self.convs = nn.ModuleList(plugged(conv(hidden_channels), make) for _ in range(num_layers))
         self.norms = nn.ModuleList(make_norm(norm, hidden_channels) for _ in range(num_layers))
         self.dropout = nn.Dropout(dropout)
-        self.head = make_head(hidden_channels, out_channels, dropout)
+        self.head = make_head(hidden_channels, out_channels, dropout, level)
 
     def embed(self, batch: GraphBatch) -> Tensor:
         """Encode nodes, convolve, and read out."""

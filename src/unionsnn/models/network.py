@@ -15,6 +15,7 @@ from typing import (
     Self,
     TypedDict,
     TypeVar,
+    get_args,
     runtime_checkable,
 )
 
@@ -30,7 +31,7 @@ from unionsnn.nn.encoders import EdgeEncoder, StructuralEdgeEncoder, make_encode
 from unionsnn.nn.features import StructuralFeatures, structural_modules
 from unionsnn.nn.gates import PRESETS, StructuralGate
 from unionsnn.nn.norms import BatchCounts, batch_norm
-from unionsnn.nn.readout import READOUTS, readout
+from unionsnn.nn.readout import READOUTS, pair_scores, readout
 
 _BY_NAME = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
 
@@ -107,6 +108,10 @@ def _like(example: Any, channels: int) -> Any:
     return made
 
 
+Level = Literal["graph", "node", "link"]
+"""What has a row of output: a graph, a node, or a pair of nodes."""
+
+
 class Encodings(TypedDict, total=False):
     """Encodings of position and structure that a network reads."""
 
@@ -125,7 +130,7 @@ class NetworkOptions(TypedDict, total=False):
 
     in_channels: Required[int | Sequence[int]]
     out_channels: Required[int]
-    level: Literal["graph", "node"]
+    level: Level
     edge_channels: int | Sequence[int] | None
     gate: Gate | None
     structural_encoder: EdgeCoefficients | None
@@ -193,12 +198,16 @@ class NetworkData(Protocol):
 
 
 class Network(nn.Module):
-    """Encoder, layers of a subclass, readout and head, for graphs or nodes.
+    r"""Encoder, layers of a subclass, readout and head, for graphs, nodes or pairs of nodes.
 
-    A subclass creates the `head` after its layers and implements `embed`.
+    A subclass creates the `head` after its layers and implements `embed`. For links the head has
+    the width of the network, and a pair of nodes the score
+
+    .. math::
+        s_{uv} = \langle \mathrm{head}(h_u), \mathrm{head}(h_v) \rangle
 
     Attributes:
-        head: From embeddings of graphs or nodes to classes or targets.
+        head: From embeddings of graphs or nodes to classes or targets, of nodes to what is scored.
         edge_encoder: Encoder of edge features; None if the network reads none.
         reads_edges: Whether its layers read edge features.
         at_most_1wl: Whether it tells apart no more graphs than 1-WL, as long as it has neither a
@@ -212,8 +221,10 @@ class Network(nn.Module):
 
     Args:
         in_channels: Width of the node features, or the cardinality of each categorical one.
-        level: ``graph`` for one row per graph, ``node`` for one per node.
-        out_channels: Number of classes or targets, as `unionsnn.training.Task` finds it.
+        level: ``graph`` for one row per graph, ``node`` for one per node, ``link`` for one per pair
+            of nodes in `edge_label_index`.
+        out_channels: Number of classes or targets, as `unionsnn.training.Task` finds it; 1 for
+            links.
         hidden_channels: Width of the network.
         num_layers: Number of layers.
         readout: ``sum``, ``mean`` or ``max``; only for graphs.
@@ -279,12 +290,12 @@ class Network(nn.Module):
         Raises:
             RequestError: if the data lack what the network reads.
         """
-        nodes = data.task.startswith("node")
+        level = data.task.partition("_")[0]
         made: dict[str, Any] = {
             "in_channels": data.num_features,
             "out_channels": data.num_outputs,
-            "level": "node" if nodes else "graph",
-            **(cls.for_nodes if nodes else {}),
+            "level": level,
+            **(cls.for_nodes if level == "node" else {}),
         }
         if data.num_edge_features is not None:
             made["edge_channels"] = data.num_edge_features
@@ -352,7 +363,7 @@ class Network(nn.Module):
         self,
         *,
         in_channels: int | Sequence[int],
-        level: Literal["graph", "node"],
+        level: Level,
         out_channels: int | None = None,
         hidden_channels: int,
         num_layers: int,
@@ -363,7 +374,12 @@ class Network(nn.Module):
         super().__init__()
         require_at_least("hidden_channels", hidden_channels, 1)
         require_at_least("num_layers", num_layers, 1)
-        require_choice("level", level, ("graph", "node"))
+        require_choice("level", level, get_args(Level))
+        if level == "link" and out_channels != 1:
+            raise RequestError(
+                f"out_channels is {out_channels}, but a link has one score: type out_channels=1.",
+                code="model.argument",
+            )
         require_choice("readout", readout, READOUTS)
         self.level = level
         self.out_channels = out_channels
@@ -385,11 +401,28 @@ class Network(nn.Module):
             self.edge_encoder = EdgeEncoder(edge_channels, structural, hidden_channels)
 
     def forward(self, batch: GraphBatch | Data) -> Tensor:
-        """Return logits or targets, [num_graphs or num_nodes, out_channels]."""
-        return self.head(self.embed(batch))
+        """Return logits or targets, [num_graphs, num_nodes or num_pairs, out_channels]."""
+        if self.level != "link":
+            return self.head(self.embed(batch))
+        batch = batch if isinstance(batch, GraphBatch) else GraphBatch.of(batch)
+        return self.scores(self.head(self.embed(batch)), batch)
+
+    def scores(self, rows: Tensor, batch: GraphBatch) -> Tensor:
+        """Return the scores of the batch's pairs from rows of its nodes, [..., num_pairs, 1].
+
+        Raises:
+            RequestError: if the batch has no pairs.
+        """
+        if batch.edge_label_index is None:
+            raise RequestError(
+                f"{type(self).__name__} scores pairs of nodes, but the batch has none: give it "
+                "edge_label_index, [2, num_pairs].",
+                code="batch.attribute",
+            )
+        return pair_scores(rows, batch.edge_label_index)
 
     def embed(self, batch: GraphBatch | Data) -> Tensor:
-        """Return the embeddings of graphs (or nodes), the input of the head.
+        """Return the embeddings of graphs (or nodes, also for links), the input of the head.
 
         Args:
             batch: A `GraphBatch`, or a graph or batch of PyG with the same attributes.
@@ -405,7 +438,7 @@ class Network(nn.Module):
 
     def pool(self, h: Tensor, batch: GraphBatch) -> Tensor:
         """Return embeddings of graphs (or nodes) from the node rows after the last layer."""
-        if self.level == "node":
+        if self.level != "graph":
             return h
         return readout(h, batch.batch, batch.num_graphs, self.readout)
 
@@ -520,13 +553,18 @@ def refuse_gate(gate: Gate | None, model: str, reason: str) -> None:
         )
 
 
-def make_head(hidden_channels: int, out_channels: int, dropout: float) -> nn.Sequential:
-    """Make the head from embeddings to classes or targets: linear, ReLU, dropout, linear."""
+def make_head(
+    hidden_channels: int, out_channels: int, dropout: float, level: Level
+) -> nn.Sequential:
+    """Make the head from embeddings to classes or targets: linear, ReLU, dropout, linear.
+
+    For links it keeps the width, as its rows are what `pair_scores` multiplies.
+    """
     return nn.Sequential(
         nn.Linear(hidden_channels, hidden_channels),
         nn.ReLU(),
         nn.Dropout(dropout),
-        nn.Linear(hidden_channels, out_channels),
+        nn.Linear(hidden_channels, hidden_channels if level == "link" else out_channels),
     )
 
 

@@ -94,7 +94,8 @@ def adapt(network: nn.Module, *, level: str, out_channels: int) -> None:
 
     Args:
         network: The network.
-        level: Whether there is a row of output for each ``graph`` or each ``node``.
+        level: Whether there is a row of output for each ``graph``, ``node`` or ``link``, a pair of
+            nodes in `edge_label_index`.
         out_channels: Columns of the output.
 
     Raises:
@@ -129,6 +130,8 @@ def adapt(network: nn.Module, *, level: str, out_channels: int) -> None:
                     )
             output = kind.forward(self, **values)
         rows = batch.num_graphs if level == "graph" else batch.x.size(0)
+        if level == "link" and batch.edge_label_index is not None:
+            rows = batch.edge_label_index.size(1)
         return _checked(output, kind.__name__, rows, level, out_channels)
 
     # A method, not a closure over the network, so that a copy calls its own weights.
@@ -200,6 +203,11 @@ def _checked(output: Any, name: str, rows: int, level: str, columns: int) -> Ten
         advice = (
             " Pool the nodes of each graph, as in torch_geometric.nn.global_add_pool(h, batch, "
             "num_graphs)."
+        )
+    if level == "link" and isinstance(output, Tensor) and output.shape[:1] != (rows,):
+        advice = (
+            " Name edge_label_index in its forward pass, [2, num_links], and return the scores of "
+            "these pairs, as in (h[edge_label_index[0]] * h[edge_label_index[1]]).sum(dim=-1)."
         )
     raise RequestError(
         f"{name} returned {given} for a batch of {rows} {level}s; it must return a tensor "

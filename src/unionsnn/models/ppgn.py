@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from unionsnn.base.arguments import require_at_least
 from unionsnn.base.memory import Extent
-from unionsnn.models.network import EdgeCoefficients, Gate, Network, make_head, refuse_gate
+from unionsnn.models.network import EdgeCoefficients, Gate, Level, Network, make_head, refuse_gate
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.padding import SPREAD
 from unionsnn.nn.pairs import PairBlock, PairPadding, node_rows, pair_features
@@ -35,7 +35,8 @@ class PPGN(Network):
     Args:
         in_channels: Width of the node features, or the cardinality of each categorical one.
         out_channels: Number of classes or targets.
-        level: ``graph`` for one row per graph, ``node`` for one per node.
+        level: ``graph`` for one row per graph, ``node`` for one per node, ``link`` for one per pair
+            of nodes.
         edge_channels: Width of the edge features, or the cardinality of each categorical one; None
             if there are none.
         gate: Must be None.
@@ -49,7 +50,7 @@ class PPGN(Network):
 
     Shapes:
         - batch: as in `GraphBatch`; a structural encoder needs its `edge_coefficient`
-        - output: [num_graphs or num_nodes, out_channels]
+        - output: [num_graphs, num_nodes or num_pairs, out_channels]
 
     Raises:
         RequestError: if a choice or size is not allowed, or there is a gate.
@@ -64,7 +65,7 @@ class PPGN(Network):
         *,
         in_channels: int | Sequence[int],
         out_channels: int,
-        level: Literal["graph", "node"] = "graph",
+        level: Level = "graph",
         edge_channels: int | Sequence[int] | None = None,
         gate: Gate | None = None,
         structural_encoder: EdgeCoefficients | None = None,
@@ -96,7 +97,7 @@ class PPGN(Network):
         self.readers = nn.ModuleList(
             nn.Linear(2 * hidden_channels, hidden_channels, bias=False) for _ in widths
         )
-        self.head = make_head(hidden_channels, out_channels, dropout)
+        self.head = make_head(hidden_channels, out_channels, dropout, level)
 
     def embed(self, batch: GraphBatch) -> Tensor:
         """Encode nodes, apply and read out each block, in groups of graphs of similar size."""

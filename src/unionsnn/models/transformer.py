@@ -13,6 +13,7 @@ from unionsnn.models.network import (
     EdgeCoefficients,
     Encodings,
     Gate,
+    Level,
     Network,
     NetworkOptions,
     factory_of,
@@ -61,7 +62,8 @@ class GraphTransformer(Network):
             `attention_dropout`.
         in_channels: Width of the node features, or the cardinality of each categorical one.
         out_channels: Number of classes or targets.
-        level: ``graph`` for one row per graph, ``node`` for one per node.
+        level: ``graph`` for one row per graph, ``node`` for one per node, ``link`` for one per pair
+            of nodes.
         edge_channels: Width of the edge features, or the cardinality of each categorical one; None
             if there are none.
         gate: What makes Trans for a number of heads, one for all layers, as in `Gate`; None for a
@@ -81,7 +83,7 @@ class GraphTransformer(Network):
     Shapes:
         - batch: as in `GraphBatch`; a gate needs its `edge_coefficient`, and each of the
           `encodings` the attribute of its name
-        - output: [num_graphs or num_nodes, out_channels]
+        - output: [num_graphs, num_nodes or num_pairs, out_channels]
 
     Raises:
         RequestError: if a choice or size is not allowed, or an encoding is missing.
@@ -107,7 +109,7 @@ class GraphTransformer(Network):
         *,
         in_channels: int | Sequence[int],
         out_channels: int,
-        level: Literal["graph", "node"] = "graph",
+        level: Level = "graph",
         edge_channels: int | Sequence[int] | None = None,
         gate: Gate | None = None,
         structural_encoder: EdgeCoefficients | None = None,
@@ -150,7 +152,7 @@ class GraphTransformer(Network):
             )
             for _ in range(num_layers)
         )
-        self.head = make_head(hidden_channels, out_channels, dropout)
+        self.head = make_head(hidden_channels, out_channels, dropout, level)
 
     def embed(self, batch: GraphBatch) -> Tensor:
         """Encode features and positions, attend, and read out."""

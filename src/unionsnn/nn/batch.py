@@ -34,6 +34,7 @@ class GraphBatch:
         subgraph_distance: Hops between the two.
         subgraph_edge_index: Senders and receivers inside the subgraphs, as copies.
         subgraph_edge: The original edge of each of those.
+        edge_label_index: Pairs of nodes of the same graph to score, which need not be edges.
         sizes: Number of nodes of each graph, known on the CPU; None to be read from `batch`.
         loops: Number of edges from a node to itself, known on the CPU; None if unknown.
 
@@ -50,6 +51,7 @@ class GraphBatch:
         - subgraph_distance: [num_copies]
         - subgraph_edge_index: [2, num_subgraph_edges]
         - subgraph_edge: [num_subgraph_edges]
+        - edge_label_index: [2, num_pairs]
     """
 
     x: Tensor
@@ -66,6 +68,7 @@ class GraphBatch:
     subgraph_distance: Tensor | None = None
     subgraph_edge_index: Tensor | None = None
     subgraph_edge: Tensor | None = None
+    edge_label_index: Tensor | None = None
     sizes: tuple[int, ...] | None = None
     loops: int | None = None
 

@@ -1,4 +1,4 @@
-"""Readout from node embeddings to one row per graph."""
+"""Readout from node embeddings to one row per graph, or to a score per pair of nodes."""
 
 from __future__ import annotations
 
@@ -35,3 +35,21 @@ def readout(x: Tensor, batch: Tensor, num_graphs: int, kind: str) -> Tensor:
     """
     require_choice("readout", kind, READOUTS)
     return READOUTS[kind](x, batch, size=num_graphs)
+
+
+def pair_scores(h: Tensor, pairs: Tensor) -> Tensor:
+    r"""Score pairs of nodes, \(s_{uv} = \langle h_u, h_v \rangle\), the same in both orders.
+
+    The ``dot`` decoding of the Long Range Graph Benchmark (Dwivedi et al. 2022).
+
+    Args:
+        h: Node embeddings, of one or several runs.
+        pairs: Pairs of nodes.
+
+    Shapes:
+        - h: [..., num_nodes, channels]
+        - pairs: [2, num_pairs]
+        - output: [..., num_pairs, 1]
+    """
+    first, second = (h.index_select(-2, nodes) for nodes in pairs)
+    return (first * second).sum(dim=-1, keepdim=True)

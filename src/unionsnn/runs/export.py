@@ -44,7 +44,10 @@ class OneGraph(nn.Module):
         self.model = model
 
     def forward(self, x: Tensor, edge_index: Tensor, attributes: Inputs) -> Tensor:
-        """Return the output for the graph, [1, outputs], or [num_nodes, outputs] for nodes."""
+        """Return the output for the graph, [1, outputs], for nodes [num_nodes, outputs].
+
+        For links [num_pairs, 1], of the pairs in `edge_label_index`.
+        """
         if "distance" in attributes:
             # Batches cannot hold matrices of different sizes, but one graph can.
             attributes = {**attributes, "distance": attributes["distance"].flatten()}
@@ -140,12 +143,13 @@ def arguments(inputs: Inputs) -> tuple[Tensor, Tensor, Inputs]:
 
 def dynamic_shapes(inputs: Inputs) -> tuple[Any, Any, Any]:
     """Return which sizes of the inputs are dynamic."""
-    nodes, edges = Dim("num_nodes"), Dim("num_edges")
+    nodes, edges, pairs = Dim("num_nodes"), Dim("num_edges"), Dim("num_pairs")
     free = {
         "edge_attr": {0: edges},
         "edge_coefficient": {0: edges},
         "layer_coefficient": {0: edges},
         "distance": {0: nodes, 1: nodes},
+        "edge_label_index": {1: pairs},
     }
     rest = {key: free.get(key, {0: nodes}) for key in arguments(inputs)[2]}
     return {0: nodes}, {1: edges}, rest
@@ -175,6 +179,8 @@ def example(
         edge_slices=np.array([0, edges.shape[1]]),
         y=np.zeros(1, dtype=np.int64),
     )
+    if config.data.task == "link_prediction":
+        arrays = arrays.with_pairs([generator.integers(0, num_nodes, (2, num_edges))])
     specs = {
         "edge_coefficient": coefficient_spec(config),
         "layer_coefficient": layer_spec(config),
@@ -208,6 +214,10 @@ def example(
 
 def _shape(key: str, value: Tensor) -> str:
     rows = "num_edges" if key.startswith("edge_") or key == "layer_coefficient" else "num_nodes"
-    whole = {"edge_index": "2, num_edges", "distance": "num_nodes, num_nodes"}
+    whole = {
+        "edge_index": "2, num_edges",
+        "edge_label_index": "2, num_pairs",
+        "distance": "num_nodes, num_nodes",
+    }
     sizes = whole.get(key) or ", ".join([rows, *map(str, value.shape[1:])])
     return f"{str(value.dtype).removeprefix('torch.')} [{sizes}]"

@@ -138,7 +138,9 @@ class Model:
             graphs: A graph of PyG, a batch, a list or a data set of them.
 
         Shapes:
-            -> [num_graphs, len(outputs)], for tasks on nodes [num_nodes, len(outputs)].
+            -> [num_graphs, len(outputs)], for tasks on nodes [num_nodes, len(outputs)], for links
+            [num_pairs, 1]: the pairs in the graphs' edge_label_index, or else each pair of
+            different nodes of a graph once, in the order (0, 1), (0, 2), ..., (1, 2), ....
 
         Raises:
             DataError: if the graphs do not fit those that the networks were trained on.
@@ -155,7 +157,8 @@ class Model:
             graphs: As for `predict`.
 
         Shapes:
-            -> [num_graphs or num_nodes, hidden_channels].
+            -> [num_graphs, hidden_channels], or [num_nodes, hidden_channels] for tasks on nodes
+            and links.
 
         Raises:
             RequestError: if there are several networks, or the network has no method `embed`.
@@ -173,7 +176,9 @@ class Model:
         def values(batch: GraphBatch) -> NDArray[np.float64]:
             return embed(batch).cpu().numpy().astype(np.float64)
 
-        return self._checked(rows_of(values, network, self._module(graphs)))
+        data = self._module(graphs)
+        slices = None if data.task.startswith("graph") else data.arrays.node_slices
+        return self._checked(rows_of(values, network, data, slices))
 
     def _checked(self, rows: NDArray[np.float64]) -> Tensor:
         wrong = np.flatnonzero(~np.isfinite(rows).all(axis=1))

@@ -16,12 +16,13 @@ from unionsnn.base.errors import DataError, NonFiniteOutputError, RequestError, 
 from unionsnn.coefficients.planning import MAX_HOURS, check_hours
 from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
-from unionsnn.data.arrays import GraphArrays
+from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.batching import BatchLoader
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.encodings.definitions import Encodings
 from unionsnn.data.new_graphs import EdgeColumns, check_format, read_new_graphs
 from unionsnn.data.sources.download import data_root
+from unionsnn.data.sources.pyg import require_pairs
 from unionsnn.data.sources.source import InMemory, Progress, Task
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.runs.run_folder import recorded_checkpoints
@@ -32,15 +33,18 @@ from unionsnn.training.memory import require_batches
 
 FloatArray = NDArray[np.float64]
 
+# Tasks whose outputs are labels that apply or not, each by itself.
+_SIGMOIDS = ("graph_multilabel_classification", "link_prediction")
+
 
 @dataclass(frozen=True)
 class Prediction:
-    """Predictions of a run's networks for graphs or nodes.
+    """Predictions of a run's networks for graphs, nodes or pairs of nodes.
 
     Attributes:
         task: Name of the task.
         names: Name of each item's graph.
-        nodes: Name of each node; None for predictions of graphs.
+        nodes: Name of each node, or of both nodes of each pair; None for predictions of graphs.
         outputs: Names of the columns: classes, labels, or targets of a regression.
         repetitions: Numbers of the repetitions.
         each: Probabilities or regression values of each repetition.
@@ -70,7 +74,7 @@ class Prediction:
     @property
     def has_classes(self) -> bool:
         """Whether one of the columns is an item's class; several labels may apply at once."""
-        return self.classifies and self.task != "graph_multilabel_classification"
+        return self.classifies and self.task not in _SIGMOIDS
 
     @property
     def mean(self) -> FloatArray:
@@ -134,18 +138,22 @@ def predict(
     refuse_mixed(run, checkpoints)
     first, config = checkpoints[0], checkpoints[0].config
     refuse_control(run, config)
-    per_node = config.data.task.startswith("node")
+    level = config.data.task.partition("_")[0]
     graphs = read_new_graphs(
         file,
         features=config.data.features,
         widths=trained_widths(first),
         edges=trained_edges(first),
-        level="node" if per_node else "graph",
+        level="node" if level == "node" else "graph",
         form=form,
         header=header,
         symmetrize=symmetrize,
     )
-    data = module_of(graphs.arrays, file, first, progress)
+    arrays = graphs.arrays
+    if level == "link":
+        require_pairs(np.diff(arrays.node_slices))
+        arrays = arrays.with_pairs()
+    data = module_of(arrays, file, first, progress)
     data.max_hours = max_hours
     data.device = place
     outputs = np.stack([apply(network_of(each).to(place), data, config) for each in checkpoints])
@@ -157,15 +165,19 @@ def predict(
                 f"{len(each)} items, first for number {wrong[0]}: its weights, or the values of "
                 "the nodes, are beyond what it can compute with."
             )
-    sizes = np.diff(graphs.arrays.node_slices)
+    counts = np.diff(arrays.target_slices)
+    nodes = None if level == "graph" else graphs.node_names
+    if arrays.link_index is not None and nodes is not None:
+        ends = nodes[arrays.link_index + np.repeat(arrays.node_slices[:-1], counts)]
+        nodes = ends.T
     names = output_names(first, outputs.shape[2])
     unknown = []
     if graphs.labels is not None and config.data.task == "graph_classification":
         unknown = [each for each in dict.fromkeys(graphs.labels) if each and each not in names]
     return Prediction(
         task=config.data.task,
-        names=np.repeat(graphs.names, sizes).tolist() if per_node else graphs.names,
-        nodes=graphs.node_names.tolist() if per_node else None,
+        names=np.repeat(graphs.names, counts).tolist(),
+        nodes=None if nodes is None else nodes.tolist(),
         outputs=names,
         repetitions=[_number(path, i) for i, path in enumerate(paths)],
         each=outputs,
@@ -258,8 +270,10 @@ def module_of(
     """
     config, columns = checkpoint.config, checkpoint.num_features
     encodings = config.model.encodings
-    # The targets are the indices of the items, which are treated as classes.
-    task: Task = "node_classification" if arrays.level == "node" else "graph_classification"
+    # Of graphs and nodes the targets are their indices, which are treated as classes.
+    task: Task = "graph_classification"
+    if arrays.level != "graph":
+        task = "node_classification" if arrays.level == "node" else "link_prediction"
     data = GraphDataModule(
         InMemory(graphs=arrays, task=task),
         name=file.name,
@@ -336,14 +350,18 @@ def apply(model: nn.Module, data: GraphDataModule, config: Config) -> FloatArray
 
 @torch.no_grad()
 def rows_of(
-    values: Callable[[GraphBatch], FloatArray], model: nn.Module, data: GraphDataModule
+    values: Callable[[GraphBatch], FloatArray],
+    model: nn.Module,
+    data: GraphDataModule,
+    slices: IntArray | None = None,
 ) -> FloatArray:
     """Return what a network says of all items, in order.
 
     Args:
         values: Returns the rows of the items of a batch.
         model: The network, on the device of the data.
-        data: The graphs, whose targets are the numbers of the items.
+        data: The graphs.
+        slices: Where the items of each graph begin and end; by default those with a target.
 
     Shapes:
         -> [I, C].
@@ -356,14 +374,17 @@ def rows_of(
     )
     advice = "this machine can only predict for smaller graphs"
     require_batches(model, loader.extents, advice, data.device)
+    if slices is None:
+        slices = data.arrays.target_slices
     found = None
-    for batch in loader:
+    for graphs, batch in zip(loader.indices(), loader, strict=True):
         # A set too large for the device is streamed to it.
         batch = batch.to(data.device)
         rows = values(GraphBatch.of(batch))
         if found is None:
-            found = np.empty((data.num_items, rows.shape[1]))
-        found[batch.y.cpu().numpy()] = rows
+            found = np.empty((slices[-1], rows.shape[1]))
+        places = [np.arange(slices[g], slices[g + 1]) for g in graphs.tolist()]
+        found[np.concatenate(places)] = rows
     assert found is not None
     return found
 
@@ -373,11 +394,11 @@ def probabilities(output: FloatArray, task: str) -> FloatArray:
 
     Shapes:
         output [I, C], of a binary score [I, 1] -> [I, C], of a binary score [I, 2]; of labels, a
-        probability for each, [I, T].
+        probability for each, [I, T], and of a link, [I, 1].
     """
     if task.endswith("regression"):
         return output
-    if task == "graph_multilabel_classification":
+    if task in _SIGMOIDS:
         # Without exponentials of large numbers.
         return 0.5 * (1 + np.tanh(0.5 * output))
     if task == "graph_binary_classification":
@@ -393,6 +414,8 @@ def output_names(checkpoint: Checkpoint, count: int) -> list[str]:
     names = checkpoint.class_names
     if checkpoint.config.data.task.endswith("regression"):
         return ["value"] if count == 1 else [f"value_{i}" for i in range(count)]
+    if checkpoint.config.data.task == "link_prediction":
+        return ["link"]
     if checkpoint.config.data.task == "graph_multilabel_classification":
         return [f"label_{i}" for i in range(count)]
     return list(names) if len(names) == count else [str(i) for i in range(count)]

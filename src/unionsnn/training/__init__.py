@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         GraphClassification,
         GraphMultilabelClassification,
         GraphRegression,
+        LinkPrediction,
         NodeClassification,
         Task,
     )
@@ -23,7 +24,7 @@ __getattr__ = on_first_use(
         "unionsnn.training.records": "Repetition Result",
         "unionsnn.training.tasks": (
             "GraphBinaryClassification GraphClassification GraphMultilabelClassification "
-            "GraphRegression NodeClassification Task"
+            "GraphRegression LinkPrediction NodeClassification Task"
         ),
     },
 )
@@ -33,6 +34,7 @@ __all__ = [
     "GraphClassification",
     "GraphMultilabelClassification",
     "GraphRegression",
+    "LinkPrediction",
     "NodeClassification",
     "Repetition",
     "Result",

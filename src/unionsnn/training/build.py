@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from pydantic import ValidationError
@@ -179,7 +179,7 @@ def build_model(
     """
     section = config.model
     kind = locate(section.target, nn.Module, "model._target_")
-    level: Literal["graph", "node"] = "node" if config.data.task.startswith("node") else "graph"
+    level = config.data.task.partition("_")[0]
     # Networks of a user need not know of the last two.
     optional = {
         "edge_channels": num_edge_features,

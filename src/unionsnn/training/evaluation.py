@@ -19,6 +19,9 @@ EVALUATIONS = 5
 """Number of tests of the selected weights if the network is random in evaluation."""
 
 
+_BOTH = ("rocauc", "ap")
+
+
 def require_metric(data: GraphDataModule, split: Split) -> None:
     """Refuse a split on which the metric is undefined, or a target is never known.
 
@@ -36,7 +39,7 @@ def require_metric(data: GraphDataModule, split: Split) -> None:
     targets = np.asarray(data.targets)
     metric = data.metric or TASK_METRICS[data.task][0]
     if data.task.endswith("_classification") and targets.ndim == 1:
-        ranks = data.task == "graph_binary_classification" and metric in ("rocauc", "ap")
+        ranks = data.task == "graph_binary_classification" and metric in _BOTH
         for part in ("validation", "test") if ranks else ():
             items = split.parts()[part]
             classes = np.unique(targets[items])
@@ -45,6 +48,17 @@ def require_metric(data: GraphDataModule, split: Split) -> None:
                     f"{metric} is undefined on the {part} part: its {len(items)} graphs are "
                     f"all of class {classes[0] if len(classes) else 'none'}. Type a smaller "
                     "protocol.folds, another seed, or data with more graphs of each class."
+                )
+        return
+    if data.task == "link_prediction":
+        for part, items in split.parts().items():
+            labels = np.unique(data.arrays.targets_of(items))
+            if 1 not in labels or (len(labels) < 2 and (part == "train" or metric in _BOTH)):
+                raise UndefinedMetricError(
+                    f"{metric} is undefined on the {part} part, or nothing is learned there: of "
+                    f"the labelled pairs of nodes of its {len(items)} graphs none is "
+                    f"{'1' if 1 not in labels else '0'}. Type another seed, or data with more "
+                    "labelled pairs."
                 )
         return
     several = data.task == "graph_multilabel_classification"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -22,6 +23,7 @@ from unionsnn.models.own import adapt, reads_edges
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.rescaled import Scale
 from unionsnn.training.metrics import ColumnMean, class_metric
+from unionsnn.training.ranking import FILTERS, MeanReciprocalRank, Queries
 from unionsnn.training.recorded import network_of_record, record_network
 
 
@@ -292,19 +294,25 @@ class Task(pl.LightningModule):
         return {"output": output, "target": target}
 
     def _evaluate(self, batch: Data, part: str) -> tuple[Tensor, Tensor]:
-        batch = self._in_precision(batch)
-        output, target = self.select(self(batch), batch, part)
-        metric = self.metrics[part]
-        metric.update(output, target)
+        output, target = self.measure(self._in_precision(batch), part)
         # Lightning averages the loss, weighted by the batch's terms.
         self.log_dict(
-            {f"{part}_{self.metric_name}": metric, f"{part}_loss": self.loss(output, target)},
+            {
+                f"{part}_{self.metric_name}": self.metrics[part],
+                f"{part}_loss": self.loss(output, target),
+            },
             on_step=False,
             on_epoch=True,
             batch_size=int(self.terms(target)),
             add_dataloader_idx=False,
             sync_dist=True,
         )
+        return output, target
+
+    def measure(self, batch: Data, part: str) -> tuple[Tensor, Tensor]:
+        """Add a batch to the metric of a part; return its rows of output and target."""
+        output, target = self.select(self(batch), batch, part)
+        self.metrics[part].update(output, target)
         return output, target
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
@@ -424,6 +432,34 @@ class GraphRegression(_SeveralTargets):
         return errors.abs() if self.metric_name == "mae" else errors.square()
 
 
+class LinkPrediction(GraphMultilabelClassification):
+    """Labels 0 and 1 of pairs of nodes: binary cross-entropy of their scores.
+
+    The batch has the pairs in `edge_label_index`, [2, num_pairs], and their labels in `y`,
+    [num_pairs, 1]. For a mean reciprocal rank, all other pairs that `Queries` names are scored in
+    the same pass.
+    """
+
+    name = "link_prediction"
+
+    def make_metric(self, num_outputs: int) -> Metric:
+        """Return the mean reciprocal rank, or another metric of all labelled pairs at once."""
+        ranks = self.metric_name in FILTERS
+        return MeanReciprocalRank() if ranks else super().make_metric(num_outputs)
+
+    def measure(self, batch: Data, part: str) -> tuple[Tensor, Tensor]:
+        """Add a batch to the metric of a part; return scores and labels of its labelled pairs."""
+        if self.metric_name not in FILTERS:
+            return super().measure(batch, part)
+        labelled = batch.edge_label_index
+        queries = Queries.of(batch, labelled[:, batch.y.reshape(-1) == 1])
+        asked = copy.copy(batch)
+        asked.edge_label_index = torch.cat([labelled, queries.pairs], dim=1)
+        output, ranked = self(asked).split([labelled.size(1), queries.pairs.size(1)])
+        self.metrics[part].update(queries.reciprocal_ranks(ranked.squeeze(1), self.metric_name))
+        return output, batch.y.view_as(output)
+
+
 TASKS: Mapping[str, type[Task]] = {
     kind.name: kind
     for kind in (
@@ -432,6 +468,7 @@ TASKS: Mapping[str, type[Task]] = {
         GraphMultilabelClassification,
         GraphRegression,
         NodeClassification,
+        LinkPrediction,
     )
 }
 """Tasks by name in a data set's configuration."""

@@ -63,7 +63,7 @@ def obstacle(config: Config, data: GraphDataModule) -> str:
         "trainer.callbacks": bool(trainer.callbacks),
         "trainer.extra": bool(trainer.extra),
         f"trainer.precision={trainer.precision}": trainer.precision.endswith("mixed"),
-        f"data.task={data.task}": data.task.startswith("node"),
+        f"data.task={data.task}": not data.task.startswith("graph"),
         f"model._target_={config.model.target}": not is_network(config.model.target),
     }
     if found := [key for key, there in keys.items() if there]:

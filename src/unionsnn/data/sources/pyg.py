@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from pydantic import Field
 
 from unionsnn.base.errors import DataError, DataRequestError, RequestError
@@ -84,18 +84,11 @@ class PyG(Source):
 
     def read(self, raw: RawFiles) -> GraphArrays:
         """Make the data set and return its arrays."""
-        folder, arguments, part = raw.root / "raw" / "pyg", self.arguments or {}, None
-        if self.dataset.endswith(".pt"):
-            made = self._saved()
-        elif self.split_argument is None:
-            made = make_dataset(self.dataset, arguments, folder)
-        else:
-            parts = [
-                make_dataset(self.dataset, {**arguments, self.split_argument: name}, folder)
-                for name in ("train", "val", "test")
-            ]
-            made = [data for each in parts for data in _graphs(each)]
-            part = np.repeat(np.arange(3), [len(each) for each in parts])
+        sets, part = self._sets(raw), None
+        made = sets[0]
+        if self.split_argument is not None:
+            made = [data for each in sets for data in graphs_of(each)]
+            part = np.repeat(np.arange(3), [len(each) for each in sets])
         level = self.task.partition("_")[0]
         try:
             return read_pyg_dataset(
@@ -109,6 +102,18 @@ class PyG(Source):
             )
         except DataError as error:
             raise DataError(f"{self.dataset}: {error}.", code=error.codes[0]) from error
+
+    def _sets(self, raw: RawFiles) -> list[Any]:
+        """Make the data set, or with a split argument one for each part."""
+        folder, arguments = raw.root / "raw" / "pyg", self.arguments or {}
+        if self.dataset.endswith(".pt"):
+            return [self._saved()]
+        if self.split_argument is None:
+            return [make_dataset(self.dataset, arguments, folder)]
+        return [
+            make_dataset(self.dataset, {**arguments, self.split_argument: name}, folder)
+            for name in ("train", "val", "test")
+        ]
 
     def _saved(self) -> Any:
         """Return the graphs of a file of the user's.
@@ -194,15 +199,15 @@ def read_pyg_dataset(
     Raises:
         DataError: The data set lacks something; says what.
     """
-    graphs = _graphs(dataset)
+    graphs = graphs_of(dataset)
     if level == "node" and len(graphs) != 1:
-        raise _fault(f"the data set has {len(graphs)} graphs; nodes are classified in one")
+        raise pyg_fault(f"the data set has {len(graphs)} graphs; nodes are classified in one")
     names = [f"graph {i}" for i in range(len(graphs))]
     sizes = [_num_nodes(data, name) for data, name in zip(graphs, names, strict=True)]
     y = _targets(graphs, sizes, names, level)
     if columns is not None:
         if max(columns, default=-1) >= y.shape[1] or not columns:
-            raise _fault(
+            raise pyg_fault(
                 f"data.targets is {list(columns)}, but y has the columns 0..{y.shape[1] - 1}"
             )
         y = y[:, list(columns)]
@@ -257,7 +262,8 @@ def read_pyg_graphs(graphs: Any, *, level: str, edge_features: bool) -> GraphArr
     Args:
         graphs: A `Data`, a batch, or a sequence of `Data`; x and edge_attr as in
             `read_pyg_dataset`.
-        level: Whether each ``graph`` or each ``node`` has a prediction.
+        level: Whether each ``graph``, ``node`` or ``link`` has a prediction: a pair of nodes in
+            edge_label_index, or without it each pair of different nodes once.
         edge_features: Whether to read edge_attr.
 
     Raises:
@@ -269,7 +275,7 @@ def read_pyg_graphs(graphs: Any, *, level: str, edge_features: bool) -> GraphArr
         graphs = graphs.to_data_list()
     elif isinstance(graphs, Data):
         graphs = [graphs]
-    graphs = _graphs(graphs, targets=False)
+    graphs = graphs_of(graphs, targets=False)
     names = [f"graph {i}" for i in range(len(graphs))]
     sizes = [_num_nodes(data, name) for data, name in zip(graphs, names, strict=True)]
     edges = [_edges(*given) for given in zip(graphs, sizes, names, strict=True)]
@@ -277,7 +283,7 @@ def read_pyg_graphs(graphs: Any, *, level: str, edge_features: bool) -> GraphArr
     if edge_features:
         counts = [each.shape[1] for each in edges]
         of_edges = _features(graphs, counts, names, "edge_attr", "edge")
-    return graphs_of_edges(
+    arrays = graphs_of_edges(
         edges,
         slices(sizes),
         names,
@@ -285,68 +291,109 @@ def read_pyg_graphs(graphs: Any, *, level: str, edge_features: bool) -> GraphArr
         edge_features=of_edges,
         **_features(graphs, sizes, names, "x", "node"),
         y=np.arange(sum(sizes) if level == "node" else len(graphs)),
-        level=level,
+        level="node" if level == "node" else "graph",
     )
+    if level != "link":
+        return arrays
+    given = [data.get("edge_label_index") is not None for data in graphs]
+    if not any(given):
+        require_pairs(sizes)
+        return arrays.with_pairs()
+    if not all(given):
+        raise pyg_fault(
+            f"{names[given.index(False)]} has no edge_label_index, but other graphs have"
+        )
+    pairs = [
+        _edges(data, size, name, "edge_label_index")
+        for data, size, name in zip(graphs, sizes, names, strict=True)
+    ]
+    return arrays.with_pairs(pairs)
 
 
-def _fault(sentence: str) -> DataError:
+def require_pairs(sizes: ArrayLike) -> None:
+    """Refuse graphs of which all pairs of nodes do not fit into memory.
+
+    Shapes:
+        sizes [G].
+    """
+    nodes = np.asarray(sizes, dtype=float)
+    # A pair's nodes, its score of each kind, and what batches hold of it.
+    needed = 64 * int((nodes * (nodes - 1) / 2).sum())
+    if needed > free_bytes():
+        raise DataError(
+            f"all pairs of nodes take {format_bytes(needed)}, which do not fit into memory; give "
+            "the pairs to score as edge_label_index, [2, num_pairs], to unionsnn.load(run)"
+            ".predict(graphs)",
+            code="data.memory",
+        )
+
+
+def pyg_fault(sentence: str) -> DataError:
+    """Return the error of a data set that lacks something."""
     return DataError(sentence, code="data.pyg")
 
 
-def _graphs(dataset: Any, *, targets: bool = True) -> list[Any]:
+def graphs_of(dataset: Any, *, targets: bool = True) -> list[Any]:
     """Return the items of a data set; refuse what is not a homogeneous graph, with a target."""
     from torch_geometric.data import Data
 
-    _check_slices(dataset)
+    check_slices(dataset)
     try:
         graphs = [dataset[i] for i in range(len(dataset))]
     except Exception as error:  # Third-party code may raise anything.
-        raise _fault(
+        raise pyg_fault(
             f"its items cannot be read one by one ({type(error).__name__}: {error})"
         ) from error
     if not graphs:
-        raise _fault("the data set is empty")
+        raise pyg_fault("the data set is empty")
     for i, data in enumerate(graphs):
         if not isinstance(data, Data):
-            raise _fault(
+            raise pyg_fault(
                 f"item {i} is a {type(data).__name__}, not torch_geometric.data.Data; give a data "
                 "set whose items are Data, with the target in y"
             )
         if data.get("ptr") is not None and len(data["ptr"]) != 2:
-            raise _fault(
+            raise pyg_fault(
                 f"item {i} is a batch of {len(data['ptr']) - 1} graphs; give a data set of graphs, "
                 "such as the list batch.to_data_list()"
             )
         if targets and data.get("y") is None:
-            raise _fault(f"graph {i} has no y: there is nothing to predict")
+            if data.get("edge_label_index") is not None:
+                raise pyg_fault(
+                    f"graph {i} has no y, but labelled pairs of nodes; type data=pyg_links"
+                )
+            raise pyg_fault(f"graph {i} has no y: there is nothing to predict")
         if data.get("edge_index") is None:
-            raise _fault(f"graph {i} has no edge_index")
+            raise pyg_fault(f"graph {i} has no edge_index")
     return graphs
 
 
-def _check_slices(dataset: Any) -> None:
+_SLICED = ("edge_index", "x", "y", "edge_label_index", "edge_label")
+
+
+def check_slices(dataset: Any) -> None:
     """Refuse slices that leave out a part of what a collated data set holds, which PyG ignores."""
     bounds = getattr(dataset, "slices", None)
     collated = getattr(dataset, "_data", None)
     if not isinstance(bounds, Mapping) or collated is None:
         return
-    graphs = {key: len(each) - 1 for key, each in bounds.items() if key in ("edge_index", "x", "y")}
+    graphs = {key: len(each) - 1 for key, each in bounds.items() if key in _SLICED}
     if len(set(graphs.values())) > 1:
         given = ", ".join(f"{count} for {key}" for key, count in graphs.items())
-        raise _fault(f"its slices do not have the same number of graphs ({given})")
+        raise pyg_fault(f"its slices do not have the same number of graphs ({given})")
     for key in graphs:
         value, ends = collated.get(key), np.asarray(bounds[key])
         if not hasattr(value, "shape"):
             continue
         size = value.shape[collated.__cat_dim__(key, value)] if len(value.shape) else 1
         if ends[0] != 0 or ends[-1] != size or (np.diff(ends) < 0).any():
-            raise _fault(
+            raise pyg_fault(
                 f"its slices of {key} run from {ends[0]} to {ends[-1]}, but it holds {size} "
                 "entries: some would be left out; collate the graphs again"
             )
 
 
-def _array(value: Any, what: str) -> NDArray[Any]:
+def as_array(value: Any, what: str) -> NDArray[Any]:
     """Return real numbers as an array, whatever holds them."""
     import torch
 
@@ -354,7 +401,7 @@ def _array(value: Any, what: str) -> NDArray[Any]:
         if value.layout != torch.strided:
             needed = value.numel() * value.element_size()
             if needed > free_bytes() // 2:
-                raise _fault(
+                raise pyg_fault(
                     f"{what} is sparse, and takes {format_bytes(needed)} when it is dense, "
                     "more than half of the free memory"
                 )
@@ -369,41 +416,41 @@ def _array(value: Any, what: str) -> NDArray[Any]:
     if array.dtype.kind not in "biuf":
         kind = "complex numbers" if array.dtype.kind == "c" else f"a {type(value).__name__}"
         kind = kind if array.dtype.kind in "cO" else f"{array.dtype}"
-        raise _fault(f"{what} holds {kind}; it must hold whole or real numbers")
+        raise pyg_fault(f"{what} holds {kind}; it must hold whole or real numbers")
     return array
 
 
 def _num_nodes(data: Any, name: str) -> int:
     count = data.num_nodes
     if count is None:
-        raise _fault(f"{name} has neither x nor num_nodes")
-    number = _array(count, f"{name}: num_nodes")
+        raise pyg_fault(f"{name} has neither x nor num_nodes")
+    number = as_array(count, f"{name}: num_nodes")
     if number.size != 1 or number.item() < 0 or number.item() % 1 != 0:
-        raise _fault(f"{name}: num_nodes is {count!r}; it must be one whole number, at least 0")
+        raise pyg_fault(f"{name}: num_nodes is {count!r}; it must be one whole number, at least 0")
     count = int(number.item())
     # Rows of the sparsest features and of the graph's own arrays.
     needed = count * 64
     if needed > free_bytes():
-        raise _fault(
+        raise pyg_fault(
             f"{name} has {count:,} nodes, which take more than {format_bytes(needed)} and "
             "do not fit into memory; number the nodes from 0 without gaps"
         )
     return count
 
 
-def _edges(data: Any, num_nodes: int, name: str) -> NDArray[Any]:
-    edges = _array(data.edge_index, f"{name}: edge_index")
+def _edges(data: Any, num_nodes: int, name: str, key: str = "edge_index") -> NDArray[Any]:
+    edges = as_array(data[key], f"{name}: {key}")
     if edges.size == 0:
         return np.empty((2, 0), dtype=np.int64)
     if edges.ndim != 2 or len(edges) != 2 or edges.dtype.kind not in "iu":
-        raise _fault(
-            f"{name}: edge_index is {edges.dtype} of shape {list(edges.shape)}; it must hold whole "
+        raise pyg_fault(
+            f"{name}: {key} is {edges.dtype} of shape {list(edges.shape)}; it must hold whole "
             "numbers, [2, num_edges]"
         )
     wrong = edges[(edges < 0) | (edges >= num_nodes)]
     if len(wrong):
-        raise _fault(
-            f"{name}: edge_index names node {wrong[0]}, but there are nodes 0..{num_nodes - 1}"
+        raise pyg_fault(
+            f"{name}: {key} names node {wrong[0]}, but there are nodes 0..{num_nodes - 1}"
         )
     return edges
 
@@ -426,13 +473,13 @@ def _features(
     if len(lacking) == len(needed):
         return {}
     if lacking:
-        raise _fault(f"{lacking[0]} has no {key}, but other graphs have")
+        raise pyg_fault(f"{lacking[0]} has no {key}, but other graphs have")
     tables, owners = [], []
     for i in needed:
-        rows, name, count = _array(graphs[i][key], f"{names[i]}: {key}"), names[i], counts[i]
+        rows, name, count = as_array(graphs[i][key], f"{names[i]}: {key}"), names[i], counts[i]
         rows = rows[:, None] if rows.ndim == 1 else rows
         if rows.ndim != 2 or len(rows) != count:
-            raise _fault(
+            raise pyg_fault(
                 f"{name}: {key} has shape {list(rows.shape)}; it must be [{count}, k], a row for "
                 f"each {item}"
             )
@@ -444,7 +491,7 @@ def _features(
     ):
         odd = next((i for i, kind in enumerate(kinds) if kind != kinds[0]), None)
         if odd is not None:
-            raise _fault(
+            raise pyg_fault(
                 f"{key} of {owners[odd]} has {kinds[odd]} {words}, but that of {owners[0]} "
                 f"{kinds[0]}"
             )
@@ -468,16 +515,16 @@ def _targets(
     graphs: Sequence[Any], sizes: Sequence[int], names: Sequence[str], level: str
 ) -> NDArray[Any]:
     """Return a row of targets for each graph or node."""
-    rows = [_array(data.y, f"{name}: y") for data, name in zip(graphs, names, strict=True)]
+    rows = [as_array(data.y, f"{name}: y") for data, name in zip(graphs, names, strict=True)]
     if level == "node":
         (y,) = rows
         if y.ndim == 0 or len(y) != sizes[0]:
-            raise _fault(f"y has shape {list(y.shape)}; it must have one row for each node")
+            raise pyg_fault(f"y has shape {list(y.shape)}; it must have one row for each node")
         return y.reshape(sizes[0], -1)
     if all(y.ndim and len(y) == n > 1 for y, n in zip(rows, sizes, strict=True)):
         if len(graphs) == 1:
-            raise _fault("its one graph has a y for each node; type data=pyg_nodes")
-        raise _fault(
+            raise pyg_fault("its one graph has a y for each node; type data=pyg_nodes")
+        raise pyg_fault(
             f"its {len(graphs)} graphs have a y for each node; graphs are classified by one y "
             "each, and nodes (data=pyg_nodes) in one graph. Several targets of a graph have the "
             "shape [1, targets]"
@@ -485,7 +532,9 @@ def _targets(
     odd = next((i for i, y in enumerate(rows) if y.size != rows[0].size), None)
     if odd is not None or rows[0].size == 0:
         i = odd or 0
-        raise _fault(f"{names[i]} has {rows[i].size} targets in y, but {names[0]} {rows[0].size}")
+        raise pyg_fault(
+            f"{names[i]} has {rows[i].size} targets in y, but {names[0]} {rows[0].size}"
+        )
     return np.stack([y.reshape(-1) for y in rows])
 
 
@@ -560,7 +609,7 @@ def _prescribed(dataset: Any, graphs: Sequence[Any], count: int, level: str) -> 
             given[", ".join(keys)] = {key: getattr(owner, key) for key in keys}
         for name, values in given.items():
             if not isinstance(values, Mapping):
-                raise _fault(f"its {name} is no mapping of train, valid and test to indices")
+                raise pyg_fault(f"its {name} is no mapping of train, valid and test to indices")
             part = _parts(values, name, count, level)
             if part is not None:
                 found[name] = part
@@ -572,7 +621,7 @@ def _prescribed(dataset: Any, graphs: Sequence[Any], count: int, level: str) -> 
                 key == "split"
                 or (level == "graph" and (key == "split_idx" or np.asarray(value).size == 1))
             ):
-                raise _fault(
+                raise pyg_fault(
                     f"{key} of {'its' if level == 'node' else 'each'} graph may be a split, but "
                     "is not read as one; give the data set a method get_idx_split() that returns "
                     "the indices of train, valid and test, or leave it out for a drawn split"
@@ -581,9 +630,11 @@ def _prescribed(dataset: Any, graphs: Sequence[Any], count: int, level: str) -> 
     (first, chosen), *others = found.items()
     for name, part in others:
         if not np.array_equal(part, chosen):
-            raise _fault(f"its {first} and its {name} are different splits")
+            raise pyg_fault(f"its {first} and its {name} are different splits")
     if level == "graph" and getattr(dataset, "_indices", None) is not None:
-        raise _fault(f"it is a part of a set, and its {first} may number the graphs of the whole")
+        raise pyg_fault(
+            f"it is a part of a set, and its {first} may number the graphs of the whole"
+        )
     return chosen
 
 
@@ -591,7 +642,7 @@ def _index_lists(dataset: Any) -> Any:
     try:
         return dataset.get_idx_split()
     except Exception as error:  # Third-party code may raise anything.
-        raise _fault(f"its get_idx_split() failed ({type(error).__name__}: {error})") from error
+        raise pyg_fault(f"its get_idx_split() failed ({type(error).__name__}: {error})") from error
 
 
 def _parts(given: Mapping[str, Any], name: str, count: int, level: str) -> IntArray | None:
@@ -605,11 +656,11 @@ def _parts(given: Mapping[str, Any], name: str, count: int, level: str) -> IntAr
     masks: dict[str, NDArray[np.bool_]] = {}
     known = [(part, key) for part in _MASKS for key in (*_MASKS[part], *_KEYS[part])]
     if odd := [str(key) for key in given if key not in [key for _, key in known]]:
-        raise _fault(f"its {name} names {', '.join(odd[:5])}, which is not train, valid or test")
+        raise pyg_fault(f"its {name} names {', '.join(odd[:5])}, which is not train, valid or test")
     for part in _MASKS:
         keys = [key for owner, key in known if owner == part and given.get(key) is not None]
         if len(keys) > 1:
-            raise _fault(f"it has {' and '.join(keys)}, which both name the {part} part")
+            raise pyg_fault(f"it has {' and '.join(keys)}, which both name the {part} part")
         if keys:
             masks[part] = _mask(given[keys[0]], keys[0], count, level)
     if not masks:
@@ -620,14 +671,16 @@ def _parts(given: Mapping[str, Any], name: str, count: int, level: str) -> IntAr
         return None
     lacking = [part for part in ("train", "test") if part not in masks or not masks[part].any()]
     if lacking:
-        raise _fault(
+        raise pyg_fault(
             f"its masks name the {' and '.join(masks)} part, but no {' and no '.join(lacking)} "
             f"{level}; give masks for train and test (and for validation), or none for a drawn "
             "split"
         )
     columns = sorted({mask.shape[1] for mask in masks.values()} - {1})
     if len(columns) > 1:
-        raise _fault(f"its masks have {' and '.join(map(str, columns))} columns, one for a split")
+        raise pyg_fault(
+            f"its masks have {' and '.join(map(str, columns))} columns, one for a split"
+        )
     part_of = np.full((count, *columns[:1]) if columns else (count, 1), len(PARTS))
     for place, part in enumerate(PARTS):
         if part not in masks:
@@ -637,34 +690,34 @@ def _parts(given: Mapping[str, Any], name: str, count: int, level: str) -> IntAr
         if len(both):
             other = PARTS[part_of[tuple(both[0])]]
             items = np.unique(both[:, 0])
-            raise _fault(
+            raise pyg_fault(
                 f"{len(items)} {level}s are both in the {other} and in the {part} part, such as "
                 f"{', '.join(map(str, items[:5]))}"
             )
         part_of[mask] = place
     empty = [p for i, p in enumerate(PARTS) if p in masks and not (part_of == i).any(axis=0).all()]
     if set(empty) - {"validation"}:
-        raise _fault(f"the {empty[0]} part of one of its {part_of.shape[1]} splits is empty")
+        raise pyg_fault(f"the {empty[0]} part of one of its {part_of.shape[1]} splits is empty")
     return part_of if columns else part_of[:, 0]
 
 
 def _mask(value: Any, key: str, count: int, level: str) -> NDArray[np.bool_]:
     """Return a mask, [count, S], from a mask or a list of indices."""
-    given = _array(value, key)
+    given = as_array(value, key)
     binary = given.dtype.kind == "b" or bool(np.isin(given, (0, 1)).all())
     if len(given.shape) in (1, 2) and len(given) == count and binary and count > 2:
         return given.reshape(count, -1).astype(bool)
     items = given.astype(np.int64) if given.dtype.kind in "iu" or given.size == 0 else None
     if items is None or items.ndim != 1:
-        raise _fault(
+        raise pyg_fault(
             f"{key} is {given.dtype} of shape {list(given.shape)}; it must be a mask, "
             f"[{count}] or [{count}, splits], or a list of {level}s"
         )
     wrong = items[(items < 0) | (items >= count)]
     if len(wrong):
-        raise _fault(f"{key} names {level} {wrong[0]}, but there are {level}s 0..{count - 1}")
+        raise pyg_fault(f"{key} names {level} {wrong[0]}, but there are {level}s 0..{count - 1}")
     if len(np.unique(items)) != len(items):
-        raise _fault(f"{key} names a {level} more than once")
+        raise pyg_fault(f"{key} names a {level} more than once")
     mask = np.zeros((count, 1), dtype=bool)
     mask[items] = True
     return mask

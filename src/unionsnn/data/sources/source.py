@@ -10,10 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from unionsnn.base.errors import DataError, RequestError
 from unionsnn.base.words import nearest
@@ -41,6 +41,7 @@ Task = Literal[
     "graph_multilabel_classification",
     "graph_regression",
     "node_classification",
+    "link_prediction",
 ]
 
 
@@ -50,7 +51,7 @@ Progress = Callable[[str, int, int], None]
 
 def has_numbers(task: str) -> bool:
     """Return whether the targets of a task are numbers, NaN where missing, and not classes."""
-    return task in ("graph_regression", "graph_multilabel_classification")
+    return task in ("graph_regression", "graph_multilabel_classification", "link_prediction")
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,7 @@ class Source(BaseModel, ABC):
         categories: Cardinality of each column of node labels, if known beforehand.
         edge_categories: Cardinality of each column of edge labels, if known beforehand.
         has_folds: Whether the splits that the set prescribes are the folds of a cross-validation.
+        has_links: Whether its graphs have labelled pairs of nodes.
         belongs_to_user: Whether the files are the user's own and may change from one run to the
             next.
     """
@@ -131,7 +133,19 @@ class Source(BaseModel, ABC):
     categories: ClassVar[tuple[int, ...] | None] = None
     edge_categories: ClassVar[tuple[int, ...] | None] = None
     has_folds: ClassVar[bool] = False
+    has_links: ClassVar[bool] = False
     belongs_to_user: ClassVar[bool] = False
+
+    @model_validator(mode="after")
+    def _links(self) -> Self:
+        """Refuse link prediction on graphs without labelled pairs, before they are read."""
+        if self.task == "link_prediction" and not self.has_links:
+            raise RequestError(
+                f"data.task is link_prediction, but {type(self).__name__} reads no labelled pairs "
+                "of nodes; type data=pcqm_contact, or data=pyg_links for a set of your own.",
+                code="data.task",
+            )
+        return self
 
     @abstractmethod
     def processed_key(self, raw: RawFiles) -> str | None:
@@ -256,6 +270,8 @@ class InMemory(Source):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     graphs: GraphArrays
+
+    has_links: ClassVar[bool] = True
 
     def processed_key(self, raw: RawFiles) -> None:
         """Return None: nothing is stored."""

@@ -18,13 +18,17 @@ EXTENSIONS = (*WRITERS, ".json")
 """File extensions that `write_predictions` can write."""
 
 # Node names may be numbers in one file and words in the next.
-_TEXTS = ("graph", "node", "label", "predicted")
+_TEXTS = ("graph", "node", "other_node", "label", "predicted")
 
 
 def columns(prediction: Prediction) -> dict[str, list[Any]]:
     """Return the columns: item, class, and for each output its mean, spread and repetitions."""
     table: dict[str, list[Any]] = {"graph": list(prediction.names)}
-    if prediction.nodes is not None:
+    if prediction.nodes is not None and prediction.task == "link_prediction":
+        table["node"], table["other_node"] = (
+            [pair[i] for pair in prediction.nodes] for i in (0, 1)
+        )
+    elif prediction.nodes is not None:
         table["node"] = list(prediction.nodes)
     if prediction.labels is not None and prediction.nodes is None:
         table["label"] = list(prediction.labels)
