@@ -69,6 +69,7 @@ release: $(STAMP) ## Build wheel and sdist into dist/ and try both in an empty e
 	  && build/release/bin/python -m pip install --quiet "$$built[bench]" --constraint constraints.txt \
 	  && (cd build && release/bin/unionsnn train --dry-run > /dev/null) && echo "$$built works" || exit 1; \
 	done
+	rm -rf build/release
 
 clean: ## Delete what the tools above left behind, but not .venv
 	rm -rf build dist docs/_build docs/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -37,6 +38,8 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_math_renderer = "mathml"
 
+# Quotation marks, not dashes: two hyphens begin an option.
+smartquotes_action = "qe"
 myst_enable_extensions = ["colon_fence", "dollarmath", "deflist"]
 myst_heading_anchors = 4
 nb_execution_mode = "cache"
@@ -76,10 +79,15 @@ LINKS = {
 """Links that lead out of this folder, as they are read in the repository, and their pages here."""
 
 
+FILE_AS_TEXT = re.compile(r"\[[\w./-]+\.md\](\((?!http)[^)]+\.md(?:#[^)]*)?\))")
+"""A link whose text is the name of a file; without a text, it gets the title of the page."""
+
+
 def _own_links(*event: object) -> None:
     (source,) = (given for given in event if isinstance(given, list))
     for link, here in LINKS.items():
         source[0] = source[0].replace(link, here)
+    source[0] = FILE_AS_TEXT.sub(r"[]\1", source[0])
 
 
 def setup(app: Sphinx) -> None:

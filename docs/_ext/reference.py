@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from sphinx.application import Sphinx
 
 if TYPE_CHECKING:
     from unionsnn.config.keys import Key
+    from unionsnn.models.network import Network
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,7 +22,7 @@ def configuration() -> str:
     """Return the page of all keys of the configuration, group by group."""
     from unionsnn.config.keys import SEVERAL_SECTIONS, groups, keys_of
     from unionsnn.reports.table import markdown
-    from unionsnn.reports.views.keys import groups_tables, keys_table, options_table
+    from unionsnn.reports.views.keys import groups_tables, options_table
 
     def sections() -> Iterator[str]:
         yield (
@@ -32,34 +34,110 @@ def configuration() -> str:
             "`configuration.html#optimizer.lr`.\n\n"
             "`model._target_=MODULE.CLASS`, `data._target_=…` and `optimizer._target_=…` name a "
             "class; one of yours makes the other keys of its group the arguments of its "
-            "constructor: [Train your own model and data by one command](../own_model_cli.md).\n"
+            "constructor: [Your own model and data by one command](../own_model_cli.md).\n"
         )
         found = groups()
-        for table in groups_tables(found, keys_of("")):
-            yield _section(_anchored(markdown(table), keys_of("")))
+        for table in groups_tables(found, ())[:1]:
+            yield _section(markdown(table))
+        yield f"## Keys outside of groups\n\n{keys_list(keys_of(''))}"
         for group in found:
             yield f"## {group.name}\n"
             yield markdown(options_table(group)).partition("\n\n")[2]
             if group.name not in SEVERAL_SECTIONS:
-                keys = keys_of(group.name)
-                yield _anchored(markdown(keys_table("", keys)), keys)
+                yield keys_list(keys_of(group.name))
 
     return "\n".join(sections())
 
 
 def networks() -> str:
-    """Return the page of all networks."""
+    """Return the page of all networks: what each reads and refuses, then each with its keys."""
     from unionsnn.config.keys import keys_of
     from unionsnn.reports.table import markdown
-    from unionsnn.reports.views.keys import network_tables, networks_table
+    from unionsnn.reports.views.keys import network_tables
     from unionsnn.runs.networks import networks
 
-    facts = networks()
-    parts = ["# Networks\n", markdown(networks_table(facts)).partition("\n\n")[2]]
-    for each in facts:
-        about, keys = network_tables(each, keys_of("model", each.name))
-        parts += [_section(markdown(about)), markdown(keys).partition("\n\n")[2]]
+    facts = {each.name: each for each in networks()}
+    # Those of one class: the plain network, and the one with a gate.
+    pairs: dict[str, list[str]] = {}
+    for each in facts.values():
+        pairs.setdefault(each.kind, []).append(each.name)
+    parts = [
+        "# Networks\n\nWhat each network reads and refuses, as tried when this page was made, and "
+        "its keys below. `model=NAME` chooses one, `unionsnn models NAME` prints the same. "
+        "The gate is optional but for `unionsnn`; a name that begins with union stands for its "
+        "class with `gate=default`.\n",
+        "| `model=` | with the gate | parameters | nodes | edge features | encodings | export |",
+        "| --- | --- | ---: | --- | --- | --- | --- |",
+    ]
+    reasons: dict[str, list[str]] = {}
+
+    def tried(name: str, *words: str, edges: int | None = None) -> str:
+        if reason := refused(f"model={name}", *words, edges=edges):
+            reasons.setdefault(reason, []).append(name)
+        return "no" if reason else "yes"
+
+    for names in pairs.values():
+        (name, *_), each = names, facts[names[0]]
+        gated = next((n for n in names if facts[n].gate), "")
+        if name == gated:
+            gate = "always"
+        elif gated:
+            gate = f"[{gated}](#{gated.replace('_', '-')})"
+        else:
+            gate = "`gate=default`" if tried(name, "gate=default") == "yes" else "no"
+        if each.reason:
+            reasons.setdefault(f"Not exported: {each.reason}.", []).append(name)
+        cells = [
+            f"[{name}](#{name.replace('_', '-')})",
+            gate,
+            f"{each.parameters:,}",
+            tried(name, "data=cora"),
+            tried(name, "data.edge_features=labels", edges=3),
+            ", ".join(class_of(each.kind).reads_encodings).replace("_", " ") or "–",
+            "yes" if each.exports else "no",
+        ]
+        parts.append(f"| {' | '.join(cells)} |")
+    parts += [
+        "",
+        "- parameters: at the defaults, with one node feature and one output; nodes: tasks on "
+        "nodes, too; encodings: those that `model.encodings` may name; export: by `unionsnn "
+        "export`",
+    ]
+    parts += [f"- {', '.join(f'`{n}`' for n in names)}: {why}" for why, names in reasons.items()]
+    parts.append("")
+    said = ("model.name", "model._target_")
+    keys = {name: [k for k in keys_of("model", name) if k.name not in said] for name in facts}
+    for each in facts.values():
+        (about, _) = network_tables(each, ())
+        parts.append(_section(markdown(about)))
+        plain = pairs[each.kind][0]
+        if keys[each.name] == keys[plain] and each.name != plain:
+            parts.append(f"Its keys are those of [{plain}](#{plain.replace('_', '-')}).\n")
+        else:
+            parts.append(keys_list(keys[each.name], anchored=False))
     return "\n".join(parts)
+
+
+def class_of(kind: str) -> type[Network]:
+    """Return the class of a network."""
+    module, _, name = kind.rpartition(".")
+    return getattr(import_module(module), name)
+
+
+def refused(*words: str, edges: int | None = None) -> str:
+    """Return why a network is not made for a request; empty if it is."""
+    import torch
+
+    from unionsnn.base.errors import UnionsnnError
+    from unionsnn.config.compose import compose_config
+    from unionsnn.training.build import build_model
+
+    try:
+        with torch.device("meta"):
+            build_model(compose_config(["data=mutag", *words]), 1, 1, edges)
+    except UnionsnnError as error:
+        return error.faults[0].partition(": ")[2]
+    return ""
 
 
 def data_sets() -> str:
@@ -111,11 +189,16 @@ def _section(text: str) -> str:
     return text.replace("### ", "## ", 1)
 
 
-def _anchored(text: str, keys: Sequence[Key]) -> str:
-    """Return a table of keys whose rows have addresses."""
+def keys_list(keys: Sequence[Key], *, anchored: bool = True) -> str:
+    """Return a table of keys that fits on a phone, whose rows have addresses."""
+    lines = ["| key and default | what it is for, *values* |", "| --- | --- |"]
     for key in keys:
-        text = text.replace(f"\n| {key.name} |", f'\n| <a id="{key.name}"></a>`{key.name}` |', 1)
-    return text
+        place = f'<a id="{key.name}"></a>' if anchored else ""
+        having = f" ({', '.join(key.options)} only)" if key.options else ""
+        kind = key.kind.replace("*", "\\*").replace("|", "\\|")
+        meaning = key.meaning.replace("*", "\\*").replace("|", "\\|").rstrip(".")
+        lines.append(f"| {place}`{key.name}`<br>{key.default} | {meaning}{having}. *{kind}* |")
+    return "\n".join([*lines, ""])
 
 
 def write(folder: Path) -> None:

@@ -15,6 +15,7 @@ from torch_geometric.datasets import TUDataset
 from tu_files import write_tu
 from unionsnn.cli.app import command_line
 from unionsnn.config.compose import compose_config
+from unionsnn.config.keys import SEVERAL_SECTIONS, groups, keys_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -72,7 +73,8 @@ def comparisons() -> list[list[str]]:
     """Words of each ``unionsnn compare``, those of the page about it first."""
     pages = [ROOT / "docs/compare.md", ROOT / "README.md", ROOT / "docs/results.md"]
     texts = [block for page in pages for block in blocks(page, "sh")]
-    commands = [shlex.split(line, comments=True) for text in texts for line in text.splitlines()]
+    lines = "".join(texts).replace("\\\n", " ").splitlines()
+    commands = [shlex.split(line, comments=True) for line in lines]
     return [command for command in commands if command[:2] == ["unionsnn", "compare"]]
 
 
@@ -97,6 +99,17 @@ def test_the_first_comparison_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert done.exit_code == 0, done.stderr
     assert "against A" in done.stdout
     assert len(list(Path("runs").rglob("repetitions/*.json"))) == 9
+
+
+def test_every_setting_for_those_who_come_from_elsewhere_exists() -> None:
+    rows = re.findall(r"\n\|.*\|(.*)\|", (ROOT / "docs/coming_from.md").read_text())
+    code = " ".join(part for row in rows for part in re.findall(r"`([^`]*=[^`]*)`", row))
+    settings = re.findall(r"(?<!\S)([a-z_.]+)=(\S+)", code)
+    options = {group.name: group.options for group in groups()}
+    keys = {key.name for name in options if name not in SEVERAL_SECTIONS for key in keys_of(name)}
+    assert len(settings) > 30
+    for key, value in settings:
+        assert value in options[key] if key in options else key in {*keys, "model._target_"}, key
 
 
 def test_make_lists_its_targets() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -16,6 +18,7 @@ from urllib.parse import urldefrag
 
 import click
 import pytest
+import yaml
 
 import unionsnn
 from unionsnn.cli.app import command_line
@@ -46,13 +49,24 @@ def test_every_page_is_in_a_table_of_contents() -> None:
     named |= {f"reference/{name}" for name in listed(DOCS / "reference" / "api.md")}
     pages = {
         path.relative_to(DOCS).with_suffix("").as_posix()
-        for path in DOCS.rglob("*.md")
+        for path in [*DOCS.rglob("*.md"), *DOCS.glob("tutorials/*.ipynb")]
         if not {"_build", "generated"} & {*path.parts}
     }
     generated = {"configuration", "networks", "data_sets", "leaderboards"}
     pages |= {f"generated/{name}" for name in generated}
     assert pages - named == {"index"}
-    assert named - pages == {"tutorials/*"}
+    assert named <= pages
+
+
+PROSE = [path for path in sorted(DOCS.glob("*.md")) if "{include}" not in path.read_text()]
+
+
+@pytest.mark.parametrize("page", PROSE, ids=lambda path: path.stem)
+def test_a_page_begins_with_what_the_reader_gets(page: Path) -> None:
+    title, first, *_ = page.read_text().split("\n\n")
+    assert re.fullmatch("# .+", title)
+    assert re.match(r"[\w\"*`]", first)
+    assert len(first.split()) > 8
 
 
 API = DOCS / "reference" / "api"
@@ -134,7 +148,7 @@ def test_every_command_and_option_says_what_it_is_for() -> None:
 def test_every_key_and_option_is_on_the_page_of_keys() -> None:
     sys.path.insert(0, str(DOCS / "_ext"))
     page = importlib.import_module("reference").configuration()
-    said = dict(re.findall(r'\n\| <a id="(.*?)"></a>`.*?` \| .* \| (.*) \|', page))
+    said = dict(re.findall(r'\n\| <a id="(.*?)"></a>.* \| (.*)\. \*.*\* \|', page))
     # The keys that a run is made of, as the shell completes them.
     keys = {word.removesuffix("=") for word in completions("") if word.endswith("=")}
     silent = {key for key in keys if not _said(key, said)}
@@ -149,6 +163,29 @@ def test_every_key_and_option_is_on_the_page_of_keys() -> None:
 def _said(key: str, said: Mapping[str, str]) -> str:
     """What a page says of a key, or of the mapping that it is a part of."""
     return said.get(key) or (_said(key.rpartition(".")[0], said) if "." in key else "")
+
+
+def test_the_page_of_versions_agrees_with_what_is_installed() -> None:
+    text = (DOCS / "install.md").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    pinned = dict(re.findall(r"(?m)^(\S+)==(\S+)$", (ROOT / "constraints.txt").read_text()))
+    needed = " ".join([*project["dependencies"], *project["optional-dependencies"]["bench"]])
+    rows = re.findall(r"(?m)^\| ([a-z-]+).* \| ([\d.]+) \| ([\d.]+) \|$", text)
+    assert len(rows) == 4
+    for name, lowest, version in rows:
+        assert re.search(rf"(?:^| ){name}>={re.escape(lowest)}(?: |$)", needed), name
+        assert pinned[name] == version
+    assert f"| Python | {project['requires-python'].partition(',')[0][2:]} |" in text
+
+
+def test_the_workflow_runs_what_there_is() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "check.yml").read_text())
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    lines = [step["run"] for step in steps if "run" in step]
+    assert ".ci/run" in lines
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+    targets = re.findall(r"(?m)^([a-z-]+):.*##", (ROOT / "Makefile").read_text())
+    assert {line.removeprefix("make ") for line in lines if line != ".ci/run"} <= {*targets}
 
 
 @pytest.mark.slow

@@ -36,14 +36,14 @@ class Subgraph(NamedTuple):
     Attributes:
         starts: Start of each node's list; empty at radius 1 if bit rows are enough.
         neighbors: The concatenated lists, each ascending.
-        size: |V_S|. For up to 64 nodes the bit rows of the adjacency are in the scratch memory.
-        ends: 2 |E_S|.
+        size: Number of nodes. For up to 64 the bit rows of the adjacency are in the scratch memory.
+        ends: Twice the number of edges.
         v: Position of one end.
         u: Position of the other.
         radius: Radius of the neighbourhoods.
 
     Shapes:
-        starts [n + 1] or [0], neighbors [2 |E_S|] or [0].
+        starts [size + 1] or [0], neighbors [ends] or [0].
     """
 
     starts: IntArray
