@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 
+from docutils import nodes
 from sphinx.application import Sphinx
 
 from unionsnn import __version__
@@ -90,7 +91,15 @@ def _own_links(*event: object) -> None:
     source[0] = FILE_AS_TEXT.sub(r"[]\1", source[0])
 
 
+def _dashes(app: Sphinx, doctree: nodes.document) -> None:
+    """Set the dash between a parameter and its text, which Sphinx writes as two hyphens."""
+    for text in list(doctree.findall(nodes.Text)):
+        if text == " -- ":
+            text.parent.replace(text, nodes.Text(" – "))
+
+
 def setup(app: Sphinx) -> None:
     """Let links that leave the folder lead to pages of the site."""
+    app.connect("doctree-read", _dashes)
     app.connect("source-read", _own_links)
     app.connect("include-read", _own_links)

@@ -173,7 +173,9 @@ def results() -> str:
         "compared; those of two tables cannot. No hyper-parameters were searched unless the "
         "command says so.\n"
     )
-    return f"{head}\n{leaderboard.page()}"
+    # A value stays on one line with its deviation and unit.
+    page = leaderboard.page().replace(" ± ", "\u00a0±\u00a0").replace(" %", "\u00a0%")
+    return f"{head}\n{page}"
 
 
 PAGES: dict[str, Callable[[], str]] = {
