@@ -1,7 +1,8 @@
-"""The user's own modules, found in the working folder as well as among installed packages."""
+"""Imports: of large libraries, and of the user's own modules, also from the working folder."""
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 from collections.abc import Iterator
@@ -9,7 +10,32 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from unionsnn.base.display import stage
 from unionsnn.base.errors import RequestError
+
+
+@contextmanager
+def loading(libraries: str) -> Iterator[None]:
+    """Inside the block, large libraries are imported: it is shown, and no garbage is collected.
+
+    torch, PyG and Lightning make a million objects that stay; looking through all of them again and
+    again takes a sixth of the time.
+
+    Args:
+        libraries: Their names, for the display.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        with stage(f"loading {libraries}"):
+            yield
+    finally:
+        if collects:
+            if not gc.get_freeze_count():
+                # Makes all of them old at once, without looking through them.
+                gc.freeze()
+                gc.unfreeze()
+            gc.enable()
 
 
 @contextmanager

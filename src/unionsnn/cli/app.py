@@ -320,9 +320,10 @@ def train(
     torchrun = torchrun_process()
     if options.quiet or as_json or (torchrun and torchrun.rank > 0):
         config = config.replace({"trainer.progress": "none"})
-    from unionsnn.base.display import display, stage
+    from unionsnn.base.display import display
     from unionsnn.reports.views import results
     from unionsnn.reports.views.debugging import print_debug
+    from unionsnn.runs.dry_run import describe
     from unionsnn.runs.experiment import run_experiment
     from unionsnn.runs.failures import failed_now
     from unionsnn.runs.run_folder import RunFolder
@@ -348,8 +349,6 @@ def train(
     before = {} if config.force or dry_run or as_json else folder.finished()
     if dry_run:
         with display(config.trainer.progress) as progress:
-            with stage("loading torch"):
-                from unionsnn.runs.dry_run import describe
             plan = describe(config, progress, trust=trust)
         if as_json:
             echo_json(plan)

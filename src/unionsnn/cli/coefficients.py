@@ -57,12 +57,13 @@ def precompute(
     config = compose_config(overrides, config_dir)
     if options.quiet or as_json:
         config = config.replace({"trainer.progress": "none"})
-    from unionsnn.base.display import display, stage
+    from unionsnn.base.display import display
+    from unionsnn.base.imports import loading
     from unionsnn.reports.table import show
     from unionsnn.reports.views.coefficients import precomputed_table
 
     with display(config.trainer.progress) as progress:
-        with stage("loading torch"):
+        with loading("torch"):
             from unionsnn.runs.precompute import precompute as compute
         result = compute(config, progress)
     if as_json:

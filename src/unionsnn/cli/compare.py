@@ -52,12 +52,13 @@ def compare(
     protocol=cross_validation. Unfinished runs are trained; then each is compared with A,
     repetition by repetition.
     """
-    from unionsnn.base.display import display, stage
+    from unionsnn.base.display import display
     from unionsnn.config.compose import compose_config
     from unionsnn.reports.table import EXTENSIONS, check_output, show
     from unionsnn.reports.views.comparison import comparison_report, comparison_tables
     from unionsnn.reports.views.results import print_dry_run
     from unionsnn.runs.comparison import read_candidates, refuse_incomparable, run_comparison
+    from unionsnn.runs.dry_run import describe
 
     if out is not None:
         check_output("--out", out, EXTENSIONS)
@@ -70,9 +71,6 @@ def compare(
         config = config.replace({"trainer.progress": "none"})
     with display(config.trainer.progress) as progress:
         if dry_run:
-            with stage("loading torch"):
-                from unionsnn.runs.dry_run import describe
-
             plans = [
                 describe(c.config, progress, trust=trust)
                 for c in candidates

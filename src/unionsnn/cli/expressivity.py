@@ -212,7 +212,8 @@ def _theorems(request: Request) -> None:
 
 def _measured(request: Request, progress_kind: str) -> dict[str, Any]:
     """Measure what colourings tell apart, without training; draw the golden pairs."""
-    from unionsnn.base.display import display, stage
+    from unionsnn.base.display import display
+    from unionsnn.base.imports import loading
     from unionsnn.data.sources.download import data_root
     from unionsnn.expressivity.edge_colorings import parse_colorings
     from unionsnn.reports.figures.expressivity import (
@@ -228,7 +229,7 @@ def _measured(request: Request, progress_kind: str) -> dict[str, Any]:
         except DataError as error:
             raise RequestError(*error.faults) from None
     with display(progress_kind) as progress:
-        with stage("loading networkx and the kernels"):
+        with loading("networkx and the kernels"):
             from unionsnn.expressivity.bench import measure
         result = measure(
             request.sets or _DEFAULT_SETS,
@@ -248,14 +249,15 @@ def _measured(request: Request, progress_kind: str) -> dict[str, Any]:
 
 def _trained(request: Request, progress_kind: str) -> dict[str, Any]:
     """Train and test a network on each pair of a set, and return the record."""
-    from unionsnn.base.display import display, stage
+    from unionsnn.base.display import display
+    from unionsnn.base.imports import loading
     from unionsnn.config.compose import refuse_repeats
     from unionsnn.data.sources.download import data_root
 
     refuse_repeats(request.overrides)
     name = request.sets[0] if request.sets else "brec"
     with display(progress_kind) as progress:
-        with stage("loading torch"):
+        with loading("torch"):
             from unionsnn.expressivity.graph_sets import SETS, load_set
             from unionsnn.expressivity.trained_pairs import (
                 compare_pairs,

@@ -66,14 +66,15 @@ def predict(
     A network of this package runs no other code. One from elsewhere is imported only with --trust,
     or if a file in the folder model of --config-dir names its class.
     """
-    from unionsnn.base.display import display, stage
+    from unionsnn.base.display import display
+    from unionsnn.base.imports import loading
     from unionsnn.reports.table import check_output, show
     from unionsnn.reports.views import predictions
 
     if out is not None:
         check_output("--out", out, predictions.EXTENSIONS, inputs=[file])
     with display(options.progress(as_json=as_json)) as progress:
-        with stage("loading torch"):
+        with loading("torch"):
             from unionsnn.runs.prediction import predict as apply
         found = apply(
             run,

@@ -79,7 +79,8 @@ def reproduce(
     after -- apply to all cells:
     unionsnn reproduce table3 --datasets mutag -- protocol=cross_validation.
     """
-    from unionsnn.base.display import display, stage
+    from unionsnn.base.display import display
+    from unionsnn.base.imports import loading
     from unionsnn.reports.paper import paper_table
     from unionsnn.reports.reproduction import estimates, plan_table, run_cells
     from unionsnn.reports.table import EXTENSIONS, check_output, show
@@ -118,7 +119,7 @@ def reproduce(
 
         run: Run = run_experiment
         if cost is not None:
-            with stage("loading torch"):
+            with loading("torch"):
                 from unionsnn.runs import costs
             preprocessing = cost.measure == "preprocessing"
             run = costs.timed_preprocessing if preprocessing else costs.timed_training

@@ -71,7 +71,8 @@ def sweep(
     metric and never tested. Rerun the command to resume a study, here or on another machine with
     the same storage.
     """
-    from unionsnn.base.display import display, stage
+    from unionsnn.base.display import display
+    from unionsnn.base.imports import loading
     from unionsnn.config.compose import refuse_repeats
     from unionsnn.search.study import make_study
 
@@ -92,7 +93,7 @@ def sweep(
     )
     from unionsnn.runs.failures import failed_now
 
-    with display(kind), stage("loading torch and optuna"):
+    with display(kind), loading("torch and optuna"):
         from unionsnn.search.driver import RETRY, describe_study, run_study
     if dry_run:
         with display(kind) as progress:

@@ -16,10 +16,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unionsnn.base.display import current_display, stage
+from unionsnn.base.display import current_display
 from unionsnn.base.errors import ComparisonFailedError, DamagedFileError, Fault, RequestError
 from unionsnn.base.files import write_json
 from unionsnn.base.frames import frame
+from unionsnn.base.imports import loading
 from unionsnn.base.processes import ProcessPool
 from unionsnn.config.compose import compose_config, refuse_repeats
 from unionsnn.config.grid import flatten
@@ -439,7 +440,7 @@ def _run(
         workers = None
         size = max((config.protocol.workers for config in pending), default=1)
         if size > 1 and len(pending) > 1:
-            with stage("loading torch"):
+            with loading("torch"):
                 from unionsnn.runs.workers import Worker
             workers = stack.enter_context(ProcessPool(Worker(), size))
         for number, each in enumerate(candidates):
@@ -478,7 +479,7 @@ def _refuse_other_splits(candidates: Sequence[Candidate], progress: Progress | N
     pending = [c for c in candidates if c.record is None]
     if not finished or not pending:
         return
-    with stage("loading torch"):
+    with loading("torch"):
         from unionsnn.training.build import build_data
         from unionsnn.training.protocols import draw_splits
 

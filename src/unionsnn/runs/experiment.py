@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unionsnn.base.display import display, stage
+from unionsnn.base.display import display
 from unionsnn.base.environment import environment
 from unionsnn.base.errors import RequestError
 from unionsnn.base.files import write_json
+from unionsnn.base.imports import loading
 from unionsnn.base.processes import refuse_second_run, torchrun_process
 from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import Config
@@ -62,13 +64,37 @@ def run_experiment(
     if (whole := _whole(config, progress)) is not None:
         return whole
     with display(config.trainer.progress):
-        with stage("loading torch"):
+        with loading("torch"):
             from unionsnn.runs.pending import complete
         return complete(config, progress, workers)
 
 
-def _whole(config: Config, progress: Progress | None) -> Result | None:
-    """Return the record of a request of which nothing is left to train.
+@dataclass(frozen=True)
+class FinishedRequest:
+    """A request of which nothing is left to train.
+
+    Args:
+        folder: Its run folder.
+        finished: Its repetitions, by index.
+        source: Where its data come from.
+        raw: The raw files.
+    """
+
+    folder: RunFolder[Config]
+    finished: dict[int, Repetition]
+    source: Source
+    raw: RawFiles
+
+    def refuse_other_data(self) -> None:
+        """Refuse it if the user's own data have changed since."""
+        if self.source.belongs_to_user:
+            name = self.folder.config.data.name
+            arrays, _ = processed_graphs(self.source, self.raw, name)
+            refuse_other_data(self.folder, self.finished, dataset_id(name, arrays))
+
+
+def finished_request(config: Config, progress: Progress | None) -> FinishedRequest | None:
+    """Return a request of which nothing is left to train; nothing is written.
 
     None if something is, or if a check of the request needs torch; `complete` then makes it:
     whether the machine has another device than a CPU, or several; whether a network of other
@@ -85,15 +111,18 @@ def _whole(config: Config, progress: Progress | None) -> Result | None:
     finished = folder.finished() if source is not None else {}
     if source is None or not _all_there(config, finished) or _changed(config, finished):
         return None
+    return FinishedRequest(folder, finished, source, raw)
 
-    def refuse() -> None:
-        if source.belongs_to_user:
-            arrays, _ = processed_graphs(source, raw, section.name)
-            refuse_other_data(folder, finished, dataset_id(section.name, arrays))
 
+def _whole(config: Config, progress: Progress | None) -> Result | None:
+    """Return the record of a request of which nothing is left to train; otherwise None."""
+    found = finished_request(config, progress)
+    if found is None:
+        return None
+    folder = found.folder
     if folder.is_read_only():
         folder.adopt()
-        refuse()
+        found.refuse_other_data()
         folder.warn_of_the_merged_record()
         return merge(folder)
     with folder.locked():
@@ -103,7 +132,7 @@ def _whole(config: Config, progress: Progress | None) -> Result | None:
             return None
         warn_of_other_versions(folder.path, finished)
         refuse_other_code(folder, finished, accept=config.accept_code)
-        refuse()
+        replace(found, finished=finished).refuse_other_data()
         result = merge(folder)
         write_json(folder.results_path, result.to_json())
         return result

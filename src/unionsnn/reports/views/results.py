@@ -206,7 +206,7 @@ def print_dry_run(plan: Mapping[str, Any]) -> None:
     """Print the plan of an experiment."""
     output_console().print(Syntax(yaml.safe_dump(plan["config"], sort_keys=False), "yaml"))
     sizes, budget = plan["sizes"][0], _budget(plan["config"])
-    width = plan["hidden_channels"]
+    width, epoch = plan["hidden_channels"], plan["seconds_per_epoch"]
     hidden = "" if width is None else f" (hidden {width})"
     grid = f"{plan['cells']} cells in each repetition: {plan['trainings']:,} trainings"
     rows = [
@@ -224,12 +224,20 @@ def print_dry_run(plan: Mapping[str, Any]) -> None:
             )
             for each in plan["to_compute"]
         ),
-        ("node features", str(plan["num_features"])),
-        ("outputs", str(plan["num_outputs"])),
+        *(
+            (label, str(plan[key]))
+            for label, key in (("node features", "num_features"), ("outputs", "num_outputs"))
+            if plan[key] is not None
+        ),
         ("parameters", f"{plan['parameters']:,}{budget}{hidden}"),
-        ("largest batch", plan["batch"]),
-        ("an epoch", f"about {duration_text(plan['seconds_per_epoch'])}"),
-        ("all epochs", f"at most about {duration_text(plan['seconds_at_most'])}"),
+        *([] if plan["batch"] is None else [("largest batch", plan["batch"])]),
+        *([] if epoch is None else [("an epoch", f"about {duration_text(epoch)}")]),
+        (
+            "all epochs",
+            f"at most about {duration_text(plan['seconds_at_most'])}"
+            if plan["pending"]
+            else "all are trained",
+        ),
         *([("compiling", f"on top of that: {COMPILING}")] if plan["compiles"] else []),
     ]
     show([key_value_table("Dry run: nothing was trained", rows)])
