@@ -8,7 +8,6 @@ import numpy.typing as npt
 
 from unionsnn.base.errors import RequestError
 from unionsnn.coefficients.kernels.arguments import Csr
-from unionsnn.coefficients.kernels.jit import kernel
 
 IntArray = npt.NDArray[np.int64]
 NodeArray = npt.NDArray[np.int32]
@@ -57,7 +56,10 @@ class SimpleGraph:
         Shapes:
             values [>= M, C] -> [E, C].
         """
-        return _spread(values, self.edge_to_undirected)
+        result = np.zeros((len(self.edge_to_undirected), values.shape[1]))
+        inside = self.edge_to_undirected >= 0
+        result[inside] = values[self.edge_to_undirected[inside]]
+        return result
 
     @classmethod
     def from_edge_index(
@@ -87,19 +89,38 @@ class SimpleGraph:
             edges = np.concatenate([edges, edges[::-1]], axis=1)
         # Edge numbers are half the memory of a large graph.
         number = np.int32 if edges.shape[1] < 2**31 else np.int64
-        slots: EdgeArray = np.full(edges.shape[1], -1, number)
-        indptr, indices = _sorted_rows(edges[0], edges[1], num_nodes, slots)
-        undirected, pairs, missing, example = _pair_directions(indptr, indices, slots[:0])
-        if missing:
-            v, u = edges[:, np.flatnonzero(slots == example)[0]]
+        proper = edges[0] != edges[1]
+        # Both ends as one number, in the order of rows. All of this is left to numpy: compiling it
+        # takes longer than most graphs do.
+        keys = edges[0] * num_nodes + edges[1]
+        distinct, slots = _distinct(keys if proper.all() else keys[proper], number)
+        rows = distinct // max(1, num_nodes)
+        indices = distinct - rows * num_nodes
+        up = rows < indices
+        forward, backward = distinct[up], (indices * num_nodes + rows)[~up]
+        order = np.argsort(backward)
+        if not np.array_equal(backward[order], forward):
+            lacking = distinct[~np.isin(indices * num_nodes + rows, distinct)]
+            v, u = divmod(int(lacking[0]), num_nodes)
             raise RequestError(
-                f"edge_index is not symmetric: {missing} of its {len(indices)} distinct edges lack "
-                f"their reverse, for example {v} -> {u} without {u} -> {v}. Add the reverse edges, "
-                "or pass symmetrize=True to have them added (on the command line: --symmetrize, or "
-                "data.symmetrize=true for data=folder and data=pyg).",
+                f"edge_index is not symmetric: {len(lacking)} of its {len(distinct)} distinct "
+                f"edges lack their reverse, for example {v} -> {u} without {u} -> {v}. Add the "
+                "reverse edges, or pass symmetrize=True to have them added (on the command line: "
+                "--symmetrize, or data.symmetrize=true for data=folder and data=pyg).",
                 code="graph.not_symmetric",
             )
-        return cls(num_nodes, indptr, indices, pairs, _assign(slots[:given], undirected))
+        numbers = np.arange(len(forward), dtype=number)
+        reverse = np.empty_like(numbers)
+        reverse[order] = numbers
+        undirected = np.empty(len(distinct), number)
+        undirected[up], undirected[~up] = numbers, reverse
+        edge_to_undirected: EdgeArray = np.full(given, -1, number)
+        inside = proper[:given]
+        edge_to_undirected[inside] = undirected[slots[: np.count_nonzero(inside)]]
+        indptr = np.zeros(num_nodes + 1, np.int64)
+        np.cumsum(np.bincount(rows, minlength=num_nodes), out=indptr[1:])
+        pairs = np.stack([rows[up], indices[up]]).astype(np.int32)
+        return cls(num_nodes, indptr, indices.astype(np.int32), pairs, edge_to_undirected)
 
 
 _INSTEAD = {
@@ -188,132 +209,17 @@ def _check_range(edges: IntArray, num_nodes: int) -> None:
     )
 
 
-@kernel
-def _sorted_rows(
-    source: IntArray, target: IntArray, num_nodes: int, slots: EdgeArray
-) -> tuple[IntArray, NodeArray]:
-    """Sort edges by (source, target) and merge duplicates.
-
-    Shapes:
-        slots [E] (in: -1; out: slot of each edge, -1 for loops).
-    """
-    start = _row_starts(source, num_nodes)
-    order = np.empty(source.shape[0], slots.dtype)
-    if _is_sorted(source, target):
-        for i in range(source.shape[0]):
-            order[i] = i
-        return _merge_duplicates(source, target, start, order, slots)
-    # Two stable counting sorts, minor key first. The slots are not needed yet.
-    by_target = slots
-    cursor = _row_starts(target, num_nodes)
-    for i in range(source.shape[0]):
-        by_target[cursor[target[i]]] = i
-        cursor[target[i]] += 1
-    cursor = start.copy()
-    for edge in by_target:
-        order[cursor[source[edge]]] = edge
-        cursor[source[edge]] += 1
-    slots[:] = -1
-    return _merge_duplicates(source, target, start, order, slots)
-
-
-@kernel
-def _row_starts(nodes: IntArray, num_nodes: int) -> IntArray:
-    start = np.empty(num_nodes + 1, np.int64)
-    for node in range(num_nodes + 1):
-        start[node] = 0
-    for node in nodes:
-        start[node + 1] += 1
-    for node in range(num_nodes):
-        start[node + 1] += start[node]
-    return start
-
-
-@kernel
-def _is_sorted(source: IntArray, target: IntArray) -> bool:
-    for i in range(1, source.shape[0]):
-        if source[i - 1] > source[i]:
-            return False
-        if source[i - 1] == source[i] and target[i - 1] > target[i]:
-            return False
-    return True
-
-
-@kernel
-def _merge_duplicates(
-    source: IntArray, target: IntArray, start: IntArray, order: EdgeArray, slots: EdgeArray
-) -> tuple[IntArray, NodeArray]:
-    num_nodes = start.shape[0] - 1
-    indices = np.empty(order.shape[0], np.int32)
-    indptr = np.empty(num_nodes + 1, np.int64)
-    filled = 0
-    for node in range(num_nodes):
-        indptr[node] = filled
-        last = -1
-        for k in range(start[node], start[node + 1]):
-            i = order[k]
-            if target[i] == node:
-                continue
-            if target[i] != last:
-                last = target[i]
-                indices[filled] = last
-                filled += 1
-            slots[i] = filled - 1
-    indptr[num_nodes] = filled
-    return indptr, indices[:filled].copy()
-
-
-@kernel
-def _pair_directions(
-    indptr: IntArray, indices: NodeArray, like: EdgeArray
-) -> tuple[EdgeArray, NodeArray, int, int]:
-    """Number the undirected edges; count the slots without a reverse and return one of them.
-
-    The numbers are of the type of ``like``.
-
-    Rows are visited in ascending order, so the reverse of (v, u) is met in row u in ascending
-    order too: one cursor per row replaces any search.
-    """
-    num_nodes = indptr.shape[0] - 1
-    undirected = np.empty(indices.shape[0], like.dtype)
-    pairs = np.empty((2, indices.shape[0] // 2 + 1), np.int32)
-    cursor = indptr[:num_nodes].copy()
-    count, missing, example = 0, 0, -1
-    for v in range(num_nodes):
-        for slot in range(indptr[v], indptr[v + 1]):
-            u = indices[slot]
-            while cursor[u] < indptr[u + 1] and indices[cursor[u]] < v:
-                cursor[u] += 1
-            if cursor[u] == indptr[u + 1] or indices[cursor[u]] != v:
-                if missing == 0:
-                    example = slot
-                missing += 1
-                undirected[slot] = -1
-            elif v < u:
-                undirected[slot] = count
-                pairs[0, count] = v
-                pairs[1, count] = u
-                count += 1
-            else:
-                undirected[slot] = undirected[cursor[u]]
-    return undirected, pairs[:, :count].copy(), missing, example
-
-
-@kernel
-def _spread(values: FloatArray, places: EdgeArray) -> FloatArray:
-    # Entry by entry: assigning rows takes numba two seconds to compile.
-    count, width = places.shape[0], values.shape[1]
-    result = np.empty((count, width))
-    for i in range(count):
-        for k in range(width):
-            result[i, k] = values[places[i], k] if places[i] >= 0 else 0.0
-    return result
-
-
-@kernel
-def _assign(slots: EdgeArray, undirected: EdgeArray) -> EdgeArray:
-    """Replace slots by undirected edges, keeping -1 for loops."""
-    result = np.empty(slots.shape[0], slots.dtype)
-    for i in range(slots.shape[0]):
-        result[i] = undirected[slots[i]] if slots[i] >= 0 else -1
-    return result
+def _distinct(keys: IntArray, number: type[np.signedinteger[Any]]) -> tuple[IntArray, EdgeArray]:
+    """Return the different keys, ascending, and the position of each given one among them."""
+    order = None if (keys[1:] >= keys[:-1]).all() else np.argsort(keys)
+    if order is not None:
+        keys = keys[order]
+    first = np.ones(len(keys), bool)
+    np.not_equal(keys[1:], keys[:-1], out=first[1:])
+    ascending = np.cumsum(first, dtype=number)
+    ascending -= 1
+    if order is None:
+        return keys[first], ascending
+    positions = np.empty_like(ascending)
+    positions[order] = ascending
+    return keys[first], positions
