@@ -35,6 +35,7 @@ from unionsnn.coefficients.kernels.neighborhoods import (
 from unionsnn.coefficients.kernels.quotients import (
     laplacian_singular_value_sum,
     path_singular_value_sum,
+    path_singular_value_sum_of_few,
     refine_colors,
 )
 from unionsnn.coefficients.kernels.routes import KNOWN
@@ -419,12 +420,13 @@ def chunk_kernel(
     if reads == "graph":
         return variant(compute_whole_graph_chunk, name, _value_of_edge=function)
     if reads == "quotient":
+        if not large:
+            name += "_small"
+            function = path_singular_value_sum_of_few()
         value = variant(_value_by_small_quotient, name, _value_of_quotient=function)
         if large:
             both = {"_value_by_small_quotient": value, "_value_of_quotient": function}
             value = variant(_value_by_quotient, name, **both)
-        else:
-            name += "_small"
     else:
         value = variant(_value_of_lists, name, _value_of_subgraph=function)
     if radius_one:

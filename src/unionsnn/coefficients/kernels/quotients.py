@@ -12,13 +12,15 @@ matrix is needed for that. The sum of the entries of P is twice the Wiener index
 """
 
 import math
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from unionsnn.coefficients.kernels.arguments import Memory, Numbers, Quotient, Subgraph
-from unionsnn.coefficients.kernels.jit import kernel
+from unionsnn.coefficients.kernels.jit import kernel, variant
 from unionsnn.coefficients.kernels.spectra import OWN_SOLVER_LIMIT, diagonalize, tridiagonalize
 from unionsnn.coefficients.kernels.substructures import TRUE_TWINS, WORD, mix, popcount
 
@@ -123,6 +125,12 @@ def eigenvalues_of(matrix: FloatArray, order: int) -> FloatArray:
                 matrix[j, k] = matrix[k, j]
         large: Any = np.linalg.eigvalsh(matrix)
         return large
+    return _eigenvalues_of_few(matrix, order)
+
+
+@kernel
+def _eigenvalues_of_few(matrix: FloatArray, order: int) -> FloatArray:
+    """Return the eigenvalues of a symmetric matrix within the limit of our solver."""
     diagonal, squared = matrix[-2], matrix[-1]
     if order == 1:
         diagonal[0] = matrix[0, 0]
@@ -131,6 +139,16 @@ def eigenvalues_of(matrix: FloatArray, order: int) -> FloatArray:
     if not diagonalize(diagonal, squared, order):
         diagonal[:order] = np.nan
     return diagonal[:order]
+
+
+@cache
+def path_singular_value_sum_of_few() -> Callable[..., Any]:
+    """Return `path_singular_value_sum` for at most as many classes as our solver takes.
+
+    It is compiled without LAPACK's interface, which takes a second.
+    """
+    eigenvalues = variant(_path_eigenvalues, "of_few", eigenvalues_of=_eigenvalues_of_few)
+    return variant(path_singular_value_sum, "of_few", _path_eigenvalues=eigenvalues)
 
 
 @kernel
