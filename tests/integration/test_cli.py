@@ -193,6 +193,7 @@ def test_torchrun_starts_no_command_but_train(
     assert printed_codes(done.stderr) == ["torchrun.one_process"]
 
 
+THIRD_PARTY = {"torch", "numpy", "scipy", "numba", "optuna", "pandas", "matplotlib", "hydra"}
 NOT_FOR_TABLES = {"numba", "matplotlib"}
 TABLES = [
     ["--help"],
@@ -220,9 +221,10 @@ def test_commands_that_train_nothing_import_neither_torch_nor_lightning(
     (tmp_path / "g.txt").write_text("a b\nb c\n")
     before = command("train", *ONE_EPOCH)
     # All of it was trained before.
-    finished = ["train", *ONE_EPOCH]
+    finished, dry = ["train", *ONE_EPOCH], ["train", "--dry-run", *ONE_EPOCH]
     code = (
-        "import contextlib, io, json, sys\n"
+        "import contextlib, io, json, sys, unionsnn\n"
+        "print(json.dumps([list(sys.modules), '']))\n"
         "from unionsnn.cli import main\n"
         "for words in json.loads(sys.argv[1]):\n"
         "    sys.argv = ['unionsnn', *words]\n"
@@ -232,17 +234,19 @@ def test_commands_that_train_nothing_import_neither_torch_nor_lightning(
         "    print(json.dumps([list(sys.modules), text.getvalue()]))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, json.dumps([*TABLES, *WITHOUT_NETWORKS, finished])],
+        [sys.executable, "-c", code, json.dumps([*TABLES, *WITHOUT_NETWORKS, dry, finished])],
         cwd=tmp_path,
         env={**os.environ, "UNIONSNN_DATA": "data"},
         capture_output=True,
         text=True,
     )
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    alone, *lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert THIRD_PARTY & set(alone[0]) == set()
     torch = {"torch", "pytorch_lightning", "torch_geometric", "wandb", "dask"}
-    for words, (modules, _) in zip([*TABLES, *WITHOUT_NETWORKS, finished], lines, strict=True):
+    for words, (modules, _) in zip([*TABLES, *WITHOUT_NETWORKS, dry, finished], lines, strict=True):
         heavy = torch | NOT_FOR_TABLES if words in TABLES else torch
         assert heavy & set(modules) == set(), words
+    assert "all are trained" in lines[-2][1]
     (again,) = lines[-1][1:]
     assert before.stdout in again
     assert again.splitlines()[-1].startswith("All repetitions were finished before")

@@ -18,7 +18,7 @@ from unionsnn.base.display import display
 from unionsnn.base.errors import NonFiniteLossError, RequestError, RunFolderError
 from unionsnn.base.files import write_json
 from unionsnn.config.schema import Config
-from unionsnn.reports.views.results import provenance
+from unionsnn.reports.views.results import print_dry_run, provenance
 from unionsnn.runs import pending
 from unionsnn.runs.dry_run import describe
 from unionsnn.runs.experiment import run_experiment
@@ -107,6 +107,26 @@ def test_a_parameter_budget_is_recorded_with_the_width_that_it_led_to(tiny: Make
     assert (plan["hidden_channels"], plan["parameters"]) == (width, record.parameters)
 
 
+def test_a_dry_run_of_what_is_finished_is_told_by_the_records(
+    tiny: Maker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tiny()
+    before = describe(config)
+    record = run_experiment(config)
+    plan = describe(config)
+    assert list(plan) == list(before)
+    differing = {key for key in plan if plan[key] != before[key]}
+    known = {"num_features", "num_outputs", "to_compute", "largest_batch", "batch"}
+    assert differing == known | {"pending", "trainings", "seconds_per_epoch", "seconds_at_most"}
+    assert (plan["pending"], plan["seconds_at_most"]) == ([], 0.0)
+    (only,) = record.repetitions
+    assert plan["seconds_per_epoch"] == only.seconds / only.epochs
+    capsys.readouterr()
+    print_dry_run(plan)
+    assert "all are trained" in capsys.readouterr().out
+    assert describe(config.replace({"force": True}))["pending"] == [0]
+
+
 def test_own_data_that_changed_are_not_answered_with_the_finished_run(
     tiny: Maker, tmp_path: Path
 ) -> None:
@@ -115,8 +135,9 @@ def test_own_data_that_changed_are_not_answered_with_the_finished_run(
     record = run_experiment(config)
     assert run_experiment(config) == record
     (own / "0.csv").write_text("0,1\n1,0\n")
-    with pytest.raises(RequestError, match=r"repetitions of the data .* type force=true"):
-        run_experiment(config)
+    for act in (run_experiment, describe):
+        with pytest.raises(RequestError, match=r"repetitions of the data .* type force=true"):
+            act(config)
 
 
 def test_a_model_that_cannot_be_made_is_refused_before_the_data_are(
