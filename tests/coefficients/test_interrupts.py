@@ -117,5 +117,19 @@ def test_the_command_exits_without_waiting_for_a_thread(monkeypatch: pytest.Monk
     assert statuses == [130]
 
 
+@pytest.mark.parametrize("option", [[], ["--no-cache"]], ids=["cache", "no cache"])
+def test_only_what_is_kept_is_said_to_be_kept(
+    option: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(app.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(app.command_line, "main", _interrupt)
+    monkeypatch.setattr(sys, "argv", ["unionsnn", "coefficients", "graph.csv", *option])
+    with pytest.raises(SystemExit, match="130"):
+        app.main()
+    said = capsys.readouterr().err
+    assert (app.KEPT in said) == (not option)
+    assert ("Nothing is kept with --no-cache" in said) == bool(option)
+
+
 def _interrupt(**_: Any) -> None:
     raise KeyboardInterrupt

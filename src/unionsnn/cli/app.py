@@ -93,7 +93,9 @@ def main() -> NoReturn:
 
 
 def _kept() -> str:
-    """Return `KEPT`; most commands have no force, so only who has typed it is told to leave it."""
+    """Return `KEPT`, unless --no-cache was typed; who has typed force is told to leave it."""
+    if "--no-cache" in sys.argv[1:]:
+        return "Nothing is kept with --no-cache; without it the command goes on where it stopped."
     forced = [word for word in sys.argv[1:] if word.startswith("force=")]
     return KEPT.replace("the command", f"the command without {forced[-1]}") if forced else KEPT
 
