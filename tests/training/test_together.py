@@ -23,7 +23,7 @@ from unionsnn.training.build import build_data
 from unionsnn.training.callbacks import StopOnNonFinite
 from unionsnn.training.protocols import draw_splits
 from unionsnn.training.repetition import Training
-from unionsnn.training.resume import point_of
+from unionsnn.training.resume import SharedPoint, point_of
 
 Toy = Callable[..., Config]
 # Of 3 folds of 49 graphs one trains on 16 and two on 17, in two batches or three.
@@ -183,7 +183,7 @@ def test_a_cell_that_diverges_together_loses(toy: Toy, monkeypatch: pytest.Monke
 
 
 def test_what_shares_a_shape_goes_together_and_is_told(
-    toy: Toy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     grid = "{optimizer.lr: [0.05, 0.001], model.dropout: [0.0, 0.5], model.num_layers: [1, 2]}"
     config = toy("model=gin", f"protocol.grid={grid}", together="auto")
@@ -193,14 +193,14 @@ def test_what_shares_a_shape_goes_together_and_is_told(
     cells = selection.cell_trainings(repetitions)
     monkeypatch.setattr(together, "pays", lambda config, data: True)
     caplog.set_level("INFO", logger="unionsnn")
-    groups = together.groups_of(cells, lambda _: data)
+    point = SharedPoint(tmp_path / "none.ckpt", config)
+    groups = together.groups_of(cells, lambda _: data, point)
     assert [len(group) for group in groups] == [12, 12]
     assert [{each.config.model.num_layers for each in group} for group in groups] == [{1}, {2}]
     said = "protocol.together=auto: 8 cells of 3 folds are trained in one step for each of 2 shapes"
     assert said in caplog.text
     monkeypatch.undo()
-    assert together.groups_of(cells, lambda _: data) == []
-    assert config.protocol.together == "auto"
+    assert together.groups_of(cells, lambda _: data, point) == []
 
 
 def test_by_auto_what_fails_together_starts_over_alone(

@@ -213,9 +213,7 @@ def _train_together(
         return
     # Those that have begun alone go on alone.
     trainings = [training for training in trainings if not training.unfinished.exists()]
-    groups = groups_of(trainings, lambda _: data, resumes=point.path.exists())
-    if point.path.exists() and not groups:
-        logger.warning("%s is not used: its repetitions start over, one by one.", point.path)
+    groups = groups_of(trainings, lambda _: data, point)
     for training in itertools.chain(*groups):
         waiting.remove(training.index)
     for group in groups:

@@ -153,15 +153,14 @@ def train_cells_together(
     config = trainings[0].config
     key = config.protocol.select_on
     assert key is not None
-    if config.protocol.together is False:
+    if config.protocol.together is False and not point.path.exists():
         return
     cells = cell_trainings(trainings)
     outcomes = {cell.name: recorded_cell(cell) for cell in cells}
     # Those that have begun alone go on alone.
     lacking = [c for c in cells if outcomes[c.name] is None and not c.unfinished.exists()]
     data_of = CellData(config, data)
-    groups = groups_of(lacking, data_of, resumes=point.path.exists()) if lacking else []
-    for group in groups:
+    for group in groups_of(lacking, data_of, point):
         of_group = data_of(group[0].config)
         for training, found in train_together(group, of_group, point, test=False):
             if isinstance(found, NonFiniteLossError):

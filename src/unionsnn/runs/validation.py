@@ -101,8 +101,7 @@ def validate_together(
         # Those that have begun alone go on alone.
         lacking += [training for training in trainings if not training.unfinished.exists()]
     folders = {folder.path: folder for _, folder in candidates}
-    resumes = point.path.exists()
-    for group in groups_of(lacking, lambda _: data, cells=called, resumes=resumes):
+    for group in groups_of(lacking, lambda _: data, point, called):
         for training, found in train_together(group, data, point, test=False):
             if isinstance(found, Exception):
                 say_alone(training, found)

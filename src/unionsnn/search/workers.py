@@ -287,14 +287,12 @@ class TrialRunner:
         data: GraphDataModule,
     ) -> None:
         """Train in one step what a trial lacks, and the waiting ones of the same shape."""
-        protocol, shape = config.protocol, shape_of(config)
-        point = SharedPoint(self.study.folder / f"together-{shape}.ckpt", self.study.base)
-        wanted = protocol.together is True or point.path.exists() or pays(config, data)
-        if (
-            protocol.together is False
-            or not wanted
-            or folder.finished().keys() >= {*protocol.wanted}
-        ):
+        wanted, name = config.protocol.together, f"together-{shape_of(config)}.ckpt"
+        point = SharedPoint(self.study.folder / name, self.study.base)
+        alone = wanted is False or (wanted == "auto" and not pays(config, data))
+        if alone and not point.path.exists():
+            return
+        if folder.finished().keys() >= {*config.protocol.wanted}:
             return
         with contextlib.ExitStack() as stack:
             together = [(trial.user_attrs["cell"], config, folder)]

@@ -115,9 +115,8 @@ def shape_of(config: Config) -> str:
 def groups_of(
     trainings: Sequence[Training],
     data_of: Callable[[Config], GraphDataModule],
-    *,
+    point: SharedPoint,
     cells: str = "cells",
-    resumes: bool = False,
 ) -> list[list[Training]]:
     """Return trainings by shape, as ``protocol.together`` and the device have them go in one step.
 
@@ -126,12 +125,13 @@ def groups_of(
     Args:
         trainings: The trainings.
         data_of: Returns the data module of a configuration.
+        point: Where their state is kept; if there is one, they go on from there.
         cells: What their configurations are called.
-        resumes: Whether some have been trained together before.
 
     Raises:
         RequestError: if that is asked for, and a training cannot be trained with others.
     """
+    resumes = point.path.exists()
     # Repetitions share a configuration.
     configs = {id(each.config): each.config for each in trainings}
     names = {key: shape_of(config) for key, config in configs.items()}
@@ -160,6 +160,8 @@ def groups_of(
         groups.append(group)
     for reason in obstacles:
         logger.info("Trainings go one after another: %s.", reason)
+    if resumes and not groups:
+        logger.warning("%s is not used: its trainings start over, one by one.", point.path)
     if groups:
         logger.info(
             "protocol.together=%s: %s in one step%s. Numbers differ from those of one after "
