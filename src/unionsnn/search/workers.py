@@ -289,7 +289,7 @@ class TrialRunner:
         """Train in one step what a trial lacks, and the waiting ones of the same shape."""
         wanted, name = config.protocol.together, f"together-{shape_of(config)}.ckpt"
         point = SharedPoint(self.study.folder / name, self.study.base)
-        alone = wanted is False or (wanted == "auto" and not pays(config, data))
+        alone = wanted is False or (wanted == "auto" and not pays(config, lambda _: data))
         if alone and not point.path.exists():
             return
         if folder.finished().keys() >= {*config.protocol.wanted}:
