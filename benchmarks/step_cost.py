@@ -10,7 +10,8 @@ since no time depends on them.
 counts       launches and synchronisations of a training step of each model, by tests/pretended.py
 time         a step from gathering its batch to the optimiser, over whole epochs
 compile      a step of the compiled network as a ratio to the plain one
-lightning    an epoch of ours as a ratio to a bare loop, by benchmarks/lightning_overhead.py
+lightning    an epoch of ours as a ratio to a bare loop and to one of PyG alone, both by hand, by
+             benchmarks/lightning_overhead.py
 together     10 folds in one step as a ratio to one after another, where protocol.together exists
 """
 
@@ -188,9 +189,9 @@ class Checkout:
                 return json.loads(line[2:])
         raise SystemExit(f"{self.folder}: {request[0]} failed")
 
-    def overhead(self, overrides: list[str]) -> float:
-        """Return the ratio of its epochs to those of its bare loop."""
-        script = self.folder / "benchmarks" / "lightning_overhead.py"
+    def overhead(self, overrides: list[str]) -> list[str]:
+        """Return the ratios of its epochs to those of its bare loop, and of PyG alone."""
+        script = HERE / "benchmarks" / "lightning_overhead.py"
         done = subprocess.run(
             [sys.executable, str(script), "--epochs", "12", *overrides],
             env=self.environment,
@@ -199,7 +200,7 @@ class Checkout:
             check=True,
         )
         row = done.stdout.strip().splitlines()[-1]
-        return float(re.split(r"\s*\|\s*", row.strip("| "))[4])
+        return re.split(r"\s*\|\s*", row.strip("| "))[5:7]
 
 
 def table(head: list[str], rows: list[list[str]]) -> None:
@@ -271,14 +272,13 @@ def show_compile(checkouts: list[Checkout]) -> None:
     table(["network", "compiled to plain"], rows)
 
 
-def show_lightning(checkouts: list[Checkout]) -> None:
-    """Print the ratio of our epochs to a bare loop's."""
+def show_lightning(checkouts: list[Checkout], data: list[str]) -> None:
+    """Print the ratios of our epochs to those of loops by hand, with quartiles."""
     rows = []
-    for network in ("GIN", "UnionSNN"):
-        words = ["data=proteins", *NETWORKS[network]]
-        found = [f"{each.overhead(words):.3f}" for each in checkouts]
-        rows.append([network, " → ".join(found)])
-    table(["network", "epoch to a bare loop's"], rows)
+    for name, network in itertools.product(data, ("GIN", "UnionSNN")):
+        found = [each.overhead([f"data={name}", *NETWORKS[network]]) for each in checkouts]
+        rows.append([name, network, *(" → ".join(ratios) for ratios in zip(*found, strict=True))])
+    table(["data", "network", "epoch to a bare loop's", "to PyG's with fused Adam"], rows)
 
 
 def show_together(checkouts: list[Checkout]) -> None:
@@ -320,7 +320,7 @@ def main() -> None:
         "counts": lambda: show_counts(checkouts),
         "time": lambda: show_time(checkouts, given.data, given.networks),
         "compile": lambda: show_compile(checkouts),
-        "lightning": lambda: show_lightning(checkouts),
+        "lightning": lambda: show_lightning(checkouts, given.data),
         "together": lambda: show_together(checkouts),
     }
     for part in given.parts:
