@@ -46,7 +46,9 @@ def command_of(record: Result) -> str:
     for key in sorted({*known, *target}):
         value = target.get(key)
         if value != known.get(key) and not key.startswith(_ASIDE) and "_target_" not in key:
-            text = str(value).replace(" ", "") if isinstance(value, list | tuple) else str(value)
+            text = (
+                f"[{','.join(map(str, value))}]" if isinstance(value, list | tuple) else str(value)
+            )
             words_.append(f"{key}={'null' if value is None else text}")
     try:
         again = compose_config(words_)
