@@ -211,3 +211,21 @@ def test_processes_share_each_batch(
         assert sorted(flat([part.y.tolist() for part in used])) == sorted(batch.y.tolist())
         means = torch.tensor([part.y.double().mean() for part in parts])
         assert (weights * means).mean().item() == pytest.approx(batch.y.double().mean().item())
+
+
+def test_shares_of_a_batch_weigh_as_much_as_their_terms(
+    as_process: Callable[[int, int], None],
+) -> None:
+    terms = torch.tensor([3, 0, 1, 2, 5, 0])
+    values = torch.arange(6.0)
+    total = (terms * values).sum() / terms.sum()
+    parts = []
+    for rank in range(2):
+        as_process(rank, 2)
+        loader = BatchLoader(numbered(6), range(6), batch_size=6, shuffle=True, terms=terms,
+                             generator=torch.Generator().manual_seed(0))  # fmt: skip
+        (batch,) = loader
+        graphs = batch.y
+        mean = (terms[graphs] * values[graphs]).sum() / terms[graphs].sum().clamp(min=1)
+        parts.append(batch.loss_weight * mean)
+    assert sum(parts) / 2 == pytest.approx(total)

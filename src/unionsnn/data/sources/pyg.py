@@ -7,7 +7,7 @@ import json
 import logging
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -84,7 +84,7 @@ class PyG(Source):
 
     def read(self, raw: RawFiles) -> GraphArrays:
         """Make the data set and return its arrays."""
-        sets, part = self._sets(raw), None
+        sets, part = list(self._sets(raw)), None
         made = sets[0]
         if self.split_argument is not None:
             made = [data for each in sets for data in graphs_of(each)]
@@ -103,17 +103,16 @@ class PyG(Source):
         except DataError as error:
             raise DataError(f"{self.dataset}: {error}.", code=error.codes[0]) from error
 
-    def _sets(self, raw: RawFiles) -> list[Any]:
+    def _sets(self, raw: RawFiles) -> Iterator[Any]:
         """Make the data set, or with a split argument one for each part."""
         folder, arguments = raw.root / "raw" / "pyg", self.arguments or {}
         if self.dataset.endswith(".pt"):
-            return [self._saved()]
-        if self.split_argument is None:
-            return [make_dataset(self.dataset, arguments, folder)]
-        return [
-            make_dataset(self.dataset, {**arguments, self.split_argument: name}, folder)
-            for name in ("train", "val", "test")
-        ]
+            yield self._saved()
+        elif self.split_argument is None:
+            yield make_dataset(self.dataset, arguments, folder)
+        else:
+            for name in ("train", "val", "test"):
+                yield make_dataset(self.dataset, {**arguments, self.split_argument: name}, folder)
 
     def _saved(self) -> Any:
         """Return the graphs of a file of the user's.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -63,7 +63,7 @@ class PyGLinks(PyG):
 
 
 def read_pyg_links(
-    sets: Sequence[Any], *, symmetrize: bool, edge_features: bool, in_parts: bool = False
+    sets: Iterable[Any], *, symmetrize: bool, edge_features: bool, in_parts: bool = False
 ) -> GraphArrays:
     """Read data sets of PyG whose graphs have labelled pairs of nodes.
 
@@ -71,7 +71,7 @@ def read_pyg_links(
     Whole numbers in x and edge_attr are labels, others attributes.
 
     Args:
-        sets: Sequences of PyG's `Data`.
+        sets: Sequences of PyG's `Data`; those of an iterator are dropped as they are read.
         symmetrize: Whether to add the reverse of one-way edges, which are an error otherwise.
         edge_features: Whether to read edge_attr.
         in_parts: Whether the sets are the training, validation and test part.
@@ -81,18 +81,21 @@ def read_pyg_links(
     """
     tables = [_Tables(each, edge_features) for each in sets]
     counts = {key: np.concatenate([each.counts[key] for each in tables]) for key in _KEYS[:3]}
-    joined = {key: _joined(key, [each.rows[key] for each in tables]) for key in tables[0].rows}
+    # One after another, so that what is joined is not held twice.
+    joined = {
+        key: _joined(key, [each.rows.pop(key) for each in tables]) for key in [*tables[0].rows]
+    }
     node_slices = slices(counts["x"])
     first = node_slices[:-1]
-    edges = joined["edge_index"] + np.repeat(first, counts["edge_index"])
-    links, labels = joined["edge_label_index"], joined["edge_label"].reshape(-1, 1)
+    edges = joined.pop("edge_index") + np.repeat(first, counts["edge_index"])
+    links, labels = joined.pop("edge_label_index"), joined.pop("edge_label").reshape(-1, 1)
     arrays = graphs_of_union(
         edges,
         node_slices,
         [f"graph {i}" for i in range(len(first))],
         symmetrize=symmetrize,
-        edge_features=_features("edge", joined["edge_attr"]) if "edge_attr" in joined else None,
-        **_features("node", joined["x"]),
+        edge_features=_features("edge", joined.pop("edge_attr")) if "edge_attr" in joined else None,
+        **_features("node", joined.pop("x")),
         y=labels.astype(np.float32),
         link_index=links,
         link_slices=slices(counts["edge_label_index"]),
@@ -234,7 +237,10 @@ def _check_links(arrays: GraphArrays, links: IntArray, labels: NDArray[Any]) -> 
         pair = [end - int(arrays.node_slices[graph]) for end in divmod(int(both[0]), size)]
         raise pyg_fault(f"graph {graph}: the pair of nodes {pair} is labelled both 0 and 1")
     edges = arrays.union.edges()
-    leaked = int(np.isin(linked, edges[0] * size + edges[1]).sum())
+    # Edges are sorted.
+    known = edges[0] * size + edges[1]
+    places = np.searchsorted(known, linked)
+    leaked = int((known[np.minimum(places, len(known) - 1)] == linked).sum()) if len(known) else 0
     if leaked:
         logger.warning(
             "%d of %d linked pairs of nodes are edges of their graph, which tells a network that "
