@@ -69,7 +69,7 @@ def run(mirror, name, threads):
     """Compute all edges of a graph, then compare."""
     from engine_data import load
     from unionsnn.coefficients import SimpleGraph
-    from unionsnn.coefficients.engine import compute_values
+    from unionsnn.coefficients.engine import Computation
     from unionsnn.coefficients.passes import RadiusOne
 
     data = load(mirror, name)
@@ -83,12 +83,14 @@ def run(mirror, name, threads):
             left = spent * (total - done) / done
             print(f"  {done / total:.1%} after {spent:.0f} s, {left:.0f} s left", file=sys.stderr)
 
-    values = compute_values(RadiusOne(graph, ("a",)), threads=threads, progress=progress)[:, 0]
+    computation = Computation(RadiusOne(graph, ("a",)))
+    values = computation.run(threads, None, progress, None)[:, 0]
     wall, cpu = time.perf_counter() - begin, time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
         f"\n{name}: {graph.num_undirected_edges:,} edges, largest degree "
-        f"{np.diff(graph.indptr).max():,}, {threads} threads: {wall:.0f} s wall, {cpu:.0f} s CPU, "
+        f"{np.diff(graph.indptr).max():,}, {threads} threads: {wall:.0f} s wall, {cpu:.0f} s CPU "
+        f"({1e-9 * computation.expected_cost:.0f} s planned), "
         f"peak {peak:.0f} MB (load {os.getloadavg()[0]:.1f})"
     )
     compare(graph, values)

@@ -229,7 +229,7 @@ def citations(seconds: float = float("inf")) -> None:
     weight = (np.arange(NODES) + 1.0) ** -0.66
     weight *= 2 * CITATIONS / weight.sum()
     weight = np.minimum(weight, HUB)
-    ends = generator.choice(NODES, (2, int(1.09 * CITATIONS)), p=weight / weight.sum())
+    ends = generator.choice(NODES, (2, int(1.01 * CITATIONS)), p=weight / weight.sum())
     union, _ = simple_edges(both_ways(ends[:, ends[0] != ends[1]]), NODES)
     degree = np.bincount(union[0], minlength=NODES)
     print(

@@ -34,7 +34,7 @@ def test_the_sum_is_that_of_numpy(order: int, empty: bool) -> None:
 @pytest.mark.parametrize("order", [1, 7, 90])
 def test_decompositions_in_place_are_those_of_numpy(order: int) -> None:
     matrix = distances(order, order)
-    values, vectors = lapack.eigh(np.asfortranarray(matrix))
+    values, vectors = lapack.eigh([np.asfortranarray(matrix)])
     np.testing.assert_allclose(values, np.linalg.eigvalsh(matrix), atol=1e-11)
     np.testing.assert_allclose(vectors * values @ vectors.T, matrix, atol=1e-11)
     band = np.zeros((4, order), order="F")

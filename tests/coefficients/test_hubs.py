@@ -241,19 +241,40 @@ def test_a_failing_hub_raises_and_ends_the_threads(hub_graph, monkeypatch):
 def test_hubs_wait_for_memory():
     gate = engine.MemoryGate(100)
     in_use, most = [], []
+    sizes = [60, 50, 500, *[30] * 200]
+    waiting = [
+        engine.Group(np.array([i]), 0, 1.0, size, size // 2, iter) for i, size in enumerate(sizes)
+    ]
 
-    def use(size):
-        with gate.hold(size):
-            in_use.append(size)
+    def use(_):
+        with gate.next_of(waiting) as (group, shrink):
+            in_use.append(group.memory)
             most.append(sum(in_use))
-            in_use.remove(size)
+            in_use.remove(group.memory)
+            shrink()
+            shrink()
 
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(use, itertools.chain([60, 50, 500], [30] * 200)))
+        list(pool.map(use, sizes))
+    assert not waiting
     assert max(most) <= 500
     assert all(total <= 100 for total in most if total < 500)
+
+
+def test_a_hub_that_fits_goes_before_one_that_does_not():
+    gate = engine.MemoryGate(100)
+    waiting = [
+        engine.Group(np.array([i]), 0, 1.0, memory, 40, iter)
+        for i, memory in enumerate([90, 70, 50])
+    ]
+    with gate.next_of(waiting) as (first, shrink):
+        assert first.memory == 90
+        shrink()
+        with gate.next_of(waiting) as (second, _):
+            assert second.memory == 50
+    assert [group.memory for group in waiting] == [70]
 
 
 def caterpillar(legs):

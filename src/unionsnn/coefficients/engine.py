@@ -57,7 +57,7 @@ _LONG_WORK = 5.0e8
 _GRACE_SECONDS = 1.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Group:
     """Edges that chunks have skipped because they are cheaper together.
 
@@ -65,7 +65,8 @@ class Group:
         edges: Numbers of the undirected edges.
         column: Column of their values.
         cost: Estimated nanoseconds.
-        memory: Bytes in use meanwhile.
+        memory: Bytes in use until the first value is there.
+        later: Bytes in use after that.
         values: Yields the value of each edge, given a thread's workspace.
 
     Shapes:
@@ -76,6 +77,7 @@ class Group:
     column: int
     cost: float
     memory: int
+    later: int
     values: Callable[[Any], Iterator[float]]
 
 
@@ -173,7 +175,7 @@ def compute_values(
     """Compute the values of every undirected edge.
 
     In addition to the graph and the result, memory is bounded by the number of threads times the
-    largest neighbourhoods: a thread holds the matrices of one substructure or of one hub (24 bytes
+    largest neighbourhoods: a thread holds the matrices of one substructure or of one hub (12 bytes
     per pair of neighbours; hubs in memory are limited to a gigabyte in total, or to one hub).
 
     Args:
@@ -328,7 +330,7 @@ class Computation:
             groups = sorted(self._pass.groups(self._routes), key=lambda group: -group.cost)
             # The measured cost of the chunks scales the estimates of the rest.
             scale = (self._work - self._done) / max(sum(group.cost for group in groups), 1.0)
-            self._run_tasks([self._group_task(group, scale) for group in groups], cores)
+            self._run_tasks([self._group_task(groups, scale)] * len(groups), cores)
         self._done = self._work
         self._tell_progress()
 
@@ -395,20 +397,20 @@ class Computation:
 
         return task
 
-    def _group_task(self, group: Group, scale: float) -> Task:
-        cost_per_edge = scale * group.cost / len(group.edges)
-
+    def _group_task(self, waiting: list[Group], scale: float) -> Task:
         def task() -> None:
             workspace = self._idle.get()
             try:
-                with self._memory.hold(group.memory):
+                with self._memory.next_of(waiting) as (group, shrink):
                     if self._stop.is_set():
                         return
                     values = group.values(workspace)
+                    cost_per_edge = scale * group.cost / len(group.edges)
                     for i, value in zip(group.edges.tolist(), values, strict=True):
                         self._values[i, group.column] = value
                         self._routes[i] = DIRECT
                         self._report(i, i + 1, cost_per_edge)
+                        shrink()
                         if self._stop.is_set():
                             break
             finally:
@@ -453,7 +455,7 @@ class Computation:
 
 
 class MemoryGate:
-    """Blocks requests for memory until enough is free, or nobody else holds any."""
+    """Hands out groups as memory allows."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -461,14 +463,35 @@ class MemoryGate:
         self._changed = threading.Condition()
 
     @contextmanager
-    def hold(self, size: int) -> Iterator[None]:
-        """Reserve a number of bytes."""
+    def next_of(self, waiting: list[Group]) -> Iterator[tuple[Group, Callable[[], None]]]:
+        """Take the first group that there is memory for; wait while others hold too much.
+
+        Yields:
+            The group, and what to call once it has its first value.
+        """
         with self._changed:
-            self._changed.wait_for(lambda: not self._in_use or self._in_use + size <= self._limit)
-            self._in_use += size
+            while (group := self._fitting(waiting)) is None:
+                self._changed.wait()
+            waiting.remove(group)
+            held = group.memory
+            self._in_use += held
+
+        def release(kept: int) -> None:
+            nonlocal held
+            if held > kept:
+                with self._changed:
+                    self._in_use += kept - held
+                    held = kept
+                    self._changed.notify_all()
+
         try:
-            yield
+            yield group, lambda: release(group.later)
         finally:
-            with self._changed:
-                self._in_use -= size
-                self._changed.notify_all()
+            release(0)
+
+    def _fitting(self, waiting: Sequence[Group]) -> Group | None:
+        """Return the first group that fits, or just the first if nobody holds any memory."""
+        if not self._in_use:
+            return waiting[0]
+        fitting = (g for g in waiting if self._in_use + g.memory <= self._limit)
+        return next(fitting, None)

@@ -13,14 +13,16 @@ from unionsnn.coefficients.graph import SimpleGraph
 from unionsnn.coefficients.kernels import any_radius, bands, columns, radius_one
 from unionsnn.coefficients.kernels.arguments import Numbers, Workspace, new_workspace
 from unionsnn.coefficients.kernels.curvature import as_ratio
-from unionsnn.coefficients.kernels.hubs import Hub
+from unionsnn.coefficients.kernels.hubs import MOST_SUMS, Hub
 from unionsnn.coefficients.kernels.routes import (
     ALONE,
     ALONE_ORDER,
     KNOWN,
+    MAX_BORDER,
+    NO_HUBS,
     direct_cost,
     expected_costs,
-    hub_classes,
+    find_hubs,
     hub_cost,
 )
 from unionsnn.coefficients.kernels.substructures import TRUE_TWINS, WORD
@@ -104,15 +106,15 @@ class RadiusOne:
         self.degrees = np.diff(graph.indptr)
         # An edge's matrix has at most as many rows as its ends have neighbours.
         self.max_order = 2 * int(self.degrees.max(initial=0))
-        self.classes = np.empty(0, np.int32)
+        self.hubs = NO_HUBS
         if "a" in self.quantities:
-            self.classes = hub_classes(graph.indptr, graph.indices)
-        self.max_groups = int((self.classes > 0).sum()) + (self.max_order > ALONE_ORDER)
+            self.hubs = find_hubs(graph.indptr, graph.indices)
+        self.max_groups = int((self.hubs.classes > 0).sum()) + (self.max_order > ALONE_ORDER)
         self._wanted = _columns(space.BASIC_QUANTITIES, self.quantities)
 
     def costs(self, routes: NodeArray) -> tuple[FloatArray, FloatArray]:
         """Estimate the cost of each edge in its chunk and at its hub."""
-        return expected_costs(self.graph.csr, self.classes, routes)
+        return expected_costs(self.graph.csr, self.hubs, routes)
 
     def expected_cost(self, routes: NodeArray, bound: float) -> float:
         """Estimate the nanoseconds of all edges: the sum of their costs."""
@@ -140,7 +142,7 @@ class RadiusOne:
         # a_tree alone needs no substructure.
         others = self.quantities != ("a_tree",)
         if others and radius_one.compute_chunk(*chunk, workspace, wanted, values):
-            radius_one.compute_large(*chunk, self.classes, workspace, wanted, values)
+            radius_one.compute_large(*chunk, self.hubs, workspace, wanted, values)
 
     def groups(self, routes: NodeArray) -> list[Group]:
         """Return the edges that chunks have left, by hub or alone."""
@@ -164,16 +166,22 @@ class RadiusOne:
             yield bands.absolute_eigenvalue_sum(blocks) + float(inside.sum())
 
         memory = 4 * order**2 + order**2 // 8
-        return Group(np.array([i]), int(self._wanted[0]), direct_cost(order), memory, values)
+        return Group(
+            np.array([i]), int(self._wanted[0]), direct_cost(order), memory, memory, values
+        )
 
     def _group(self, v: int, edges: IntArray) -> Group:
-        graph, classes, degree = self.graph, int(self.classes[v]), int(self.degrees[v])
-        # Half of the other end's neighbours are common ones.
+        graph, classes, degree = self.graph, int(self.hubs.classes[v]), int(self.degrees[v])
+        # Half of the other end's neighbours are common ones, or as many as to fit.
         borders = (self.degrees[graph.edges[:, edges]].sum(axis=0) - degree) // 2
-        cost = len(edges) * hub_cost(classes, degree, min(int(borders.mean()), 1000))
-        # Its vectors with one more matrix at first, then the pairs of a border.
-        memory = 8 * classes**2 + max(8 * classes**2, 300 * int(borders.max()) ** 2)
-        memory += (degree + 1) ** 2 // 8
+        borders = np.minimum(borders, MAX_BORDER)
+        entries = int(self.hubs.entries[v])
+        cost = sum(hub_cost(classes, degree, entries, border) for border in borders.tolist())
+        # Its vectors with half a matrix more at first, then the sums of a border.
+        largest = int(borders.max())
+        sums = min(8 * MOST_SUMS, 400 * largest**2) + 16 * classes * largest
+        later = 8 * classes**2 + sums + (degree + 1) ** 2 // 8
+        memory = max(later, 12 * classes**2 + (degree + 1) ** 2 // 8)
 
         def values(workspace: radius_one.Workspace) -> Iterator[float]:
             hub = Hub(graph.indptr, graph.indices, v, workspace.local)
@@ -183,7 +191,7 @@ class RadiusOne:
             finally:
                 hub.close()
 
-        return Group(edges, int(self._wanted[0]), cost, memory, values)
+        return Group(edges, int(self._wanted[0]), cost, memory, later, values)
 
 
 @dataclass

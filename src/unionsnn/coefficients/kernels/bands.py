@@ -18,7 +18,7 @@ import numpy.typing as npt
 from scipy.linalg import lapack
 
 from unionsnn.coefficients.kernels.jit import kernel
-from unionsnn.coefficients.kernels.lapack import band_eigenvalues, subtract_product
+from unionsnn.coefficients.kernels.lapack import band_eigenvalues, compact, subtract_product
 from unionsnn.coefficients.kernels.substructures import TRUE_TWINS, WORD
 
 FloatArray = npt.NDArray[np.float64]
@@ -103,20 +103,8 @@ def _reflections(below: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]
         below [p, b] -> V [p, q], T [q, q], R [q, b], q = min(p, b).
     """
     packed, tau, _, _ = lapack.dgeqrf(below)
-    count = len(tau)
-    vectors = np.tril(packed[:, :count], -1)
-    vectors[np.arange(count), np.arange(count)] = 1.0
-    gram = vectors.T @ vectors
-    inverse = np.triu(gram, 1)
-    # A reflection by 0 is none.
-    none = tau == 0.0
-    inverse[np.arange(count), np.arange(count)] = 1.0 / np.where(none, 1.0, tau)
-    factor, _ = lapack.dtrtri(inverse)
-    if none.any():
-        vectors[:, none] = 0.0
-        factor[none] = 0.0
-        factor[:, none] = 0.0
-    return np.ascontiguousarray(vectors), factor, np.triu(packed[:count])
+    vectors, factor = compact(packed, tau)
+    return vectors, factor, np.triu(packed[: len(tau)])
 
 
 def _reflect(blocks: Sequence[FloatArray], begin: int, V: FloatArray, T: FloatArray) -> None:

@@ -15,6 +15,7 @@ N[u] \ N[v] with the same distances. The functions -1 / (iy - μ) at all y span 
 dimensions to machine precision, in which the sums over the eigenvalues μ are computed.
 """
 
+import itertools
 import math
 from typing import Any, NamedTuple
 
@@ -24,6 +25,7 @@ import numpy.typing as npt
 from unionsnn.coefficients.kernels.jit import kernel
 from unionsnn.coefficients.kernels.lapack import eigh
 from unionsnn.coefficients.kernels.path_matrices import fill_path_quotient
+from unionsnn.coefficients.kernels.routes import sparse_limit
 from unionsnn.coefficients.kernels.substructures import (
     FALSE_TWINS,
     TRUE_TWINS,
@@ -36,22 +38,27 @@ from unionsnn.coefficients.kernels.substructures import (
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 NodeArray = npt.NDArray[np.int32]
+SmallArray = npt.NDArray[np.int8]
 
 # Range of the rule, in multiples of the scale of P; its steps widen like sinh towards both ends,
 # where a log matters less.
 _LOWEST, _HIGHEST = 1e-11, 1000.0
 _STEP, _SPREAD, _CENTER = 0.08, 5.0, -3.0
 
-# Number of entries of a block of pairwise products multiplied at once; about a megabyte.
-_PAIR_BLOCK = 1 << 17
+MOST_SUMS = 25 << 20
+"""Entries of the sums over eigenvalues at once; 200 megabytes."""
 
-# Number of entries of a block of Schur complements; about 16 megabytes.
-_SCHUR_BLOCK = 1 << 20
+# Number of entries of products of rows at once; 32 megabytes.
+_SUM_BLOCK = 1 << 22
 
-# Order from which it pays to find the space that the responses span, and what is left out of it,
-# relative to the largest response of an eigenvalue.
-_MANY_EIGENVALUES = 160
-_NEGLIGIBLE = 1e-13
+# Number of eigenvectors in which entries of B are added up at once.
+_PANEL = 128
+
+# Number of eigenvalues in a part, ratio of the largest to the smallest from which it is cut, and
+# what is left out of their responses, relative to the largest response of an eigenvalue.
+_SMALL_PART = 192
+_RATIO = 1.4
+_NEGLIGIBLE = 1e-12
 
 
 class Rule(NamedTuple):
@@ -90,6 +97,19 @@ def absolute_value_rule(scale: float) -> Rule:
     return Rule(scale * nodes, scale * weights, scale * constant, square / scale)
 
 
+class _Part(NamedTuple):
+    """Eigenvalues begin..end-1 and their responses, factored: response = basis @ weights.
+
+    Shapes:
+        basis [p, end - begin], weights [p, 2 J].
+    """
+
+    begin: int
+    end: int
+    basis: FloatArray
+    weights: FloatArray
+
+
 class Hub:
     """Decomposition of the part of the path matrix that all edges of a node share.
 
@@ -110,19 +130,24 @@ class Hub:
         self._nodes = nodes
         # Columns of B are ordered class by class, with each kind of twins contiguous.
         self._starts = np.cumsum(sizes) - sizes
+        self._class_of = np.repeat(np.arange(len(sizes)), sizes)
         self._roots = np.sqrt(sizes)
         false = int(((sizes > 1) & (kinds == FALSE_TWINS)).sum())
         true = int(((sizes > 1) & (kinds == TRUE_TWINS)).sum())
         m = len(sizes)
         self._twins = ((m - true - false, m - true), (m - true, m))
-        # In place, with one matrix more at the peak; numpy takes four more.
-        # In place, with one matrix more at the peak; numpy takes four more.
-        eigenvalues, self._vectors = eigh(quotient.T)
-        self._norm = 2.0 * float(np.maximum(eigenvalues, 0.0).sum())
+        # Symmetric: its rows are its columns.
+        matrix = [quotient.T]
+        del quotient
+        self._eigenvalues, vectors = eigh(matrix)
+        # Rows of the same class are read together: row k is now class k.
+        self._vectors = vectors.T
+        _transpose(self._vectors)
+        self._of_ones = self._roots @ self._vectors
+        self._norm = 2.0 * float(np.maximum(self._eigenvalues, 0.0).sum())
         self._rule = absolute_value_rule(2.0 * len(nodes))
-        self._basis, weights = _spanned(_response(eigenvalues, self._rule.nodes))
-        of_twins = _response(np.array([-2.0, -1.0]), self._rule.nodes)
-        self._weights = np.concatenate([weights, of_twins])
+        self._bounds = _part_bounds(self._eigenvalues)
+        self._parts: dict[tuple[int, int], list[_Part]] = {}
 
     def close(self) -> None:
         """Restore the work space."""
@@ -130,55 +155,136 @@ class Hub:
 
     def coefficient(self, u: int) -> float:
         """Return the sum of the singular values of the path matrix of the edge (v, u)."""
-        B, C = _border(self._indptr, self._indices, u, self._position, self._rows)
+        B, C, adjacent = _border(self._indptr, self._indices, u, self._position, self._rows)
         if len(B) == 0:
             return self._norm
-        B, C, of_twins = _merge_border(B, C)
-        k = len(B)
-        folded = B
-        if len(self._nodes) > len(self._starts):
-            folded = np.add.reduceat(B, self._starts, axis=1) / self._roots
-        sums = np.empty((k * (k + 1) // 2, len(self._weights)))
-        _fill_pair_sums(folded @ self._vectors, self._basis, sums[:, :-2])
-        self._fill_twin_sums(B, folded, sums[:, -2:])
-        logarithms = np.empty(len(self._rule.nodes))
-        step = max(1, _SCHUR_BLOCK // (k * k))
-        for begin in range(0, len(logarithms), step):
-            nodes = self._rule.nodes[begin : begin + step]
-            real = sums @ self._weights[:, begin : begin + len(nodes)]
-            middle = len(logarithms) + begin
-            imaginary = sums @ self._weights[:, middle : middle + len(nodes)]
-            schur = _schur_complements(C, real, imaginary, nodes)
-            logarithms[begin : begin + len(nodes)] = np.linalg.slogdet(schur)[1]
-        squares = 2.0 * float((B * B).sum()) + float((C * C).sum())
+        order, sizes, C, of_twins = _merge_border(B, C)
+        B, adjacent, roots = B[order], adjacent[order], np.sqrt(sizes)
+        k, nodes = len(B), self._rule.nodes
+        W = self._in_eigenbasis(B, adjacent, roots)
+        inside = self._inside_classes(B, roots)
+        logarithms = np.empty(len(nodes))
+        step = max(1, MOST_SUMS // (k * (k + 1)))
+        for begin in range(0, len(nodes), step):
+            end = min(begin + step, len(nodes))
+            sums, starts = self._sums(W, inside, begin, end)
+            few = max(1, MOST_SUMS // (8 * k * k))
+            for first in range(begin, end, few):
+                last = min(first + few, end)
+                schur = _schur_complements(
+                    C, sums, starts, nodes[begin:end], first - begin, last - begin
+                )
+                logarithms[first:last] = np.linalg.slogdet(schur)[1]
+        of_rows = (B * B).sum(axis=1, dtype=np.int64)
+        squares = 2.0 * float((of_rows * sizes).sum()) + float((C * C).sum())
         change = self._rule.constant * k + self._rule.square * squares
         change += 2.0 * float((self._rule.weights * logarithms).sum())
         return self._norm + of_twins + change
 
-    def _fill_twin_sums(self, B: FloatArray, folded: FloatArray, sums: FloatArray) -> None:
-        """Write the part of the eigenvalues -2 and -1 inside classes: B_c (I - 11ᵀ/s) B_cᵀ.
+    def _in_eigenbasis(self, B: SmallArray, adjacent: IntArray, roots: FloatArray) -> FloatArray:
+        """Return the rows of B, twins folded, in the basis of the eigenvectors.
+
+        A row of B is 3 minus the rows of the neighbours in N[v], but for few entries. The matrix
+        M = 2 (J - I) - A knows the latter rows in its eigenbasis.
 
         Shapes:
-            B [k, n], folded [k, m], sums [k (k + 1) / 2, 2] (out).
+            B [k, n], adjacent [k, W], roots [k] -> [k, m].
         """
-        lower = np.tril_indices(len(B))
-        for column, (first, last) in enumerate(self._twins):
+        k, m = len(B), len(self._starts)
+        capacity = int(sparse_limit(float(m), float(k)))
+        few = _few_entries(
+            B, adjacent, self._rows, self._class_of, self._starts, self._roots, capacity
+        )
+        if few.starts[-1] < 0:
+            folded = B.astype(np.float64)
+            if B.shape[1] > m:
+                folded = np.add.reduceat(folded, self._starts, axis=1) / self._roots
+            folded *= roots[:, None]
+            return folded @ self._vectors
+        W = np.empty((k, m))
+        _combine(few, self._vectors, self._eigenvalues, self._of_ones, self._roots, roots, W)
+        return W
+
+    def _inside_classes(
+        self, B: SmallArray, roots: FloatArray
+    ) -> list[tuple[FloatArray, FloatArray]]:
+        """Return the entries of B in classes of twins, of each kind, and the same folded.
+
+        Shapes:
+            B [k, n], roots [k] -> each [k, number of nodes] and [k, number of classes].
+        """
+        pairs = []
+        for first, last in self._twins:
             begin = self._starts[first] if first < last else 0
             end = self._starts[last] if last < len(self._starts) else B.shape[1]
-            members = B[:, begin : end if first < last else 0]
-            classes = folded[:, first:last]
-            sums[:, column] = (members @ members.T - classes @ classes.T)[lower]
+            members = B[:, begin : end if first < last else 0] * roots[:, None]
+            classes = np.empty((len(B), 0))
+            if first < last:
+                classes = np.add.reduceat(members, self._starts[first:last] - begin, axis=1)
+                classes /= self._roots[first:last]
+            pairs.append((members, classes))
+        return pairs
+
+    def _sums(
+        self,
+        W: FloatArray,
+        inside: list[tuple[FloatArray, FloatArray]],
+        begin: int,
+        end: int,
+    ) -> tuple[FloatArray, IntArray]:
+        """Compute the real and imaginary parts of -B (iy - M)⁻¹ Bᵀ at the nodes begin..end-1.
+
+        Row a begins at starts[a] and has at least the entries up to the diagonal.
+
+        Shapes:
+            W [k, m] -> [2 (end - begin), L], starts [k].
+        """
+        if (begin, end) not in self._parts:
+            nodes = self._rule.nodes[begin:end]
+            self._parts[begin, end] = [
+                _Part(low, high, *_factored(_response(self._eigenvalues[low:high], nodes)))
+                for low, high in itertools.pairwise(self._bounds)
+            ]
+        parts = self._parts[begin, end]
+        of_twins = _response(np.array([-2.0, -1.0]), self._rule.nodes[begin:end])
+        weights = np.concatenate([*(part.weights for part in parts), of_twins]).T.copy()
+        k, starts = len(W), np.empty(len(W), np.int64)
+        height = max(1, min(max(16, k // 4), _SUM_BLOCK // (k * weights.shape[1])))
+        length = sum((min(a + height, k) - a) * min(a + height, k) for a in range(0, k, height))
+        sums, filled = np.empty((len(weights), length)), 0
+        for first in range(0, k, height):
+            last = min(first + height, k)
+            rows = last - first
+            starts[first:last] = filled + last * np.arange(rows)
+            products = np.empty((weights.shape[1], rows * last))
+            at = 0
+            for part in parts:
+                rank, some = len(part.basis), W[:, part.begin : part.end]
+                left = some[first:last] * part.basis[:, None, :]
+                into = products[at : at + rank].reshape(rank * rows, last)
+                np.matmul(left.reshape(rank * rows, -1), some[:last].T, out=into)
+                at += rank
+            for members, classes in inside:
+                within = members[first:last] @ members[:last].T
+                within -= classes[first:last] @ classes[:last].T
+                products[at] = within.ravel()
+                at += 1
+            # A part of the columns, hence not in place.
+            sums[:, filled : filled + rows * last] = weights @ products
+            filled += rows * last
+        return sums, starts
 
 
-def _merge_border(B: FloatArray, C: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+def _merge_border(B: SmallArray, C: FloatArray) -> tuple[IntArray, FloatArray, FloatArray, float]:
     """Merge nodes outside the hub's neighbourhood that have the same distances to all others.
 
     As twins in `path_matrices`: s nodes at mutual distance δ give the eigenvalue -δ s - 1 times.
 
     Shapes:
-        B [k, n], C [k, k] -> B [q, n], C [q, q], and the sum of the eigenvalues' absolute values.
+        B [k, n], C [k, k] -> the row of each class [q], sizes [q], C [q, q], and the sum of the
+        absolute values of the eigenvalues of twins.
     """
-    small_B, small_C = B.astype(np.int8), C.astype(np.int8)
+    small_C = C.astype(np.int8)
     chosen: list[int] = []
     sizes: list[int] = []
     within: list[float] = []
@@ -187,36 +293,51 @@ def _merge_border(B: FloatArray, C: FloatArray) -> tuple[FloatArray, FloatArray,
         np.fill_diagonal(small_C, distance)
         classes: dict[bytes, list[int]] = {}
         for a in left:
-            classes.setdefault(small_B[a].tobytes() + small_C[a].tobytes(), []).append(a)
+            classes.setdefault(B[a].tobytes() + small_C[a].tobytes(), []).append(a)
         left = [members[0] for members in classes.values() if len(members) == 1]
         merged = [members for members in classes.values() if len(members) > 1]
         chosen += [members[0] for members in merged]
         sizes += [len(members) for members in merged]
         within += [float(distance)] * len(merged)
-    if not chosen:
-        return B, C, 0.0
     order = np.array([*chosen, *left])
     size = np.array([*sizes, *([1] * len(left))], np.float64)
+    if not chosen:
+        return order, size, C, 0.0
     inside = np.array([*within, *([0.0] * len(left))]) * (size - 1.0)
     roots = np.sqrt(size)
     merged_C = C[np.ix_(order, order)] * np.outer(roots, roots)
     np.fill_diagonal(merged_C, inside)
-    return B[order] * roots[:, None], merged_C, float(inside.sum())
+    return order, size, merged_C, float(inside.sum())
 
 
-def _spanned(response: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Factor the responses of many eigenvalues: response ≈ basis @ weights.
+def _part_bounds(eigenvalues: FloatArray) -> list[int]:
+    """Cut ascending eigenvalues where their responses stop being alike.
+
+    On a part that is short compared to its distance from 0 the responses span few dimensions, but
+    each part costs something for each pair.
+    """
+    bounds = [0]
+    for at in range(_SMALL_PART, len(eigenvalues) - _SMALL_PART):
+        first, here = eigenvalues[bounds[-1]], eigenvalues[at]
+        if at - bounds[-1] >= _SMALL_PART:
+            near, far = sorted((abs(first), abs(here)))
+            if first * here < 0.0 or far > _RATIO * near:
+                bounds.append(at)
+    return [*bounds, len(eigenvalues)]
+
+
+def _factored(response: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Factor the responses of some eigenvalues: response ≈ basis.T @ weights.
 
     Shapes:
-        response [m, 2 J] -> basis [m, r], weights [r, 2 J].
+        response [m, 2 J] -> basis [p, m], weights [p, 2 J].
     """
-    if len(response) < _MANY_EIGENVALUES:
-        return response, np.eye(response.shape[1])
     # An eigenvalue near 0 must not blur the others.
     largest = np.abs(response).max(axis=1, keepdims=True)
     left, scale, right = np.linalg.svd(response / largest, full_matrices=False)
     rank = int((scale > _NEGLIGIBLE).sum())
-    return largest * left[:, :rank] * scale[:rank], right[:rank]
+    basis = largest * left[:, :rank] * scale[:rank]
+    return np.ascontiguousarray(basis.T), right[:rank]
 
 
 def _response(eigenvalues: FloatArray, nodes: FloatArray) -> FloatArray:
@@ -230,56 +351,150 @@ def _response(eigenvalues: FloatArray, nodes: FloatArray) -> FloatArray:
     return np.concatenate([mu / squares, y / squares], axis=1)
 
 
-def _fill_pair_sums(W: FloatArray, basis: FloatArray, sums: FloatArray) -> None:
-    """Write Σ_i W_ai W_bi basis_i for all b <= a, in the order of the lower triangle.
+class _Entries(NamedTuple):
+    """Rows of B as 3 - 2 h + Σ_c (M_c + 2 e_c) / √s_c over h neighbours, in classes c, + Σ_e x_e.
 
     Shapes:
-        W [k, m], basis [m, r], sums [k (k + 1) / 2, r] (out).
+        starts [k + 1] (the last -1 if there are too many), classes and values [>= starts[-1]];
+        ends [k + 1], neighbors [ends[-1]] (classes of the neighbours).
     """
-    m, pairs = W.shape[1], len(sums)
-    step = max(1, _PAIR_BLOCK // m)
-    products = np.empty((min(step, pairs), m))
-    for begin in range(0, pairs, step):
-        end = min(begin + step, pairs)
-        _fill_products(W, begin, end, products)
-        np.matmul(products[: end - begin], basis, out=sums[begin:end])
+
+    starts: IntArray
+    classes: NodeArray
+    values: FloatArray
+    ends: IntArray
+    neighbors: NodeArray
 
 
 @kernel
-def _fill_products(W: FloatArray, begin: int, end: int, products: FloatArray) -> None:
-    a = 0
-    while (a + 1) * (a + 2) // 2 <= begin:
-        a += 1
-    b = begin - a * (a + 1) // 2
-    for row in range(end - begin):
-        for i in range(W.shape[1]):
-            products[row, i] = W[a, i] * W[b, i]
-        b += 1
-        if b > a:
-            a += 1
-            b = 0
+def _few_entries(
+    B: SmallArray,
+    adjacent: IntArray,
+    rows: IntArray,
+    class_of: IntArray,
+    first_of: IntArray,
+    roots: FloatArray,
+    capacity: int,
+) -> _Entries:
+    """Find what B has beyond 3 minus the rows of neighbours; give up beyond the capacity.
+
+    Shapes:
+        B [k, n], adjacent [k, W] and rows [n, W] (bit rows), class_of [n], first_of [m] (first
+        node of each class), roots [m] (of their sizes).
+    """
+    k, count = B.shape
+    words, m = rows.shape[1], roots.shape[0]
+    starts, ends = np.zeros(k + 1, np.int64), np.zeros(k + 1, np.int64)
+    classes, values = np.empty(capacity, np.int32), np.empty(capacity)
+    for a in range(k):
+        ends[a + 1] = ends[a]
+        for word in range(words):
+            ends[a + 1] += popcount(adjacent[a, word])
+    neighbors = np.empty(ends[k], np.int32)
+    seen = np.empty(words * WORD, np.int32)
+    filled = 0
+    for a in range(k):
+        for i in range(count):
+            seen[i] = B[a, i] - 3
+        at = ends[a]
+        for word in range(words):
+            left = adjacent[a, word]
+            while left != 0:
+                h = word * WORD + popcount((left & -left) - 1)
+                left &= left - 1
+                neighbors[at] = class_of[h]
+                at += 1
+                for other in range(words):
+                    row = rows[h, other]
+                    while row != 0:
+                        seen[other * WORD + popcount((row & -row) - 1)] += 1
+                        row &= row - 1
+        for c in range(m):
+            total = np.int64(0)
+            last = first_of[c + 1] if c + 1 < m else count
+            for i in range(first_of[c], last):
+                total += seen[i]
+            if total != 0:
+                if filled == capacity:
+                    starts[k] = -1
+                    return _Entries(starts, classes, values, ends, neighbors)
+                classes[filled], values[filled] = c, total / roots[c]
+                filled += 1
+        starts[a + 1] = filled
+    return _Entries(starts, classes, values, ends, neighbors)
+
+
+@kernel
+def _combine(
+    few: _Entries,
+    vectors: FloatArray,
+    eigenvalues: FloatArray,
+    of_ones: FloatArray,
+    class_roots: FloatArray,
+    roots: FloatArray,
+    W: FloatArray,
+) -> None:
+    """Write the rows of B, each times a root, in the eigenbasis of M.
+
+    Shapes:
+        vectors [m, m] (of a class in each row), eigenvalues [m], of_ones [m] (√s in that basis),
+        class_roots [m] (√s), roots [k], W [k, m] (out).
+    """
+    k, m = W.shape
+    at_neighbors = np.empty(_PANEL)
+    for first in range(0, m, _PANEL):
+        width = min(_PANEL, m - first)
+        for a in range(k):
+            row = W[a, first : first + width]
+            of_neighbors = few.ends[a + 1] - few.ends[a]
+            for j in range(width):
+                at_neighbors[j] = 0.0
+            for at in range(few.ends[a], few.ends[a + 1]):
+                c = few.neighbors[at]
+                vector, factor = vectors[c, first : first + width], 1.0 / class_roots[c]
+                for j in range(width):
+                    at_neighbors[j] += factor * vector[j]
+            for j in range(width):
+                row[j] = (3.0 - 2.0 * of_neighbors) * of_ones[first + j]
+                row[j] += at_neighbors[j] * (eigenvalues[first + j] + 2.0)
+            for at in range(few.starts[a], few.starts[a + 1]):
+                vector, factor = vectors[few.classes[at], first : first + width], few.values[at]
+                for j in range(width):
+                    row[j] += factor * vector[j]
+            for j in range(width):
+                row[j] *= roots[a]
+
+
+@kernel
+def _transpose(matrix: FloatArray) -> None:
+    """Transpose a square matrix in place."""
+    n = matrix.shape[0]
+    for i in range(0, n, 32):
+        for j in range(0, i + 1, 32):
+            for a in range(i, min(i + 32, n)):
+                for b in range(j, min(j + 32, a)):
+                    matrix[a, b], matrix[b, a] = matrix[b, a], matrix[a, b]
 
 
 @kernel
 def _schur_complements(
-    C: FloatArray, real: FloatArray, imaginary: FloatArray, nodes: FloatArray
+    C: FloatArray, sums: FloatArray, starts: IntArray, nodes: FloatArray, first: int, last: int
 ) -> Any:
-    """Return S(iy) = iy - C - B (iy - M)⁻¹ Bᵀ at some nodes.
+    """Return S(iy) = iy - C - B (iy - M)⁻¹ Bᵀ at the nodes first..last-1.
 
     Shapes:
-        C [k, k], real and imaginary [k (k + 1) / 2, J], nodes [J] -> [J, k, k].
+        C [k, k], sums [2 J, L] and starts [k] (of `Hub._sums`), nodes [J] -> [last - first, k, k].
     """
     count, k = nodes.shape[0], C.shape[0]
-    result = np.empty((count, k, k), np.complex128)
-    for j in range(count):
-        pair = 0
+    result = np.empty((last - first, k, k), np.complex128)
+    for j in range(first, last):
         for a in range(k):
             for b in range(a + 1):
-                entry = complex(real[pair, j] - C[a, b], imaginary[pair, j])
-                result[j, a, b] = entry
-                result[j, b, a] = entry
-                pair += 1
-            result[j, a, a] += complex(0.0, nodes[j])
+                pair = starts[a] + b
+                entry = complex(sums[j, pair] - C[a, b], sums[count + j, pair])
+                result[j - first, a, b] = entry
+                result[j - first, b, a] = entry
+            result[j - first, a, a] += complex(0.0, nodes[j])
     return result
 
 
@@ -375,14 +590,15 @@ def _order_classes(first: IntArray, kind: IntArray) -> tuple[IntArray, IntArray,
 @kernel
 def _border(
     indptr: IntArray, indices: NodeArray, u: int, position: NodeArray, rows: IntArray
-) -> tuple[FloatArray, FloatArray]:
+) -> tuple[SmallArray, FloatArray, IntArray]:
     r"""Compute the distances of the nodes of N[u] \ N[v] to N[v] and to each other.
 
     Any two of them have the common neighbour u. One of them and a node of N[v] may have a common
     neighbour anywhere in the union subgraph.
 
     Shapes:
-        position [N] (place in N[v] or -1), rows [n, W] -> B [k, n], C [k, k].
+        position [N] (place in N[v] or -1), rows [n, W] -> B [k, n], C [k, k], and the
+        neighbours in N[v] as bit rows [k, W].
     """
     count, words = rows.shape
     outside = np.empty(indptr[u + 1] - indptr[u], np.int32)
@@ -408,7 +624,7 @@ def _border(
                 adjacent[a, p // WORD] |= np.int64(1) << np.int64(p % WORD)
     for a in range(k):
         position[outside[a]] = -1
-    B = np.empty((k, count))
+    B = np.empty((k, count), np.int8)
     near = np.empty(words, np.int64)
     for a in range(k):
         for word in range(words):
@@ -428,5 +644,5 @@ def _border(
             beyond = ((near[i // WORD] >> (i % WORD)) & 1) + (
                 (adjacent[a, i // WORD] >> (i % WORD)) & 1
             )
-            B[a, i] = 3.0 - beyond
-    return B, C
+            B[a, i] = 3 - beyond
+    return B, C, adjacent

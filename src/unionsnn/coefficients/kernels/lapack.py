@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from numba.extending import get_cython_function_address
+from scipy.linalg import lapack as scipy_lapack
 
 FloatArray = npt.NDArray[np.float64]
+
+_PANEL = 64
 
 
 def _routine(library: str, name: str, arguments: int) -> Any:
@@ -49,31 +52,79 @@ def subtract_product(left: FloatArray, right: FloatArray, matrix: FloatArray) ->
     )
 
 
-def eigh(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Decompose a symmetric matrix, read from its lower triangle and destroyed.
+def eigh(matrix: list[FloatArray]) -> tuple[FloatArray, FloatArray]:
+    """Decompose a symmetric matrix, read from its lower triangle.
+
+    As LAPACK's dsyevr, but the reflections that make the matrix tridiagonal are moved to a triangle
+    before there are eigenvectors: at most one and a half matrices are in memory.
+
+    Args:
+        matrix: The matrix in column order alone in a list, from which it is taken, and destroyed.
 
     Shapes:
-        matrix [n, n] (column order) -> eigenvalues [n], eigenvectors [n, n] (column order).
-
-    Raises:
-        RuntimeError: The iteration did not converge.
+        matrix [n, n] -> eigenvalues [n] (ascending), eigenvectors [n, n] (column order).
     """
-    n = len(matrix)
+    whole = matrix.pop()
+    n = len(whole)
+    info = np.zeros(1, np.int32)
+    diagonal, beside, tau = np.empty(n), np.zeros(n), np.empty(max(n - 1, 1))
+    work = np.empty(_PANEL * n)
+    _call(
+        _routine("lapack", "dsytrd", 10),
+        *("L", n, whole, n, diagonal, beside, tau, work, len(work), info),
+    )
+    # Column j of the triangle has the reflection of the rows from j + 1.
+    panels = [whole[j + 1 :, j : j + _PANEL].copy("F") for j in range(0, n - 1, _PANEL)]
+    del whole
+    kept = diagonal.copy(), beside[:-1].copy()
     values, vectors = np.empty(n), np.empty((n, n), order="F")
-    support, found, info = np.empty(2 * n, np.int32), np.zeros(1, np.int32), np.zeros(1, np.int32)
-    work, whole = np.empty(1), np.empty(1, np.int32)
-    routine = _routine("lapack", "dsyevr", 21)
-    for size, whole_size in ((-1, -1), (None, None)):
-        if size is None:
-            work, whole = np.empty(int(work[0])), np.empty(int(whole[0]), np.int32)
-        _call(
-            routine,
-            *("V", "A", "L", n, matrix, n, 0.0, 0.0, 0, 0, 0.0, found, values, vectors, n, support),
-            *(work, size or len(work), whole, whole_size or len(whole), info),
-        )
+    support, found, accurate = (
+        np.empty(2 * n, np.int32),
+        np.zeros(1, np.int32),
+        np.ones(1, np.int32),
+    )
+    work, integers = np.empty(18 * n), np.empty(10 * n, np.int32)
+    _call(
+        _routine("lapack", "dstemr", 21),
+        *("V", "A", n, diagonal, beside, 0.0, 0.0, 0, 0, found, values, vectors, n, n, support),
+        *(accurate, work, len(work), integers, len(integers), info),
+    )
     if info[0] or found[0] != n:
-        raise RuntimeError(f"LAPACK's dsyevr failed with status {info[0]}.")
+        values, vectors = np.linalg.eigh(np.diag(kept[0]) + np.diag(kept[1], -1))
+        vectors = np.asfortranarray(vectors)
+    while panels:
+        first = _PANEL * (len(panels) - 1)
+        panel = panels.pop()
+        # The last column of the triangle is the last but one of the matrix.
+        reflections, factor = compact(panel[:, : n - 1 - first], tau[first : first + _PANEL])
+        below = vectors[first + 1 :]
+        subtract_product(
+            np.ascontiguousarray(reflections @ factor),
+            np.ascontiguousarray(below.T @ reflections),
+            below,
+        )
     return values, vectors
+
+
+def compact(packed: FloatArray, tau: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return V and T of a product of reflections, I - V T Vᵀ.
+
+    Shapes:
+        packed [p, >= q] (vectors below the diagonal, which is 1), tau [q] -> V [p, q], T [q, q].
+    """
+    count = len(tau)
+    vectors = np.tril(packed[:, :count], -1)
+    vectors[np.arange(count), np.arange(count)] = 1.0
+    inverse = np.triu(vectors.T @ vectors, 1)
+    # A reflection by 0 is none.
+    none = tau == 0.0
+    inverse[np.arange(count), np.arange(count)] = 1.0 / np.where(none, 1.0, tau)
+    factor, _ = scipy_lapack.dtrtri(inverse)
+    if none.any():
+        vectors[:, none] = 0.0
+        factor[none] = 0.0
+        factor[:, none] = 0.0
+    return np.ascontiguousarray(vectors), factor
 
 
 def band_eigenvalues(band: FloatArray) -> FloatArray:

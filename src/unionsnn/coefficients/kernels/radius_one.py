@@ -19,7 +19,7 @@ from unionsnn.coefficients.kernels.path_matrices import (
     fill_path_quotient,
     path_coefficient,
 )
-from unionsnn.coefficients.kernels.routes import ALONE, ALONE_ORDER, KNOWN, choose_hub
+from unionsnn.coefficients.kernels.routes import ALONE, ALONE_ORDER, KNOWN, Hubs, choose_hub
 from unionsnn.coefficients.kernels.spectra import OWN_SOLVER_LIMIT, positive_eigenvalue_sum
 from unionsnn.coefficients.kernels.substructures import (
     COLORS,
@@ -203,7 +203,7 @@ def compute_large(
     begin: int,
     end: int,
     routes: NodeArray,
-    classes: NodeArray,
+    hubs: Hubs,
     work: Workspace,
     wanted: IntArray,
     values: FloatArray,
@@ -213,8 +213,8 @@ def compute_large(
     Apart from `compute_chunk` because most sets have no such edge, and it takes seconds to compile.
 
     Shapes:
-        routes [M] (in: `KNOWN` or `DIRECT`, out: the hub where a is left NaN), classes [N] or [0]
-        (of `hub_classes`), wanted [4] and values [M, C] as in `compute_chunk`.
+        routes [M] (in: `KNOWN` or `DIRECT`, out: the hub where a is left NaN), wanted [4]
+        and values [M, C] as in `compute_chunk`.
     """
     indptr, indices = graph.indptr, graph.indices
     local, nodes, column_a, column_edges = work.local, work.nodes, wanted[0], wanted[3]
@@ -241,7 +241,7 @@ def compute_large(
         else:
             members, sizes, kinds, quotient = twin_classes_of_lists(starts, neighbors)
             order = members.shape[0]
-            routes[i] = choose_hub(classes, v, u, degree_v, degree_u, count, order)
+            routes[i] = choose_hub(hubs, v, u, degree_v, degree_u, count, order)
             if routes[i] >= 0:
                 a = np.nan
             elif order > ALONE_ORDER:
