@@ -156,7 +156,8 @@ def _entries_around(starts: IntArray, neighbors: NodeArray) -> int:
     """Count the nodes that a node reaches in several ways by two edges; mean of a few nodes."""
     count = starts.shape[0] - 1
     seen = np.zeros(count, np.int32)
-    total, step = np.int64(0), max(1, count // _SAMPLE)
+    total: Any = np.int64(0)
+    step = max(1, count // _SAMPLE)
     sampled = 0
     for k in range(step // 2, count, step):
         sampled += 1
