@@ -104,6 +104,8 @@ class Task(pl.LightningModule):
         # The sum of the losses of an epoch's rows; None outside a trainer's epochs.
         self._total: Tensor | None = None
         self._rows: int | Tensor = 0
+        # The same of the parts that are evaluated.
+        self._held: dict[str, tuple[Tensor, int]] = {}
         self.weight_decay = weight_decay
         self.optimizer = optimizer
         weights = None if class_weights is None else torch.as_tensor(class_weights)
@@ -295,19 +297,31 @@ class Task(pl.LightningModule):
 
     def _evaluate(self, batch: Data, part: str) -> tuple[Tensor, Tensor]:
         output, target = self.measure(self._in_precision(batch), part)
-        # Lightning averages the loss, weighted by the batch's terms.
-        self.log_dict(
-            {
-                f"{part}_{self.metric_name}": self.metrics[part],
-                f"{part}_loss": self.loss(output, target),
-            },
-            on_step=False,
-            on_epoch=True,
-            batch_size=int(self.terms(target)),
-            add_dataloader_idx=False,
-            sync_dist=True,
-        )
+        rows = int(self.terms(target))
+        total = rows * self.loss(output, target)
+        if part in self._held:
+            before, count = self._held[part]
+            total, rows = before + total, count + rows
+        self._held[part] = total, rows
         return output, target
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the metrics and mean losses, once for all batches."""
+        for part, (total, rows) in self._held.items():
+            self.log_dict(
+                {
+                    f"{part}_{self.metric_name}": self.metrics[part],
+                    f"{part}_loss": total / rows,
+                },
+                # Processes count by their rows; one alone keeps its mean to the last bit.
+                batch_size=rows if self.trainer.world_size > 1 else 1,
+                sync_dist=True,
+            )
+        self._held = {}
+
+    def on_test_epoch_end(self) -> None:
+        """Log the metric and the mean loss, once for all batches."""
+        self.on_validation_epoch_end()
 
     def measure(self, batch: Data, part: str) -> tuple[Tensor, Tensor]:
         """Add a batch to the metric of a part; return its rows of output and target."""
