@@ -114,6 +114,8 @@ def test_the_command_exits_without_waiting_for_a_thread(monkeypatch: pytest.Monk
     with pytest.raises(SystemExit, match="1000"):
         app.main()
     ended.set()
+    # The next command of this process would not wait for it either.
+    left.join()
     assert statuses == [130]
 
 
