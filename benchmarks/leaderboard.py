@@ -2,17 +2,21 @@
 
 Usage: python benchmarks/leaderboard.py [FOLDER]
 
-Each table has its protocol, split and seed, each row the number of repetitions, the parameters, the
-revision and the hours of training; below are the commands. A command is printed only if it composes
-to the configuration of the record, by its hash.
+Each table has its protocol, split and seed, each row the keys that its command changes, the number
+of repetitions, the parameters, the revision and the hours of training; below are the commands, by
+the numbers of their rows. A command is printed only if it composes to the configuration of the
+record, by its hash. The last table counts the pairs of BREC that networks tell apart.
 """
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import compose_config
@@ -22,7 +26,7 @@ from unionsnn.config.schema import Config, metric_mode
 from unionsnn.reports.collection import StoredRecord, collect
 from unionsnn.reports.formatting import interval_text, spread_text
 from unionsnn.reports.table import Table, markdown, numbers, words
-from unionsnn.reports.views.records import by_dataset, labels
+from unionsnn.reports.views.records import by_dataset
 from unionsnn.training.records import Result
 
 RECORDS = Path(__file__).parent / "records"
@@ -31,30 +35,52 @@ RECORDS = Path(__file__).parent / "records"
 _ASIDE = ("paths.", "run_dir", "force", "logger.", "data.mirror", "trainer.progress", "data.name")
 
 
-def command_of(record: Result) -> str:
-    """Return the command that trains a record's configuration; empty if none is found."""
-    folders = {"paths": {**record.config["paths"], "output": "runs"}}
-    wanted = Config.from_dict({**record.config, **folders})
-    words_ = [f"data={record.data}", f"model={record.model}", f"protocol={record.protocol.name}"]
-    if record.gate is not None:
-        words_.append(f"gate={record.gate}")
-    try:
-        made = compose_config(words_)
-    except RequestError:
-        return ""
-    known, target = dict(flatten(made.to_dict())), dict(flatten(wanted.to_dict()))
+def changed_keys(record: Result) -> list[str]:
+    """Return the keys, with values, that a record's configuration sets besides its options.
+
+    Raises:
+        RequestError: The options of the record are no longer there.
+    """
+    known = _composed(tuple(_options(record)))
+    target = dict(flatten(_wanted(record).to_dict()))
+    words_ = []
     for key in sorted({*known, *target}):
         value = target.get(key)
         if value != known.get(key) and not key.startswith(_ASIDE) and "_target_" not in key:
-            text = (
-                f"[{','.join(map(str, value))}]" if isinstance(value, list | tuple) else str(value)
-            )
-            words_.append(f"{key}={'null' if value is None else text}")
+            words_.append(f"{key}={_text(value)}")
+    return words_
+
+
+@cache
+def _composed(words_: tuple[str, ...]) -> Mapping[str, Any]:
+    return dict(flatten(compose_config(words_).to_dict()))
+
+
+def _text(value: object) -> str:
+    """Return a value as it is typed."""
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(str, value))}]"
+    return "null" if value is None else str(value)
+
+
+def _options(record: Result) -> list[str]:
+    words_ = [f"data={record.data}", f"model={record.model}", f"protocol={record.protocol.name}"]
+    return words_ if record.gate is None else [*words_, f"gate={record.gate}"]
+
+
+def _wanted(record: Result) -> Config:
+    folders = {"paths": {**record.config["paths"], "output": "runs"}}
+    return Config.from_dict({**record.config, **folders})
+
+
+def command_of(record: Result) -> str:
+    """Return the command that trains a record's configuration; empty if none is found."""
     try:
+        words_ = [*_options(record), *changed_keys(record)]
         again = compose_config(words_)
     except RequestError:
         return ""
-    if config_hash(again) != config_hash(wanted):
+    if config_hash(again) != config_hash(_wanted(record)):
         return ""
     return f"unionsnn train {shlex.join(words_)}"
 
@@ -64,9 +90,9 @@ def tables(records: list[StoredRecord]) -> Iterator[tuple[Table, list[str]]]:
 
     With it come the commands of its rows.
     """
-    groups: dict[tuple[str, str, str, str], list[tuple[str, StoredRecord]]] = {}
+    groups: dict[tuple[str, str, str, str], list[StoredRecord]] = {}
     for group in by_dataset(records).values():
-        for stored, label in zip(group, labels(group), strict=True):
+        for stored in group:
             protocol = stored.record.protocol
             key = (
                 stored.record.data,
@@ -74,36 +100,55 @@ def tables(records: list[StoredRecord]) -> Iterator[tuple[Table, list[str]]]:
                 f"{protocol.name}, {protocol.selection}",
                 str(protocol.split_hash)[:12],
             )
-            groups.setdefault(key, []).append((label, stored))
+            groups.setdefault(key, []).append(stored)
     for (data, report, protocol, split), rows in groups.items():
         sign = 1 if metric_mode(report) == "min" else -1
-        rows.sort(key=lambda row: sign * row[1].record.summary.mean)
+        rows.sort(key=lambda row: sign * row.record.summary.mean)
+        changed = [_changed(stored.record) for stored in rows]
+        common = [word for word in changed[0] if all(word in words_ for words_ in changed)]
+        notes = [
+            f"protocol: {protocol}; split {split}; seed {rows[0].record.protocol.seed}",
+            "n: number of repetitions; hours: of training, on one thread of a CPU",
+        ]
+        if common:
+            notes.append(f"changed in all rows: {' '.join(common)}")
         table = Table(
             f"{data}, {report}",
             [
-                *words("model", "gate", "control"),
+                *numbers("row", form=str),
+                *words("model", "gate", "control", "changed keys"),
                 *numbers(report, "95 % interval", form=str),
                 *numbers("n", "parameters", form=str),
                 *numbers("hours", form=lambda hours: f"{hours:.2f}"),
                 *words("revision"),
             ],
-            [_row(label, stored.record, report) for label, stored in rows],
             [
-                f"protocol: {protocol}; split {split}; seed {rows[0][1].record.protocol.seed}",
-                "n: number of repetitions; hours: of training, on one thread of a CPU",
+                _row(number, stored.record, report, [w for w in words_ if w not in common])
+                for number, (stored, words_) in enumerate(zip(rows, changed, strict=True), 1)
             ],
+            notes,
         )
-        yield table, [command_of(stored.record) for _, stored in rows]
+        yield table, [command_of(stored.record) for stored in rows]
 
 
-def _row(label: str, record: Result, report: str) -> list[object]:
+def _changed(record: Result) -> list[str]:
+    """Return the changed keys that no other column shows."""
+    try:
+        return [w for w in changed_keys(record) if not w.startswith("coefficient.control=")]
+    except RequestError:
+        return []
+
+
+def _row(number: int, record: Result, report: str, changed: list[str]) -> list[object]:
     result, revisions = record.summary, record.git_revision
     known = revisions if isinstance(revisions, list) else [revisions]
     wanted = f" of {record.protocol.repetitions}" if record.missing else ""
     return [
-        label,
+        number,
+        record.model,
         record.gate or "none",
         record.control,
+        " ".join(changed) or "–",
         spread_text(report, result.mean, result.std),
         interval_text(report, result.interval) or "–",
         f"{len(record.repetitions)}{wanted}",
@@ -113,12 +158,63 @@ def _row(label: str, record: Result, report: str) -> list[object]:
     ]
 
 
+def pairs_table(folder: Path) -> Table | None:
+    """Return the pairs of BREC that each network tells apart; None without records of them."""
+    found = [json.loads(path.read_text()) for path in sorted(folder.glob("brec/*/*.json"))]
+    if not found:
+        return None
+    shared = [dict(flatten(each["config"])) for each in found]
+
+    def told(each: dict[str, Any]) -> int:
+        return sum(pair["told"] for pair in each["pairs"])
+
+    def changed(i: int) -> str:
+        """The keys by which a record differs from the others of its network and control."""
+        names = ("model", "gate", "control")
+        same = [
+            config
+            for each, config in zip(found, shared, strict=True)
+            if all(each[name] == found[i][name] for name in names)
+        ]
+        keys = {key for c in same for key in {*c, *shared[i]} if c.get(key) != shared[i].get(key)}
+        kept = [key for key in sorted(keys) if key.startswith(("model.", "gate.", "coefficient."))]
+        return " ".join(f"{key}={_text(shared[i].get(key))}" for key in kept) or "–"
+
+    order = sorted(range(len(found)), key=lambda i: (len(found[i]["pairs"]) < 400, -told(found[i])))
+    rows = [
+        [
+            found[i]["model"],
+            found[i]["gate"] or "none",
+            found[i]["control"],
+            changed(i),
+            f"{told(found[i])} of {len(found[i]['pairs'])}",
+            sum(not pair["reliable"] for pair in found[i]["pairs"]),
+            f"{found[i]['parameters']:,}",
+            ", ".join(dict.fromkeys(e["git_revision"] for e in found[i]["environments"])),
+        ]
+        for i in order
+    ]
+    columns = [
+        *words("model", "gate", "control", "changed keys"),
+        *numbers("pairs told apart", "unreliable", "parameters", form=str),
+        *words("revision"),
+    ]
+    notes = [
+        "protocol: a network for each pair, Hotelling's paired T²; seed 0",
+        "of 400: all pairs; of fewer: a part of them, whose share is not that of all",
+        "unionsnn expressivity brec --trained model=MODEL trains a row, with its changed keys",
+    ]
+    return Table("BREC, pairs of graphs told apart", columns, rows, notes)
+
+
 def page(folder: Path = RECORDS) -> str:
     """Return all tables in Markdown, each with its commands."""
     parts = []
     for table, commands in tables(collect([folder])[0]):
-        lines = "\n".join(filter(None, commands))
+        lines = "\n".join(f"# {i}\n{line}" for i, line in enumerate(commands, 1) if line)
         parts.append(f"{markdown(table)}\n```sh\n{lines}\n```\n")
+    if (pairs := pairs_table(folder)) is not None:
+        parts.append(markdown(pairs))
     return "\n".join(parts).replace("### ", "## ")
 
 

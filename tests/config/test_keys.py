@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import compose_config
-from unionsnn.config.keys import content_of, gate_of, groups, keys_of
+from unionsnn.config.keys import BY_OPTION, content_of, gate_of, groups, keys_of
 from unionsnn.config.schema import Config
 
 GROUPS = {each.name: each for each in groups() if each.name not in ("experiment", "grid")}
@@ -23,9 +25,11 @@ def test_each_key_has_a_type_a_default_and_a_meaning(group: str) -> None:
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_each_key_of_an_option_has_a_meaning(group: str) -> None:
+    riddle = re.compile(r"(of|null|by|from|over|in|inside|under|divides|spread|only)\b|.*\.\.\.$")
     for option in GROUPS[group].options:
         lacking = [key.name for key in keys_of(group, option) if not (key.meaning and key.kind)]
         assert lacking == [], option
+        assert [k.meaning for k in keys_of(group, option) if riddle.match(k.meaning)] == [], option
 
 
 def test_each_section_and_each_of_its_keys_is_there() -> None:
@@ -70,6 +74,9 @@ def test_the_default_gate_is_that_of_the_default_request() -> None:
 
 def test_an_option_has_its_own_defaults_and_meanings() -> None:
     folder = {key.name: key for key in keys_of("data", "folder")}
+    every = {key.name: key.default for key in keys_of("data")}
+    assert (every["data.folder"], every["data.tu_name"]) == (BY_OPTION, BY_OPTION)
+    assert (every["data.length"], every["data.table"]) == ("4", "labels.csv")
     assert folder["data.table"].meaning == "a CSV file in the folder, with the columns file,label"
     assert folder["data.features"].default == "degree"
     assert all(not key.options for key in folder.values())

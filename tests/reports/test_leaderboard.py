@@ -3,7 +3,10 @@
 import math
 import re
 import statistics
+import sys
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -49,3 +52,25 @@ def test_printed_means_are_those_of_records(page: str, printed: set[str]) -> Non
     found = re.findall(r"\d+\.\d+ ± \d+\.\d+", (ROOT / page).read_text())
     assert found
     assert set(found) <= printed
+
+
+@pytest.fixture(scope="module")
+def leaderboard() -> ModuleType:
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    return import_module("leaderboard")
+
+
+def test_rows_say_by_which_keys_they_differ(leaderboard: ModuleType) -> None:
+    ((table, commands),) = leaderboard.tables(collect([leaderboard.RECORDS / "csl"])[0])
+    rows = [tuple(row[1:5]) for row in table.rows]
+    assert len({*rows}) == len(rows) == len(commands)
+    assert [row[0] for row in table.rows] == [1, 2, 3]
+    for row, command in zip(table.rows, commands, strict=True):
+        assert all(key in command.replace("'", "") for key in row[4].split())
+
+
+def test_pairs_of_brec_are_counted(leaderboard: ModuleType) -> None:
+    table = leaderboard.pairs_table(leaderboard.RECORDS)
+    told = {(row[0], row[2], row[4]) for row in table.rows}
+    assert {("unionsnn", "none", "294 of 400"), ("gin", "none", "0 of 400")} <= told
+    assert len({tuple(row[:4]) for row in table.rows}) == len(table.rows)

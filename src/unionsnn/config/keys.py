@@ -28,6 +28,9 @@ from unionsnn.tracking.tracker import trackers
 SEVERAL_SECTIONS = ("experiment", "grid")
 """Groups whose options set keys of others, and have none of their own."""
 
+BY_OPTION = "by option"
+"""What stands for the default of a key that the options of its group set to several values."""
+
 
 @dataclass(frozen=True)
 class Key:
@@ -36,7 +39,8 @@ class Key:
     Args:
         name: As it is typed, such as ``optimizer.lr``.
         kind: Its type and the allowed values, in words.
-        default: Its value if it is not given, as written in the file.
+        default: Its value if it is not given, as written in the file; `BY_OPTION` if that differs
+            between the options that have it, of which none is chosen by itself.
         meaning: What it is for.
         options: The options of its group that have it; empty for all.
     """
@@ -150,6 +154,9 @@ def keys_of(group: str, option: str | None = None) -> list[Key]:
         said = said or next((entries[n][key].comment for n in names if entries[n][key].comment), "")
         value = found[key].value
         kind = allowed_words(schema, schema.get("$defs", {})) or _kind_of(value)
+        # Of options that are not chosen unless asked for, none is the default.
+        if first not in names and len({entries[n][key].value for n in names}) > 1:
+            value = BY_OPTION
         few = () if len(names) == len(entries) else tuple(sorted(names))
         made.append(Key(f"{group}.{key}", kind, value, said, few))
     return made

@@ -132,7 +132,7 @@ class DataConfig(_OpenSection):
     target: Annotated[str, AfterValidator(current_target), PlainSerializer(recorded_target)] = (
         Field(alias="_target_", description=_TARGET)
     )
-    name: Annotated[Name, Field(description="of the set, in names of folders and in tables")]
+    name: Annotated[Name, Field(description="name of the set, in names of folders and in tables")]
     task: Annotated[
         Literal[
             "graph_classification",
@@ -144,9 +144,9 @@ class DataConfig(_OpenSection):
         ],
         Field(description="what is learned of each graph, node or pair of nodes"),
     ]
-    metric: Annotated[str, Field(description="by which results are reported")]
+    metric: Annotated[str, Field(description="metric of results")]
     batch_size: Annotated[PositiveInt, Field(description="number of graphs in a batch")]
-    features: Annotated[str, Field(description=f"of the nodes: {', '.join(FEATURES)}")]
+    features: Annotated[str, Field(description=f"features of the nodes: {', '.join(FEATURES)}")]
     mirror: str | None
     offline: bool
     # If not given, these are not part of the hash that names a run folder.
@@ -280,7 +280,9 @@ class LayerCoefficientConfig(CoefficientChoices):
 class ModelConfig(_OpenSection):
     """Keys of every model."""
 
-    name: Annotated[Name, Field(description="of the network, in names of folders and in tables")]
+    name: Annotated[
+        Name, Field(description="name of the network, in names of folders and in tables")
+    ]
     # A class of the user's may have its own, or none.
     hidden_channels: PositiveInt | None = absent_if_none()
     num_layers: Annotated[int, Field(ge=1, le=10_000)] | None = absent_if_none()
@@ -357,7 +359,7 @@ class ProtocolConfig(Section):
 
     name: Annotated[
         Literal["holdout", "repeated_seeds", "cross_validation", "cross_validation_paper"],
-        Field(description="how repetitions are split and selected"),
+        Field(description="name of the protocol: how repetitions are split and selected"),
     ]
     select_on: str | None
     stop_on: str | None
