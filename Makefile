@@ -60,12 +60,15 @@ docs: $(STAMP) ## Build the documentation site into docs/_build/html; warnings a
 wheel: $(STAMP) ## Build the wheel into dist/
 	$(BIN)/python -m build --wheel
 
+# First the library without the command line, whose packages it must do without.
 release: $(STAMP) ## Build wheel and sdist into dist/ and try both in an empty environment
 	rm -rf dist
 	$(BIN)/python -m build
 	for built in dist/*.whl dist/*.tar.gz; do \
 	  rm -rf build/release && $(PYTHON) -m venv build/release \
 	  && build/release/bin/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)" \
+	  && build/release/bin/python -m pip install --quiet "$$built" --constraint constraints.txt \
+	  && (cd build && release/bin/python -c "import unionsnn.coefficients, unionsnn.data, unionsnn.models, unionsnn.nn") \
 	  && build/release/bin/python -m pip install --quiet "$$built[bench]" --constraint constraints.txt \
 	  && (cd build && release/bin/unionsnn train --dry-run > /dev/null) && echo "$$built works" || exit 1; \
 	done

@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 
+import requests
 from docutils import nodes
 from sphinx.application import Sphinx
 
@@ -27,6 +28,8 @@ extensions = [
     "sphinx_click",
     "sphinx_copybutton",
     "sphinx_design",
+    "addresses",
+    "api",
     "mathml",
     "reference",
 ]
@@ -57,15 +60,28 @@ autodoc_inherit_docstrings = False
 napoleon_custom_sections = ["Shapes", "Limits"]
 python_use_unqualified_type_names = True
 
-# The inventories of other projects need the network; without it their names are plain text.
+# The inventories of other projects need the network; without it, or where one does not answer, its
+# names are plain text.
+PROJECTS = {
+    "lightning": "https://lightning.ai/docs/pytorch/stable/",
+    "optuna": "https://optuna.readthedocs.io/en/stable/",
+    "pyg": "https://pytorch-geometric.readthedocs.io/en/latest/",
+    "python": "https://docs.python.org/3/",
+    "torch": "https://docs.pytorch.org/docs/stable/",
+}
+
+
+def _answers(address: str) -> bool:
+    try:
+        requests.head(f"{address}objects.inv", timeout=20, allow_redirects=True).raise_for_status()
+    except requests.RequestException as error:
+        print(f"Names of {address} are plain text: {error}", file=sys.stderr)
+        return False
+    return True
+
+
 if os.environ.get("UNIONSNN_DOCS_ONLINE"):
-    intersphinx_mapping = {
-        "lightning": ("https://lightning.ai/docs/pytorch/stable/", None),
-        "optuna": ("https://optuna.readthedocs.io/en/stable/", None),
-        "pyg": ("https://pytorch-geometric.readthedocs.io/en/latest/", None),
-        "python": ("https://docs.python.org/3/", None),
-        "torch": ("https://docs.pytorch.org/docs/stable/", None),
-    }
+    intersphinx_mapping = {k: (v, None) for k, v in PROJECTS.items() if _answers(v)}
 
 LINKS = {
     "(../benchmarks/RESULTS.md": "(measurements.md",
@@ -80,13 +96,35 @@ LINKS = {
 """Links that lead out of this folder, as they are read in the repository, and their pages here."""
 
 
+FORMULAS = {
+    r"\|E_S\| / (\|V_S\| · \|V_S - 1\|) · \|V_S\|^λ (eq. 8), λ the exponent": (
+        r"$\frac{\lvert E_S \rvert}{\lvert V_S \rvert \cdot \lvert V_S - 1 \rvert}"
+        r" \lvert V_S \rvert^\lambda$ (eq. 8), $\lambda$ the exponent"
+    ),
+    "Σ over unordered pairs {s, t} of σ_st(v, u) / σ_st in S (eq. 7)": (
+        r"$\sum_{\{s, t\}} \frac{\sigma_{st}(v, u)}{\sigma_{st}}$ over unordered pairs in S (eq. 7)"
+    ),
+    "matrix P, P_ij the length": "matrix $P$, $P_{ij}$ the length",
+    "matrix L = D - A of S": "matrix $L = D - A$ of S",
+    "1 - W1(μ_v, μ_u)": r"$1 - W_1(\mu_v, \mu_u)$",
+    "Σ σ_i, the sum": r"$\sum_i \sigma_i$, the sum",
+    "| B_v ∪ B_u |": r"| $B_v \cup B_u$ |",
+    "| B_v ∩ B_u |": r"| $B_v \cap B_u$ |",
+    "| S_v ∪ S_u |": r"| $S_v \cup S_u$ |",
+    "| S_v ∩ S_u |": r"| $S_v \cap S_u$ |",
+    r"| \|V_S\| |": r"| $\lvert V_S \rvert$ |",
+    r"| \|E_S\| |": r"| $\lvert E_S \rvert$ |",
+    "D_ii = 2": "$D_{ii} = 2$",
+}
+"""Cells of the tables in coefficients.md, which a terminal prints too, and their equations here."""
+
 FILE_AS_TEXT = re.compile(r"\[[\w./-]+\.md\](\((?!http)[^)]+\.md(?:#[^)]*)?\))")
 """A link whose text is the name of a file; without a text, it gets the title of the page."""
 
 
 def _own_links(*event: object) -> None:
     (source,) = (given for given in event if isinstance(given, list))
-    for link, here in LINKS.items():
+    for link, here in {**LINKS, **(FORMULAS if "coefficients" in event else {})}.items():
         source[0] = source[0].replace(link, here)
     source[0] = FILE_AS_TEXT.sub(r"[]\1", source[0])
 

@@ -30,6 +30,13 @@ DOCS = ROOT / "docs"
 CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
+DARK_WORDS = """() => [...document.querySelectorAll("article :is(p, li, td, h2)")]
+    .filter(each => {
+        const [r, g, b] = getComputedStyle(each).color.match(/\\d+/g).map(Number);
+        return each.offsetParent && each.innerText.trim() && Math.max(r, g, b) < 96;
+    }).map(each => each.innerText.slice(0, 40)).slice(0, 3)"""
+"""A script that returns words which are too dark on a dark page."""
+
 
 class QuietHandler(SimpleHTTPRequestHandler):
     """Serve without a line for each request."""
@@ -185,12 +192,34 @@ def test_the_workflow_runs_what_there_is() -> None:
     assert ".ci/run" in lines
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
     targets = re.findall(r"(?m)^([a-z-]+):.*##", (ROOT / "Makefile").read_text())
-    assert {line.removeprefix("make ") for line in lines if line != ".ci/run"} <= {*targets}
+    made = [line.split()[1] for line in lines if line.startswith("make ")]
+    assert {*made} <= {*targets}
+    assert {"docs", "test-slow"} <= {*made}
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    versions = workflow["jobs"]["test"]["strategy"]["matrix"]["python"]
+    claimed = {each.rpartition(" ")[2] for each in classifiers if ":: 3." in each}
+    assert {*versions} == claimed
+
+
+def test_the_release_holds_what_its_documentation_and_tests_read() -> None:
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    included = {*tools["hatch"]["build"]["targets"]["sdist"]["include"]}
+    assert {path.name for path in ROOT.glob("*.md")} <= included
+    assert {".ci", ".github", "Makefile", "docs", "tests"} <= included
+
+
+def test_signatures_have_plain_types() -> None:
+    sys.path.insert(0, str(DOCS / "_ext"))
+    plain = importlib.import_module("api")._plain
+    limits = "FieldInfo(annotation=NoneType, metadata=[Ge(ge=0)])"
+    whole = f"(*, seeds: ~typing.Annotated[list[~typing.Annotated[int, {limits}]], {limits}] = [])"
+    assert plain(whole) == "(*, seeds: list[int] = [])"
+    assert plain("(x: dict[str, int], y: int)") == "(x: dict[str, int], y: int)"
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not CHROMIUM.exists(), reason="needs Debian's chromium")
-def test_no_link_is_dead_and_no_page_is_wider_than_a_phone(tmp_path: Path) -> None:
+def test_no_link_is_dead_and_no_page_is_wider_than_its_window(tmp_path: Path) -> None:
     from playwright.sync_api import sync_playwright
 
     made = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--quiet", DOCS, tmp_path]
@@ -207,8 +236,13 @@ def test_no_link_is_dead_and_no_page_is_wider_than_a_phone(tmp_path: Path) -> No
         while waiting:
             url = waiting.pop()
             page.goto(url)
-            if (wide := page.evaluate("document.documentElement.scrollWidth")) > 390:
-                faults.append(f"{url} is {wide} wide")
+            for width, scheme in ((390, "light"), (1280, "dark")):
+                page.set_viewport_size({"width": width, "height": 844})
+                page.emulate_media(color_scheme=scheme)
+                if (wide := page.evaluate("document.documentElement.scrollWidth")) > width:
+                    faults.append(f"{url} is {wide} wide at {width}")
+            # The words of a page in the dark: none is nearly as dark as what is behind it.
+            faults += [f"{url} in the dark: {words}" for words in page.evaluate(DARK_WORDS)]
             for target in page.evaluate("[...document.links].map(link => link.href)"):
                 place, fragment = urldefrag(target)
                 if not place.startswith(root):
@@ -221,8 +255,17 @@ def test_no_link_is_dead_and_no_page_is_wider_than_a_phone(tmp_path: Path) -> No
                 elif place not in seen and place.endswith(".html"):
                     seen.add(place)
                     waiting.append(place)
-        page.goto(f"{root}search.html?q=betweenness")
-        page.wait_for_selector("#search-results li")
+        for words, place in [
+            ("coefficient.radius", "generated/configuration.html#coefficient.radius"),
+            ("lr", "generated/configuration.html#optimizer.lr"),
+            ("config.no_effect", "errors.html#config.no_effect"),
+            ("betweenness", ""),
+        ]:
+            page.goto(f"{root}search.html?q={words}")
+            page.wait_for_selector("#search-results li a")
+            first = page.locator("#search-results li a").first.get_attribute("href") or ""
+            if place not in first:
+                faults.append(f"a search for {words} finds {first} first")
         browser.close()
         server.shutdown()
     assert len(seen) > 50
