@@ -68,7 +68,7 @@ release: $(STAMP) ## Build wheel and sdist into dist/ and try both in an empty e
 	  rm -rf build/release && $(PYTHON) -m venv build/release \
 	  && build/release/bin/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)" \
 	  && build/release/bin/python -m pip install --quiet "$$built" --constraint constraints.txt \
-	  && (cd build && release/bin/python -c "import unionsnn.coefficients, unionsnn.data, unionsnn.models, unionsnn.nn") \
+	  && (cd build && release/bin/python -c "from unionsnn import StructuralCoefficients, UnionPlugin, structural_coefficients") \
 	  && build/release/bin/python -m pip install --quiet "$$built[bench]" --constraint constraints.txt \
 	  && (cd build && release/bin/unionsnn train --dry-run > /dev/null) && echo "$$built works" || exit 1; \
 	done

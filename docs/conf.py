@@ -98,8 +98,9 @@ LINKS = {
 
 FORMULAS = {
     r"\|E_S\| / (\|V_S\| · \|V_S - 1\|) · \|V_S\|^λ (eq. 8), λ the exponent": (
-        r"$\frac{\lvert E_S \rvert}{\lvert V_S \rvert \cdot \lvert V_S - 1 \rvert}"
-        r" \lvert V_S \rvert^\lambda$ (eq. 8), $\lambda$ the exponent"
+        r"$\frac{\left\lvert E_S \right\rvert}"
+        r"{\left\lvert V_S \right\rvert \cdot \left\lvert V_S - 1 \right\rvert}"
+        r" \left\lvert V_S \right\rvert^\lambda$ (eq. 8), $\lambda$ the exponent"
     ),
     "Σ over unordered pairs {s, t} of σ_st(v, u) / σ_st in S (eq. 7)": (
         r"$\sum_{\{s, t\}} \frac{\sigma_{st}(v, u)}{\sigma_{st}}$ over unordered pairs in S (eq. 7)"
@@ -112,8 +113,8 @@ FORMULAS = {
     "| B_v ∩ B_u |": r"| $B_v \cap B_u$ |",
     "| S_v ∪ S_u |": r"| $S_v \cup S_u$ |",
     "| S_v ∩ S_u |": r"| $S_v \cap S_u$ |",
-    r"| \|V_S\| |": r"| $\lvert V_S \rvert$ |",
-    r"| \|E_S\| |": r"| $\lvert E_S \rvert$ |",
+    r"| \|V_S\| |": r"| $\left\lvert V_S \right\rvert$ |",
+    r"| \|E_S\| |": r"| $\left\lvert E_S \right\rvert$ |",
     "D_ii = 2": "$D_{ii} = 2$",
 }
 """Cells of the tables in coefficients.md, which a terminal prints too, and their equations here."""
