@@ -34,7 +34,7 @@ def test_examples_are_commands_with_valid_overrides(path: str) -> None:
     if path.endswith(" info"):
         return
     _, _, text = product.help_text(COMMANDS[path]).partition("Examples:\n")
-    lines = [shlex.split(line) for line in text.splitlines()]
+    lines = [shlex.split(line) for line in text.partition("\n\n")[0].splitlines()]
     assert lines
     for words in lines:
         assert words[0] == "unionsnn"
