@@ -29,7 +29,8 @@ def _plain(signature: str) -> str:
                 break
         inner = signature[found.end() : comma or end]
         signature = signature[: found.start()] + inner + signature[end + 1 :]
-    return signature
+    # Sphinx reads a signature as Python, or else shows it as it is.
+    return signature.replace("<factory>", "...")
 
 
 def _signature(
