@@ -146,6 +146,14 @@ def with_value(key: str, value: Any) -> Callable[[Data], None]:
             r"the pair of nodes \[0, 3\] is labelled both 0 and 1",
         ),
         (
+            with_value("edge_label_index", torch.tensor([[0, 3, 1, 2], [3, 0, 3, 5]])),
+            r"graph 2: the pair of nodes \[0, 3\] is labelled both 0 and 1; a pair has",
+        ),
+        (
+            with_value("edge_label_index", torch.tensor([[2, 0, 1, 2], [2, 3, 3, 5]])),
+            r"graph 2: the pair of nodes \[2, 2\] is labelled 1, but a node",
+        ),
+        (
             with_value("edge_index", torch.tensor([[0], [1]])),
             "no edge back .*data.symmetrize=true",
         ),

@@ -280,13 +280,17 @@ def test_every_pair_of_nodes_has_a_row_or_those_that_are_given(tiny: Maker, tmp_
     names = [f"{i:04d}.npz" for i, n in enumerate(sizes) for _ in range(n * (n - 1) // 2)]
     assert list(found.names) == names
     table = columns(found)
-    assert list(table) == ["graph", "node", "other_node", "probability_link"]
+    assert list(table) == ["graph", "node", "other_node", "probability_link", "score_link"]
+    np.testing.assert_allclose(
+        1 / (1 + np.exp(-np.array(table["score_link"]))), found.each[0, :, 0]
+    )
     assert list(zip(table["node"], table["other_node"], strict=True)) == pairs
     # The labelled pairs have the scores that the run stored, in any way of asking.
     graphs = [Links()[int(i)] for i in test]
     model = load(run)
     given = model.predict(graphs)
     expected = 1 / (1 + np.exp(-output))
+    np.testing.assert_allclose(model.predict(graphs, logits=True).numpy(), output, atol=1e-4)
     np.testing.assert_allclose(given.numpy(), expected, atol=1e-5)
     asked = [tuple(sorted(pair)) for g in graphs for pair in g.edge_label_index.t().tolist()]
     of_pair = dict(zip(zip(names, pairs, strict=True), found.each[0], strict=True))

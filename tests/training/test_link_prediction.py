@@ -52,9 +52,10 @@ def labelled(count: int, seed: int = 0) -> list[Data]:
     generator = torch.Generator().manual_seed(seed)
     made = []
     for number, data in enumerate(random_graphs(count, generator)):
-        codes = torch.randperm(data.num_nodes**2, generator=generator)[:6]
-        pairs = torch.stack([codes // data.num_nodes, codes % data.num_nodes])
-        labels = torch.arange(len(codes)) % 2 * (number > 0)
+        every = torch.combinations(torch.arange(data.num_nodes)).t()
+        pairs = every[:, torch.randperm(every.size(1), generator=generator)[:6]]
+        pairs[:, ::2] = pairs[:, ::2].flip(0)
+        labels = (torch.arange(pairs.size(1)) + 1) % 2 * (number > 0)
         made.append(
             Data(
                 x=data.x,
@@ -148,8 +149,33 @@ def test_a_metric_depends_on_neither_batches_nor_order(metric: str) -> None:
                 with torch.no_grad():
                     value = task.model(asked).view(n, n).double().numpy()
                 # Nodes that no network tells apart have equal scores but for rounding.
-                scores.append(slow_ranks(value.round(4), linked(data), metric))
+                ends = linked(data)
+                ends += [(v, u) for u, v in ends]
+                scores.append(slow_ranks(value.round(4), ends, metric))
         assert whole == pytest.approx(np.mean(scores), abs=1e-3)
+
+
+@pytest.mark.parametrize("metric", FILTERS)
+def test_a_rank_depends_on_neither_order_nor_repeats_of_linked_pairs(metric: str) -> None:
+    graphs, task = labelled(12), make(metric)
+    once = measured(task, graphs, 5)
+    for listed in (
+        lambda pairs: pairs.flip(0),
+        lambda pairs: torch.cat([pairs, pairs.flip(0)], dim=1),
+        lambda pairs: torch.cat([pairs, pairs], dim=1),
+    ):
+        others = [data.clone() for data in graphs]
+        for data in others:
+            data.edge_label_index = listed(data.edge_label_index)
+            times = data.edge_label_index.size(1) // max(len(data.y), 1)
+            data.y = data.y.repeat(times, 1)
+        assert measured(task, others, 5) == pytest.approx(once, abs=1e-6)
+
+
+def test_a_metric_of_no_such_name_is_refused_when_the_task_is_made() -> None:
+    with pytest.raises(RequestError, match=r"'mrr'; LinkPrediction has mrr-extended.*Did") as wrong:
+        make("mrr")
+    assert wrong.value.codes == ["config.metric"]
 
 
 def test_the_loss_is_that_of_the_labelled_pairs_and_its_step_lowers_it() -> None:

@@ -25,6 +25,7 @@ from unionsnn.runs.prediction import (
     checkpoint_paths,
     module_of,
     output_names,
+    probabilities,
     refuse_control,
     refuse_mixed,
     rows_of,
@@ -131,11 +132,13 @@ class Model:
             self.checkpoints[0], 2 if self.task == "graph_binary_classification" else count
         )
 
-    def predict(self, graphs: Any) -> Tensor:
+    def predict(self, graphs: Any, *, logits: bool = False) -> Tensor:
         """Return probabilities of the classes, or values of a regression: the mean of all networks.
 
         Args:
             graphs: A graph of PyG, a batch, a list or a data set of them.
+            logits: Whether to return the mean of the networks' outputs, before any sigmoid or
+                softmax; of links these are the scores that are ranked.
 
         Shapes:
             -> [num_graphs, len(outputs)], for tasks on nodes [num_nodes, len(outputs)], for links
@@ -147,7 +150,10 @@ class Model:
             NonFiniteOutputError: if an output is NaN or infinite.
         """
         data = self._module(graphs)
-        each = np.stack([apply(network, data, self.config) for network in self.networks])
+        each = np.stack([apply(network, data) for network in self.networks])
+        self._checked(each.reshape(-1, each.shape[2]))
+        if not logits:
+            each = np.stack([probabilities(outputs, self.task) for outputs in each])
         return self._checked(each.mean(axis=0))
 
     def embed(self, graphs: Any) -> Tensor:

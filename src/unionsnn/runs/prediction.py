@@ -51,9 +51,11 @@ class Prediction:
         labels: The label of each graph from the folder's table, if there is one.
         notes: Notes needed to interpret the predictions.
         device: Name of the device.
+        scores: Scores of the pairs of nodes, of which `each` are the sigmoids; None otherwise. They
+            rank pairs whose probabilities round to 1.
 
     Shapes:
-        names, nodes and labels [I]; each [R, I, C].
+        names, nodes and labels [I]; each and scores [R, I, C].
     """
 
     task: str
@@ -65,6 +67,7 @@ class Prediction:
     labels: Sequence[str] | None
     notes: Sequence[str]
     device: str
+    scores: FloatArray | None = None
 
     @property
     def classifies(self) -> bool:
@@ -156,8 +159,9 @@ def predict(
     data = module_of(arrays, file, first, progress)
     data.max_hours = max_hours
     data.device = place
-    outputs = np.stack([apply(network_of(each).to(place), data, config) for each in checkpoints])
-    for path, each in zip(paths, outputs, strict=True):
+    scores = np.stack([apply(network_of(each).to(place), data) for each in checkpoints])
+    outputs = np.stack([probabilities(each, config.data.task) for each in scores])
+    for path, each in zip(paths, scores, strict=True):
         wrong = np.flatnonzero(~np.isfinite(each).all(axis=1))
         if len(wrong):
             raise NonFiniteOutputError(
@@ -190,6 +194,7 @@ def predict(
             *[f"labels that are no class of the run: {', '.join(unknown[:5])}"] * bool(unknown),
         ],
         device=name_of_device(place),
+        scores=scores if level == "link" else None,
     )
 
 
@@ -339,13 +344,9 @@ def trained_widths(checkpoint: Checkpoint) -> tuple[int, ...] | None:
     return (given,)
 
 
-def apply(model: nn.Module, data: GraphDataModule, config: Config) -> FloatArray:
-    """Return probabilities or regression values of all items in order, [I, C]."""
-
-    def values(batch: GraphBatch) -> FloatArray:
-        return probabilities(model(batch).cpu().numpy().astype(np.float64), config.data.task)
-
-    return rows_of(values, model, data)
+def apply(model: nn.Module, data: GraphDataModule) -> FloatArray:
+    """Return a network's outputs of all items in order: logits or regression values, [I, C]."""
+    return rows_of(lambda batch: model(batch).cpu().numpy().astype(np.float64), model, data)
 
 
 @torch.no_grad()

@@ -11,11 +11,13 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
+from torch_geometric.utils import to_undirected
 from torchmetrics import Metric
 
 from unionsnn.base.arguments import plain, require_at_least
 from unionsnn.base.errors import RequestError
 from unionsnn.base.rows import version_of
+from unionsnn.base.words import nearest
 from unionsnn.config.schema import TASK_METRICS
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.models.network import Network, fit_to_training
@@ -99,6 +101,15 @@ class Task(pl.LightningModule):
         self.model = model
         self._fitted_to_training = False
         self.metric_name = metric or TASK_METRICS[self.name][0]
+        allowed = TASK_METRICS[self.name]
+        # A subclass may make metrics of its own.
+        ours = type(self).make_metric.__module__ == __name__
+        if ours and self.metric_name not in allowed:
+            raise RequestError(
+                f"metric is {metric!r}; {type(self).__name__} has {', '.join(allowed)}."
+                f"{nearest(self.metric_name, allowed)}",
+                code="config.metric",
+            )
         self.scale = scale
         self.lr = lr
         # The sum of the losses of an epoch's rows; None outside a trainer's epochs.
@@ -450,8 +461,10 @@ class LinkPrediction(GraphMultilabelClassification):
     """Labels 0 and 1 of pairs of nodes: binary cross-entropy of their scores.
 
     The batch has the pairs in `edge_label_index`, [2, num_pairs], and their labels in `y`,
-    [num_pairs, 1]. For a mean reciprocal rank, all other pairs that `Queries` names are scored in
-    the same pass.
+    [num_pairs, 1]. For a mean reciprocal rank a linked pair has no order: each of its nodes is
+    ranked among the pairs of the other, in whichever order and however often it is listed, as in
+    the files of PCQM-Contact, which list both. All pairs that `Queries` names are scored in the
+    same pass.
     """
 
     name = "link_prediction"
@@ -466,7 +479,8 @@ class LinkPrediction(GraphMultilabelClassification):
         if self.metric_name not in FILTERS:
             return super().measure(batch, part)
         labelled = batch.edge_label_index
-        queries = Queries.of(batch, labelled[:, batch.y.reshape(-1) == 1])
+        linked = to_undirected(labelled[:, batch.y.reshape(-1) == 1], num_nodes=batch.num_nodes)
+        queries = Queries.of(batch, linked)
         asked = copy.copy(batch)
         asked.edge_label_index = torch.cat([labelled, queries.pairs], dim=1)
         output, ranked = self(asked).split([labelled.size(1), queries.pairs.size(1)])

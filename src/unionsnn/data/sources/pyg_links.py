@@ -217,7 +217,9 @@ def _features(item: str, rows: NDArray[Any]) -> dict[str, Any]:
 
 
 def _check_links(arrays: GraphArrays, links: IntArray, labels: NDArray[Any]) -> None:
-    """Refuse a pair that is labelled 0 and 1; say if linked pairs are edges of their graphs.
+    """Refuse a pair that is labelled 0 and 1, in either order, and a node linked to itself.
+
+    Says if linked pairs are edges of their graphs.
 
     Args:
         arrays: The graphs.
@@ -228,14 +230,28 @@ def _check_links(arrays: GraphArrays, links: IntArray, labels: NDArray[Any]) -> 
         links [2, L], labels [L].
     """
     size = arrays.num_nodes
-    codes = links[0] * size + links[1]
+
+    def named(pair: Sequence[int]) -> tuple[int, list[int]]:
+        graph = int(np.searchsorted(arrays.node_slices, pair[0], side="right")) - 1
+        return graph, [int(end) - int(arrays.node_slices[graph]) for end in pair]
+
+    loops = links[:, (links[0] == links[1]) & (labels == 1)]
+    if loops.size:
+        graph, pair = named(loops[:, 0].tolist())
+        raise pyg_fault(
+            f"graph {graph}: the pair of nodes {pair} is labelled 1, but a node has no link to "
+            "itself to rank; leave it out"
+        )
+    # A pair has no order: both have the same score.
+    codes = links.min(axis=0) * size + links.max(axis=0)
     linked = np.unique(codes[labels == 1])
     both = linked[np.isin(linked, codes[labels == 0])]
     if len(both):
-        node = int(both[0]) // size
-        graph = int(np.searchsorted(arrays.node_slices, node, side="right")) - 1
-        pair = [end - int(arrays.node_slices[graph]) for end in divmod(int(both[0]), size)]
-        raise pyg_fault(f"graph {graph}: the pair of nodes {pair} is labelled both 0 and 1")
+        graph, pair = named(divmod(int(both[0]), size))
+        raise pyg_fault(
+            f"graph {graph}: the pair of nodes {pair} is labelled both 0 and 1; a pair has no "
+            "order, so its two orders have one label"
+        )
     edges = arrays.union.edges()
     # Edges are sorted.
     known = edges[0] * size + edges[1]

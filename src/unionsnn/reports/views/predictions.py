@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,17 +35,20 @@ def columns(prediction: Prediction) -> dict[str, list[Any]]:
         table["label"] = list(prediction.labels)
     if prediction.has_classes:
         table["predicted"] = prediction.predicted
-    kinds = [("", prediction.mean)]
-    if prediction.spread is not None:
-        kinds.append(("_std", prediction.spread))
-        kinds += [
-            (f"_repetition_{number:02d}", values)
-            for number, values in zip(prediction.repetitions, prediction.each, strict=True)
-        ]
-    stem = "probability_" if prediction.classifies else ""
-    for suffix, values in kinds:
-        for i, name in enumerate(prediction.outputs):
-            table[f"{stem}{name}{suffix}"] = values[:, i].tolist()
+    stems = {"probability_" if prediction.classifies else "": prediction}
+    if prediction.scores is not None:
+        stems["score_"] = replace(prediction, each=prediction.scores)
+    for stem, of in stems.items():
+        kinds = [("", of.mean)]
+        if of.spread is not None:
+            kinds.append(("_std", of.spread))
+            kinds += [
+                (f"_repetition_{number:02d}", values)
+                for number, values in zip(of.repetitions, of.each, strict=True)
+            ]
+        for suffix, values in kinds:
+            for i, name in enumerate(of.outputs):
+                table[f"{stem}{name}{suffix}"] = values[:, i].tolist()
     return table
 
 
