@@ -21,6 +21,7 @@ from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.batching import GraphStore
 from unionsnn.data.catalog import CATALOG
 from unionsnn.data.datasets import build_dataset
+from unionsnn.data.named import PyGDataModule
 from unionsnn.data.sources.pyg import read_pyg_dataset
 from unionsnn.data.sources.pyg_links import PyGLinks, read_pyg_links
 from unionsnn.data.sources.source import RawFiles
@@ -127,7 +128,7 @@ def with_value(key: str, value: Any) -> Callable[[Data], None]:
         (without("edge_label"), "has no edge_label.*needed are x, edge_index"),
         (without("edge_label_index"), "no edge_label_index"),
         (without("x"), "no x"),
-        (with_value("edge_label", torch.tensor([1, 0, 2, 0])), "an edge_label is 2"),
+        (with_value("edge_label", torch.tensor([1, 0, 2, 0])), "graph [02]: an edge_label is 2"),
         (
             with_value("edge_label", torch.tensor([1.0, torch.nan, 0, 0])),
             "an edge_label is nan",
@@ -171,6 +172,28 @@ def test_wrong_links_are_refused_with_the_graph(
     with pytest.raises(DataError, match=words) as refused:
         read(Made(graphs) if collated else graphs)
     assert refused.value.codes[0] in ("data.pyg", "data.one_way")
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("edge_label_index", r"graph 2: .* shape \[4, 2\]; it must be \[2, number of pairs\]"),
+        ("edge_label", r"graph 2: edge_label has shape \[1, 4\]; it must be \[number of pairs\]"),
+    ],
+)
+def test_transposed_links_are_refused_with_the_shape_that_is_needed(key: str, words: str) -> None:
+    graphs = [Links(4)[i] for i in range(4)]
+    graphs[2][key] = torch.atleast_2d(graphs[2][key])
+    if key == "edge_label_index":
+        graphs[2][key] = graphs[2][key].t()
+    with pytest.raises(DataError, match=words):
+        read(graphs)
+
+
+def test_a_task_of_no_such_name_is_refused_with_the_nearest() -> None:
+    with pytest.raises(RequestError, match=r"'link_predict'; .* Did you mean 'link_pred") as wrong:
+        PyGDataModule(Links(3), task="link_predict")  # type: ignore[arg-type]
+    assert wrong.value.codes == ["data.task"]
 
 
 def test_labels_of_pairs_have_no_other_choices() -> None:

@@ -93,8 +93,8 @@ def test_splits_depend_on_the_generator_alone() -> None:
         (labels(20, 7), 10, r"class 1 has only 7 graphs, .* type protocol.folds=7 or less"),
         (labels(20, 2), 10, r"class 1 has only 2 graphs, .* type protocol=holdout"),
         (labels(20), 5, r"all 20 graphs are of one class"),
-        (np.array([0.5, 1.5]), 3, r"one class number per graph, not float64"),
-        (np.zeros((4, 2), dtype=np.int64), 3, r"one class number per graph, .* shape \(4, 2\)"),
+        (np.array([0.5, 1.5]), 3, "one class number per graph.*or link_prediction"),
+        (np.zeros((4, 2), dtype=np.int64), 3, "one class number per graph"),
     ],
 )
 def test_wrong_requests_for_folds_say_what_to_type(

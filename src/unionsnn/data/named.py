@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from torch_geometric.data import Data
 
@@ -466,6 +466,11 @@ class PyGDataModule(_Named):
         targets: Sequence[int] | None = None,
         **options: Unpack[ModuleOptions],
     ) -> None:
+        if task not in (allowed := get_args(Task)):
+            raise RequestError(
+                f"task is {task!r}; allowed are {', '.join(allowed)}.{nearest(task, allowed)}",
+                code="data.task",
+            )
         if task == "node_classification":
             raise RequestError(
                 "PyGDataModule is for sets of graphs: for the nodes of one graph, use "

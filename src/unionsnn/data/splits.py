@@ -201,9 +201,10 @@ def _labels(y: ArrayLike) -> IntArray:
     labels = np.asarray(y)
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise DataError(
-            f"stratified splits need one class number per graph, not {labels.dtype} of shape "
-            f"{labels.shape}: type protocol=holdout or protocol=repeated_seeds, which split a set "
-            "of data.task=graph_regression or graph_multilabel_classification without classes",
+            "stratified splits need one class number per graph, which this set does not have: type "
+            "protocol=holdout or protocol=repeated_seeds, which split a set of "
+            "data.task=graph_regression, graph_multilabel_classification or link_prediction "
+            "without classes",
             code="data.classes",
         )
     if len(np.unique(labels[labels >= 0])) < 2:

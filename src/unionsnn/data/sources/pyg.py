@@ -359,7 +359,8 @@ def graphs_of(dataset: Any, *, targets: bool = True) -> list[Any]:
         if targets and data.get("y") is None:
             if data.get("edge_label_index") is not None:
                 raise pyg_fault(
-                    f"graph {i} has no y, but labelled pairs of nodes; type data=pyg_links"
+                    f"graph {i} has no y, but labelled pairs of nodes; type data=pyg_links, in "
+                    'Python task="link_prediction"'
                 )
             raise pyg_fault(f"graph {i} has no y: there is nothing to predict")
         if data.get("edge_index") is None:

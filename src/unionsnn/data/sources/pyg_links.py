@@ -144,9 +144,13 @@ class _Tables:
         labels = rows["edge_label"]
         if labels.size != len(labels):
             raise pyg_fault(f"edge_label has shape {list(labels.shape)}; it must be [num_pairs]")
-        wrong = labels[~np.isin(labels, (0, 1))]
+        wrong = np.flatnonzero(~np.isin(labels, (0, 1)))
         if len(wrong):
-            raise pyg_fault(f"an edge_label is {wrong[0]}; a pair of nodes is labelled 0 or 1")
+            graph = int(np.searchsorted(counts["edge_label"].cumsum(), wrong[0], side="right"))
+            raise pyg_fault(
+                f"graph {graph}: an edge_label is {labels.reshape(-1)[wrong[0]]}; a pair of nodes "
+                "is labelled 0 or 1"
+            )
         self.unread = ""
         if not edge_features and (given := rows.pop("edge_attr", None)) is not None:
             self.unread = f"edge_attr ({'attributes' if given.dtype.kind == 'f' else 'labels'})"
@@ -181,9 +185,16 @@ def _concatenated(dataset: Any) -> tuple[dict[str, NDArray[Any]], dict[str, IntA
             )
         arrays = [as_array(graph[key], f"graph {i}: {key}") for i, graph in enumerate(graphs)]
         along = 1 if key.endswith("_index") else 0
-        odd = next((i for i, a in enumerate(arrays) if a.ndim <= along), None)
-        if odd is not None:
-            raise pyg_fault(f"graph {odd}: {key} has shape {list(arrays[odd].shape)}")
+        for i, array in enumerate(arrays):
+            needed = "" if array.ndim else "rows"
+            if along and (array.ndim != 2 or len(array) != 2):
+                needed = "[2, number of pairs]"
+            elif key == "edge_label" and (array.ndim == 0 or array.size != len(array)):
+                needed = "[number of pairs]"
+            if needed:
+                raise pyg_fault(
+                    f"graph {i}: {key} has shape {list(array.shape)}; it must be {needed}"
+                )
         try:
             rows[key] = np.concatenate(arrays, axis=along)
         except ValueError as error:
