@@ -180,7 +180,7 @@ def predict(
         unknown = [each for each in dict.fromkeys(graphs.labels) if each and each not in names]
     return Prediction(
         task=config.data.task,
-        names=np.repeat(graphs.names, counts).tolist(),
+        names=tuple(np.repeat(graphs.names, counts).tolist()),
         nodes=None if nodes is None else nodes.tolist(),
         outputs=names,
         repetitions=[_number(path, i) for i, path in enumerate(paths)],
