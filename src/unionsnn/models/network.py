@@ -394,7 +394,8 @@ class Network(nn.Module):
             if not self.reads_edges:
                 raise RequestError(
                     f"{type(self).__name__} does not read edge features: type "
-                    "data.edge_features=none and gate.inject=gate, or choose another model.",
+                    f"data.edge_features=none{'' if make is None else ' and gate.inject=gate'}, or "
+                    "choose another model.",
                     code="model.edges",
                 )
             structural = None if make is None else make(hidden_channels)

@@ -39,8 +39,9 @@ def describe(
     """
     if (own := own_code(config)) and not trust:
         raise RequestError(
-            f"The request is valid, but a dry run runs no code of yours, and {' and '.join(own)} "
-            f"{'names' if len(own) == 1 else 'name'} some: type --trust to have it run, and timed.",
+            "The request is valid, but a dry run runs no code outside of this package, and "
+            f"{' and '.join(own)} {'names' if len(own) == 1 else 'name'} some: type --trust to "
+            "have it run, and timed.",
             code="dry_run.own_code",
         )
     config.logger.check()
