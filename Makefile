@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test test-quick test-slow test-lowest lint format docs wheel release clean
+.PHONY: help install train test test-quick test-slow test-lowest lint format docs results wheel release clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -56,6 +56,9 @@ format: $(STAMP) ## Rewrite the code in the house style
 # Its notebooks call the command line.
 docs: $(STAMP) ## Build the documentation site into docs/_build/html; warnings are errors
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m sphinx --fail-on-warning --keep-going --builder html docs docs/_build/html
+
+results: $(STAMP) ## Write the result tables of the pages from the records; ARGS="--runs DIR" copies new ones first
+	$(BIN)/python benchmarks/pages.py $(ARGS)
 
 wheel: $(STAMP) ## Build the wheel into dist/
 	$(BIN)/python -m build --wheel

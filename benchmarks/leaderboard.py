@@ -2,10 +2,11 @@
 
 Usage: python benchmarks/leaderboard.py [FOLDER]
 
-Each table has its protocol, split and seed, each row the keys that its command changes, the number
-of repetitions, the parameters, the revision and the hours of training; below are the commands, by
-the numbers of their rows. A command is printed only if it composes to the configuration of the
-record, by its hash. The last table counts the pairs of BREC that networks tell apart.
+Each table has its protocol, split and seed, each row its configuration in words, the keys that its
+command changes, the number of repetitions, the parameters, the revision and the hours of training;
+below are the commands, by the numbers of their rows. A command is printed only if it composes to
+the configuration of the record, by its hash. The last table counts the pairs of BREC that networks
+tell apart.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from typing import Any
 from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import compose_config
 from unionsnn.config.grid import flatten
-from unionsnn.config.identity import config_hash
+from unionsnn.config.identity import config_hash, determining
 from unionsnn.config.schema import Config, metric_mode
 from unionsnn.reports.collection import StoredRecord, collect
 from unionsnn.reports.formatting import interval_text, spread_text
@@ -31,8 +32,64 @@ from unionsnn.training.records import Result
 
 RECORDS = Path(__file__).parent / "records"
 
-# What says how a run is made, not what it is.
-_ASIDE = ("paths.", "run_dir", "force", "logger.", "data.mirror", "trainer.progress", "data.name")
+
+_READS = {
+    "raw": "a",
+    "excess": "excess",
+    "cyclomatic": "cyclomatic number",
+    "size": "sizes",
+    "cycles": "numbers of cycles",
+    "normalized": "normalised a",
+    "marked": "marked spectrum",
+}
+_GATES = {"default": "default gate", "paper": "the paper's gate", "authors-code": "authors' gate"}
+_CONTROLS = {
+    "shuffled": "shuffled over all graphs",
+    "shuffled_within": "shuffled within each graph",
+}
+_NAMES = {"unionormer": "Unionormer", "gatedgcn_lspe": "GatedGCN-LSPE", "mewispool": "MEWISPool"}
+
+
+def described(config: Mapping[str, Any]) -> str:
+    """Say in a reader's words by what a configuration differs from its namesakes.
+
+    Such as: UnionGIN, all columns as edge feature, bonds, shuffled within each graph.
+    """
+    model, gate, coefficient = config["model"], config["gate"], config["coefficient"]
+    name = _NAMES.get(model["name"], model["_target_"].rpartition(".")[2])
+    parts = [name]
+    if gate["preset"] is not None:
+        if not name.startswith("Union"):
+            parts = [f"Union{name}"]
+        features = gate["features"]
+        if features is None:
+            reads = _GATES.get(gate["preset"], gate["preset"])
+        elif len(features) > 6:
+            reads = "all columns with sizes" if "size" in features else "all columns"
+        else:
+            reads = ", ".join(_READS.get(each, each) for each in features)
+        usual = [1] if gate["preset"] != "default" else [1, 2, 3]
+        on_nodes = config["data"].get("task") == "node_classification"
+        if not on_nodes and coefficient["radius"] not in (None, usual):
+            reads += f" at radius {', '.join(map(str, coefficient['radius']))}"
+        place = {"edge": " as edge feature", "both": " as weight and edge feature"}
+        parts.append(reads + place.get(gate.get("inject"), ""))
+        other = [coefficient["substructure"], coefficient["descriptor"], coefficient["encoding"]]
+        if other != ["union", "path", "singular_value_sum"]:
+            parts.append(" ".join(filter(None, other)))
+    if (read := config["data"].get("edge_features")) is not None:
+        bonds = config["data"]["name"].startswith(("zinc", "mol")) and read == "labels"
+        parts.append("bonds" if bonds else f"edge {'features' if read == 'both' else read}")
+    if (control := coefficient["control"]) != "none":
+        parts.append(_CONTROLS.get(control, f"control {control}"))
+    return ", ".join(parts)
+
+
+def revisions(records: Iterable[Result]) -> str:
+    """Return the revisions that trained records, each once."""
+    known = [r.git_revision for r in records]
+    flat = [each for k in known for each in (k if isinstance(k, list) else [k])]
+    return ", ".join(dict.fromkeys(map(str, flat)))
 
 
 def changed_keys(record: Result) -> list[str]:
@@ -42,18 +99,20 @@ def changed_keys(record: Result) -> list[str]:
         RequestError: The options of the record are no longer there.
     """
     known = _composed(tuple(_options(record)))
-    target = dict(flatten(_wanted(record).to_dict()))
+    target = dict(flatten(determining(_wanted(record))))
+    if record.missing:
+        target["protocol.only"] = [row.index for row in record.repetitions]
     words_ = []
     for key in sorted({*known, *target}):
         value = target.get(key)
-        if value != known.get(key) and not key.startswith(_ASIDE) and "_target_" not in key:
+        if value != known.get(key) and key != "data.name" and "_target_" not in key:
             words_.append(f"{key}={_text(value)}")
     return words_
 
 
 @cache
 def _composed(words_: tuple[str, ...]) -> Mapping[str, Any]:
-    return dict(flatten(compose_config(words_).to_dict()))
+    return dict(flatten(determining(compose_config(words_))))
 
 
 def _text(value: object) -> str:
@@ -116,7 +175,7 @@ def tables(records: list[StoredRecord]) -> Iterator[tuple[Table, list[str]]]:
             f"{data}, {report}",
             [
                 *numbers("row", form=str),
-                *words("model", "gate", "control", "changed keys"),
+                *words("configuration", "changed keys"),
                 *numbers(report, "95 % interval", form=str),
                 *numbers("n", "parameters", form=str),
                 *numbers("hours", form=lambda hours: f"{hours:.2f}"),
@@ -140,21 +199,18 @@ def _changed(record: Result) -> list[str]:
 
 
 def _row(number: int, record: Result, report: str, changed: list[str]) -> list[object]:
-    result, revisions = record.summary, record.git_revision
-    known = revisions if isinstance(revisions, list) else [revisions]
+    result = record.summary
     wanted = f" of {record.protocol.repetitions}" if record.missing else ""
     return [
         number,
-        record.model,
-        record.gate or "none",
-        record.control,
+        described(record.config),
         " ".join(changed) or "–",
         spread_text(report, result.mean, result.std),
         interval_text(report, result.interval) or "–",
         f"{len(record.repetitions)}{wanted}",
         f"{record.parameters:,}" if isinstance(record.parameters, int) else "differs",
         record.seconds / 3600,
-        ", ".join(dict.fromkeys(map(str, known))),
+        revisions([record]),
     ]
 
 
@@ -190,6 +246,7 @@ def pairs_table(folder: Path) -> Table | None:
             f"{told(found[i])} of {len(found[i]['pairs'])}",
             sum(not pair["reliable"] for pair in found[i]["pairs"]),
             f"{found[i]['parameters']:,}",
+            sum(pair["seconds"] for pair in found[i]["pairs"]) / 3600,
             ", ".join(dict.fromkeys(e["git_revision"] for e in found[i]["environments"])),
         ]
         for i in order
@@ -197,6 +254,7 @@ def pairs_table(folder: Path) -> Table | None:
     columns = [
         *words("model", "gate", "control", "changed keys"),
         *numbers("pairs told apart", "unreliable", "parameters", form=str),
+        *numbers("hours", form="{:.2f}".format),
         *words("revision"),
     ]
     notes = [

@@ -3,7 +3,8 @@
     python benchmarks/runs.py --output DIR [--workers 2] [--dry-run] [--only NAME ...]
 
 Each line is one command of unionsnn; what is finished is not trained again. `--dry-run` prints the
-hours that are left. At the end the record of every finished run is copied to benchmarks/records/.
+hours that are left. At the end the record of every finished run is copied to benchmarks/records/;
+`make results` writes the tables of the pages from them.
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 from pathlib import Path
 
+from unionsnn.training.records import sealed
+
 RECORDS = Path(__file__).parent / "records"
 
 _FOUR = 'model=gin model=union_gin "model=unionsnn gate=paper" model=unionsnn'
 _FOLDS = "protocol=cross_validation trainer.max_epochs=60"
+_FOLDS_OF_30 = "protocol=cross_validation trainer.max_epochs=30"
 _ZINC = (
     "data=zinc10k data.batch_size=128 model.parameter_budget=100000 protocol=repeated_seeds "
     "protocol.seeds=4 trainer.max_epochs=30"
@@ -34,6 +38,12 @@ def _controlled(model: str, *controls: str) -> str:
     named = [f'"model=union_{model} coefficient.control={control}"' for control in controls]
     return " ".join([f"model={model}", f"model=union_{model}", *named])
 
+
+_BONDS = "data.edge_features=labels"
+_WANTED = f"model=union_gin gate=all_columns {_BONDS}"
+_GINE_AND_WANTED = shlex.join([f"model=gin {_BONDS}", _WANTED])
+CONTROLS = ("coefficient.control=shuffled_within", "coefficient.control=shuffled")
+_BASELINES = "model=ppgn model=nested_gin model=drop_gin model=gatedgcn_lspe model=mewispool"
 
 SHORT = {
     "MUTAG": f"{_FOUR} -- data=mutag {_FOLDS}",
@@ -50,16 +60,16 @@ SHORT = {
     "PROTEINS GCN": f"model=gcn model=union_gcn -- data=proteins {_FOLDS}",
     "PROTEINS SAGE": f"model=sage model=union_sage -- data=proteins {_FOLDS}",
     "ENZYMES SAGE": f"model=sage model=union_sage -- data=enzymes {_FOLDS}",
+    "zinc10k bonds": shlex.join(
+        [f"model=gin {_BONDS}", _WANTED, *(f"{_WANTED} {control}" for control in CONTROLS)]
+    )
+    + f" -- {_ZINC} optimizer.lr=0.002 optimizer.schedule=cosine protocol.patience=1000",
+    "MUTAG baselines": f"{_BASELINES} -- data=mutag {_FOLDS_OF_30}",
+    "ENZYMES baselines": f"{_BASELINES} -- data=enzymes {_FOLDS_OF_30}",
     "zinc10k GPS": f"experiment=zinc/gps experiment=zinc/union_gps -- {_SHORT}",
     "zinc10k Graphormer": f"experiment=zinc/graphormer experiment=zinc/unionormer -- {_SHORT}",
 }
 """Arguments of `unionsnn compare`, by what is compared: short trainings."""
-
-
-_BONDS = "data.edge_features=labels"
-_WANTED = f"model=union_gin gate=all_columns {_BONDS}"
-_GINE_AND_WANTED = shlex.join([f"model=gin {_BONDS}", _WANTED])
-_CONTROLS = ("coefficient.control=shuffled_within", "coefficient.control=shuffled")
 
 
 def _zinc(parameters: int, seeds: int, epochs: int = 200) -> str:
@@ -79,39 +89,48 @@ def _ogb(data: str, seeds: int) -> str:
     )
 
 
-_ALONE = {
-    "a": "features=[raw]",
-    "cyclomatic number": "features=[cyclomatic]",
-    "sizes": "features=[size]",
-    "cycles": "features=[cycles]",
-    "all": "features=[raw,excess,cyclomatic,size,eigenvalues,distances,marked,cycles]",
+HELPS = {
+    "a": "gate.features=[raw]",
+    "cyclomatic number": "gate.features=[cyclomatic]",
+    "sizes": "gate.features=[size]",
+    "numbers of cycles": "gate.features=[cycles]",
+    "all columns": "gate.features=[raw,excess,cyclomatic,size,eigenvalues,distances,marked,cycles]",
+    **{f"a at radius {r}": f"gate.features=[raw] coefficient.radius=[{r}]" for r in (1, 2, 3)},
 }
-"""What an edge may tell, each alone."""
+"""What an edge may tell, each alone; at radii 1 to 3 unless given."""
+
+CONTROLLED = ("a", "numbers of cycles", "all columns")
+"""Those that are shuffled, too."""
+
+
+def helps_words(name: str, control: str = "") -> str:
+    """Return the overrides of UnionGIN with one of `HELPS` as edge feature."""
+    words = f"model=union_gin gate=default gate.inject=edge {HELPS[name]} {control}"
+    return words.strip()
 
 
 def _helps(common: str) -> str:
-    """GIN, UnionGIN with each feature alone, with a at each radius, and the controls of each."""
-    edge = "model=union_gin gate=default gate.inject=edge"
-    cells = [f"{edge} gate.{features}" for features in _ALONE.values()]
-    cells += [f"{edge} gate.features=[raw] coefficient.radius=[{radius}]" for radius in (1, 2, 3)]
-    cells += [
-        f"{edge} gate.{features} {control}" for control in _CONTROLS for features in _ALONE.values()
-    ]
+    """GIN, UnionGIN with each feature alone, and the controls of some."""
+    cells = [helps_words(name) for name in HELPS]
+    cells += [helps_words(name, control) for control in CONTROLS for name in CONTROLLED]
     return f"compare model=gin {shlex.join(cells)} -- {common}"
 
 
-_HELPS_FOLDS = "protocol=cross_validation trainer.max_epochs=60"
 _CYCLES = (
     "data=6cycles data.num_train=2000 data.num_validation=400 data.num_test=1000 "
     "protocol=repeated_seeds protocol.seeds=4 trainer.max_epochs=30"
 )
+_HELPS_ZINC = f"{_ZINC.replace('=30', '=20')} optimizer.lr=0.002 optimizer.schedule=onecycle"
+
+# The paper's grid has 108 cells, 1,080 trainings of ten folds; these 4 are what fits.
+_NESTED = f"{_FOLDS} 'protocol.grid={{optimizer.lr:[0.005,0.001],model.dropout:[0.0,0.2]}}'"
 FULL = {
     "zinc10k 100,000": "compare "
     + shlex.join(
         [
             f"model=gin {_BONDS}",
             _WANTED,
-            *(f"{_WANTED} {control}" for control in _CONTROLS),
+            *(f"{_WANTED} {control}" for control in CONTROLS),
             f"model=union_gin {_BONDS}",
             f"model=union_gin gate=paper {_BONDS}",
         ]
@@ -119,20 +138,13 @@ FULL = {
     + f" -- {_zinc(100_000, 4)}",
     "zinc10k 100,000 without bonds": f"train model=gin {_zinc(100_000, 4)}",
     "zinc10k 500,000": f"compare {_GINE_AND_WANTED} -- {_zinc(500_000, 2)}",
-    "what helps: ENZYMES": _helps(f"data=enzymes {_HELPS_FOLDS}"),
+    "what helps: ENZYMES": _helps(f"data=enzymes {_FOLDS}"),
     "what helps: 6-cycles": _helps(_CYCLES),
-    "what helps: PROTEINS": _helps(f"data=proteins {_HELPS_FOLDS}"),
-    "what helps: zinc10k": _helps(f"{_BONDS} {_zinc(100_000, 4, epochs=30)}"),
+    "what helps: PROTEINS": _helps(f"data=proteins {_FOLDS_OF_30}"),
+    "what helps: zinc10k": _helps(f"{_BONDS} {_HELPS_ZINC}"),
     **{
-        f"nested: {data}, {words}": f"sweep tu_tpe --nested data={data} {words}"
-        for data in ("mutag", "enzymes", "proteins", "nci1")
-        for words in (
-            "model=deep_sets",
-            "model=gin",
-            "model=union_gin",
-            "model=unionsnn",
-            "model=unionsnn gate=paper",
-        )
+        f"nested: {data}": f"compare model=deep_sets {_FOUR} -- data={data} {_NESTED}"
+        for data in ("mutag", "enzymes", "proteins")
     },
     "table 3": "reproduce table3 --datasets MUTAG,ENZYMES,PROTEINS --available-only --",
     "table 6": "reproduce table6 --available-only --",
@@ -144,6 +156,7 @@ FULL = {
     "molhiv with bonds": f"compare {_GINE_AND_WANTED} -- {_ogb('molhiv', 2)}",
     "zinc10k GPS with bonds": "compare experiment=zinc/gps experiment=zinc/union_gps -- "
     f"{_BONDS} protocol.seeds=2 protocol.patience=1000 trainer.max_epochs=200",
+    "nested: nci1": f"compare model=deep_sets {_FOUR} -- data=nci1 {_NESTED}",
 }
 """Commands of trainings at full length, with controls."""
 
@@ -180,6 +193,7 @@ def keep_records(output: Path) -> float:
             # Folders of one machine mean nothing on another.
             for section, key in (("paths", "data"), ("paths", "output"), ("data", "mirror")):
                 record["config"][section][key] = None
+            record = sealed(record)
             kept = RECORDS / path.relative_to(output / "runs")
             kept.parent.mkdir(parents=True, exist_ok=True)
             kept.write_text(json.dumps(record, indent=1) + "\n")

@@ -35,6 +35,9 @@ _NOT_IN_HASH = (
     ("trainer", "keep_checkpoints"),
 )
 
+SERVING = ("data.batch_size", "data.features", "data.edge_features", "data.normalize_features")
+"""Keys of how the same graphs are presented to a model."""
+
 Recorded = Config | PairConfig | Mapping[str, Any]
 """A configuration, or that in a record, which may be from an older version."""
 

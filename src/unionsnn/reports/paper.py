@@ -181,9 +181,7 @@ def paper_value(record: Result) -> PaperValue | None:
     edges, which the paper does not read, have no value in tables of models.
     """
     config = record.config
-    if "edge_features" in config["data"] or "inject" in config["gate"] or "debug" in config:
-        return None
-    if config["data"].get("variant", "plain") != "plain" or record.control != "none":
+    if _is_beyond(record):
         return None
     model, words = record.model, paper_names().models
     if record.gate is not None:
@@ -204,3 +202,49 @@ def paper_value(record: Result) -> PaperValue | None:
         ):
             return value
     return None
+
+
+def ablation_values(record: Result) -> list[PaperValue]:
+    """Return the paper's values for a record in the tables whose rows vary the coefficient.
+
+    The paper's own coefficient is a row of all of them.
+    """
+    if record.model != "unionsnn" or record.gate != "paper" or _is_beyond(record):
+        return []
+    section = {key: record.config["coefficient"][key] for key in _COEFFICIENT}
+    names, features = paper_names(), record.config["gate"].get("features")
+    found = []
+    for value in paper_values():
+        table = paper_table(value.table)
+        if table.varies != "coefficient" or names.datasets[value.dataset] != record.data:
+            continue
+        words = dict(word.split("=", 1) for word in names.models[value.model])
+        option = words.get("coefficient", "union")
+        wanted = {**_COEFFICIENT, **_changed_by(option)}
+        read = words.get("gate.features", "[]").strip("[]")
+        if section == wanted and ",".join(features or ()) == read:
+            found.append(value)
+    return found
+
+
+@cache
+def _changed_by(option: str) -> Mapping[str, Any]:
+    """Return what an option of the group ``coefficient`` says of what is computed."""
+    # Hydra is slow to import, and the names of tables are completed by a shell.
+    from unionsnn.config.compose import config_folder
+
+    path = config_folder() / "coefficient" / f"{option}.yaml"
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return {key: content[key] for key in _COEFFICIENT if key in content}
+
+
+def _is_beyond(record: Result) -> bool:
+    """Whether a record is of something that the paper does not have, whatever the table."""
+    config = record.config
+    return (
+        "edge_features" in config["data"]
+        or "inject" in config["gate"]
+        or "debug" in config
+        or config["data"].get("variant", "plain") != "plain"
+        or record.control != "none"
+    )

@@ -24,7 +24,7 @@ from unionsnn.base.imports import loading
 from unionsnn.base.processes import ProcessPool
 from unionsnn.config.compose import compose_config, refuse_repeats
 from unionsnn.config.grid import flatten
-from unionsnn.config.identity import config_hash, differing_keys, refuse_debug
+from unionsnn.config.identity import SERVING, config_hash, differing_keys, refuse_debug
 from unionsnn.config.schema import Config, metric_mode
 from unionsnn.config.targets import changed_since
 from unionsnn.data.splits import split_hash
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from unionsnn.data.sources.source import Progress
 
 logger = logging.getLogger(__name__)
-
-# How the same graphs are presented to a model, which may differ.
-_SERVING = ("data.batch_size", "data.features", "data.edge_features", "data.normalize_features")
 
 _NAMES_A_NETWORK = re.compile(r"(^|\s)\+?(model|gate|coefficient)[.=]")
 
@@ -374,7 +371,7 @@ def _must_agree(key: str) -> bool:
     if key.startswith("protocol.grid"):
         # Each may have its own grid, which is selected from inside the folds.
         return False
-    return key == "seed" or (key.startswith(("data.", "protocol.")) and key not in _SERVING)
+    return key == "seed" or (key.startswith(("data.", "protocol.")) and key not in SERVING)
 
 
 def _refuse_other_records(candidates: Sequence[Candidate]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unionsnn.config.grid import flatten
-from unionsnn.config.identity import differing_keys
+from unionsnn.config.identity import SERVING, differing_keys
 from unionsnn.config.schema import metric_mode
 from unionsnn.reports.collection import StoredRecord
 from unionsnn.reports.formatting import (
@@ -125,7 +125,7 @@ def labels(group: Sequence[StoredRecord]) -> list[str]:
                 for other, one in zip(group, shown, strict=True)
                 if one == name
                 for key in differing_keys(first[name], other.record.config)
-                if not key.startswith(_SHOWN)
+                if key in SERVING or not key.startswith(_SHOWN)
             }
             values = dict(flatten(each.record.config))
             # A key missing in a configuration is left out of its row.
@@ -313,6 +313,9 @@ def _table(group: Sequence[StoredRecord], full: Sequence[Mapping[str, Any]]) -> 
             ]
         )
     title = f"{full[0]['data']} ({full[0]['dataset']})"
+    read = {each.record.config["data"].get("edge_features") for each in group}
+    if read - {None}:
+        title += f", edge features: {', '.join(sorted(each or 'none' for each in read))}"
     below = [*notes, *incomplete, *failed]
     groups = {}
     if len(kinds) > 1:

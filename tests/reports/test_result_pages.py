@@ -1,0 +1,242 @@
+"""The tables of the pages follow from the records, and from the commands that ask for them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from made_records import record
+from unionsnn.config.compose import compose_config
+from unionsnn.config.identity import config_hash
+from unionsnn.reports.claims import CLAIMS, from_records, wins
+from unionsnn.reports.collection import StoredRecord, collect
+from unionsnn.reports.paper import ablation_values
+from unionsnn.reports.views.records import labels, records_report
+from unionsnn.training.records import Result
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+pages: Any = import_module("pages")
+runs: Any = import_module("runs")
+
+
+@pytest.fixture(scope="module")
+def book() -> Any:
+    return pages.Book.read()
+
+
+@pytest.mark.parametrize("page", pages.PAGES)
+def test_pages_are_up_to_date_with_the_records(book: Any, page: str) -> None:
+    # Claims about graphs are measured, which takes seconds: they have a test of their own.
+    blocks = {name: make for name, make in pages.BLOCKS.items() if name != "claims"}
+    text = (ROOT / page).read_text()
+    assert pages.rewritten(text, book, blocks) == text, "type: make results"
+
+
+def test_the_page_has_the_claims_that_records_decide(book: Any) -> None:
+    lines = (ROOT / "docs/results.md").read_text().splitlines()
+    ours = from_records(book.records)
+    for claim in CLAIMS:
+        if claim.judge is not None:
+            (row,) = (line for line in lines if line.startswith(f"| {claim.text} |"))
+            verdict = claim.judge(ours)
+            text = f"{verdict.state}: {verdict.evidence}" if verdict else "not run"
+            assert row.strip("| ").split(" | ")[2] == text
+
+
+def test_the_index_is_of_the_commands() -> None:
+    kept = json.loads(pages.INDEX.read_text())
+    assert {name: each["command"] for name, each in kept.items()} == runs.COMMANDS, "make results"
+    index = pages.read_index()
+    # All of one command, and of another its last, are composed again.
+    for name, places in (("zinc10k 100,000", (0, 3)), ("nested: mutag", (4,))):
+        _, *given = shlex.split(runs.COMMANDS[name])
+        common = given[given.index("--") + 1 :]
+        for place in places:
+            each = index[name][place]
+            config = compose_config([*common, *shlex.split(each.words)])
+            assert (each.hash, each.data) == (config_hash(config), config.data.name)
+            assert each.text == pages.described(config.to_dict())
+
+
+def test_rows_of_a_command_have_different_words() -> None:
+    for name, entries in pages.read_index().items():
+        if not runs.COMMANDS[name].startswith("reproduce"):
+            assert len({each.text for each in entries}) == len(entries), name
+            assert len({each.hash for each in entries}) == len(entries), name
+
+
+def made(model: str, hash_: str, values: list[float], data: str = "mutag", **config: Any) -> Any:
+    """A finished run of seeds."""
+    content = record(model, data, None)
+    mean = sum(values) / len(values)
+    std = (sum((v - mean) ** 2 for v in values) / (len(values) - 1)) ** 0.5
+    content["result"] |= {"mean": mean, "std": std, "values": values, "interval": [mean, mean]}
+    content["protocol"] |= {"name": "repeated_seeds", "repetitions": len(values)}
+    row = content["repetitions"][0]
+    content["repetitions"] = [
+        {**row, "index": i, "seed": [0, i], "metrics": {"test_accuracy": v}}
+        for i, v in enumerate(values)
+    ]
+    content["config"]["protocol"] = {"folds": None}
+    content["config"]["model"] |= {"name": model}
+    content |= {"state": "finished", "missing": [], "config_hash": hash_, "git_revision": "abc"}
+    for section, keys in config.items():
+        content["config"][section] |= keys
+    return content
+
+
+def stored(content: Any, folder: str) -> StoredRecord:
+    return StoredRecord(Path(folder), Result.from_json(content))
+
+
+def helps_book(**values: list[float]) -> Any:
+    """Of one "what helps" command with the records that are given by row."""
+    name = "what helps: ENZYMES"
+    words = {"gin": "model=gin"} | {
+        key: pages.helps_words(key.replace("_", " ")) for key in ("a", "sizes")
+    }
+    words |= {"within": pages.helps_words("a", pages.CONTROLS[0])}
+    asked = [pages.Asked(word, key, "enzymes", key * 2) for key, word in words.items()]
+    records = [stored(made("gin", key * 2, v), key) for key, v in values.items()]
+    return name, pages.Book(records, {name: asked}, Path("none"))
+
+
+def test_what_helps_pairs_each_row_with_gin_and_says_what_is_not_run() -> None:
+    name, book = helps_book(gin=[0.5, 0.6, 0.7], a=[0.6, 0.7, 0.9], within=[0.5, 0.6, 0.7])
+    lines = book.helps(name).splitlines()
+    rows = {line.split(" | ")[0].strip("| "): line for line in lines if line.startswith("| ")}
+    assert "60.00 ± 10.00 %" in rows["GIN, nothing of the structure"]
+    # Differences of 10, 10 and 20 points, by Student's t over 3 pairs.
+    real, within, across = rows["a"].strip("| ").split(" | ")[1:]
+    assert real == "73.33 ± 15.28 %; +13.33 points (−1.01 to +27.68)"
+    assert within == "60.00 ± 10.00 %; +0.00 points"
+    assert across == "–"
+    assert rows["sizes"].count("not run") == 1
+    assert "3 of 4 runs" in "\n".join(lines)
+    assert f"unionsnn {runs.COMMANDS[name]}" in lines
+    _, nothing = helps_book()
+    assert "±" not in nothing.helps(name)
+
+
+def test_configurations_are_told_apart_in_words() -> None:
+    asked = pages.read_index()["zinc10k 100,000"]
+    assert [each.text for each in asked] == [
+        "GIN, bonds",
+        "UnionGIN, all columns as edge feature, bonds",
+        "UnionGIN, all columns as edge feature, bonds, shuffled within each graph",
+        "UnionGIN, all columns as edge feature, bonds, shuffled over all graphs",
+        "UnionGIN, default gate, bonds",
+        "UnionGIN, the paper's gate, bonds",
+    ]
+
+
+def test_nested_selection_is_a_table_of_models_by_sets() -> None:
+    sets = ("mutag", "enzymes")
+    commands = {
+        f"nested: {data}": [
+            pages.Asked(f"model={model}", text, data, f"{data} {model}")
+            for model, text in (("deep_sets", "DeepSets"), ("gin", "GIN"))
+        ]
+        for data in sets
+    }
+    records = [
+        stored(made("gin", "mutag gin", [0.7, 0.9], "mutag"), "one"),
+        stored(made("deep_sets", "enzymes deep_sets", [0.3, 0.4], "enzymes"), "two"),
+    ]
+    lines = pages.Book(records, commands, Path("none")).across_sets("nested: ").splitlines()
+    assert lines[0] == "| model | mutag | enzymes |"
+    assert lines[2] == "| DeepSets | not run | 35.00 ± 7.07 % (35.00 to 35.00 %) |"
+    assert lines[3] == "| GIN | 80.00 ± 14.14 % (80.00 to 80.00 %) | not run |"
+
+
+def test_the_paper_s_tables_mark_values_outside_our_interval() -> None:
+    asked = [
+        pages.Asked(f"{row} on MUTAG", row, "mutag", row, (row, "MUTAG"))
+        for row in ("GIN", "GCN", "GraphSAGE")
+    ]
+    commands = {name: [] for name in runs.COMMANDS} | {"table 3": asked}
+    far, near = (made("gin", row, [0.7, 0.8]) for row in ("GIN", "GCN"))
+    near["result"]["interval"] = [0.5, 1.0]
+    book = pages.Book([stored(far, "one"), stored(near, "two")], commands, Path("none"))
+    text = book.paper()
+    rows = [line for line in text.splitlines() if line.startswith("| G")]
+    assert ["≠" in row for row in rows] == [True, False, False]
+    assert rows[2].endswith("| – | – | – |  | – | – |")
+    assert "–: not run" in text
+    assert "Not run:" in text
+    assert "unionsnn reproduce table6" in text
+
+
+def test_a_marker_without_a_table_is_an_error() -> None:
+    text = "<!-- records: zink -->\n<!-- end of records -->"
+    with pytest.raises(KeyError, match="zink is no table"):
+        pages.rewritten(text, pages.Book([], {}))
+    once = text.replace("zink", "brec")
+    book = pages.Book([], {}, Path("none"))
+    twice = pages.rewritten(pages.rewritten(once, book), book)
+    assert twice == pages.rewritten(once, book)
+    assert "not run" in twice
+
+
+def test_an_incomplete_record_is_not_run() -> None:
+    content = record("gin", "mutag", None) | {"config_hash": "gg"}
+    book = pages.Book([stored(content, "x")], {})
+    assert book.record(pages.Asked("model=gin", "GIN", "mutag", "gg")) is None
+
+
+def test_kept_records_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "RECORDS", tmp_path / "records")
+    kept = ROOT / "benchmarks/records/mutag/gin"
+    shutil.copytree(kept, tmp_path / "out/runs/mutag/gin")
+    (path,) = (tmp_path / "out").rglob("results.json")
+    content = json.loads(path.read_text())
+    content["config"]["paths"]["output"] = str(tmp_path)
+    path.write_text(json.dumps(runs.sealed(content)))
+    runs.keep_records(tmp_path / "out")
+    ((found,), faults) = collect([tmp_path / "records"])
+    assert not faults
+    assert found.record.config["paths"]["output"] is None
+    assert found.record.digest is not None
+
+
+def test_a_claim_fails_before_all_sets_are_run() -> None:
+    wins_of = {("table8", "union", "MUTAG"): (0.8, 0.1), ("table8", "overlap", "MUTAG"): (0.9, 0.1)}
+    assert wins({}, ["table8"], "union", 6) is None
+    lost = wins(wins_of, ["table8"], "union", 6)
+    assert lost is not None
+    assert (lost.state, lost.evidence[:12]) == ("fails", "0 of 6 sets ")
+    assert wins(wins_of, ["table8"], "union", 5) is None
+
+
+def test_records_of_other_coefficients_are_rows_of_tables_8_to_10() -> None:
+    def rows(gate: str | None = "paper", **keys: Any) -> set[tuple[str, str]]:
+        content = record("unionsnn", "mutag", gate)
+        content["config"]["coefficient"] |= keys
+        found = ablation_values(Result.from_json(content))
+        assert {each.dataset for each in found} <= {"MUTAG"}
+        return {(each.table, each.model) for each in found}
+
+    own = {("table8", "union"), ("table9", "UnionSNN"), ("table10", "svd sum")}
+    assert rows() == own
+    assert rows(substructure="overlap") == {("table8", "overlap")}
+    assert rows(encoding="entry_sum") == {("table10", "matrix sum")}
+    assert rows(descriptor="edge_betweenness", encoding=None) == {("table9", "BetSNN")}
+    # The paper's rows of curvature read it as it is.
+    assert rows(descriptor="curvature", encoding=None) == set()
+    assert rows(gate="default") == set()
+
+
+def test_labels_say_whether_edge_features_are_read() -> None:
+    plain = stored(made("gin", "a" * 8, [0.7, 0.8]), "one")
+    bonds = stored(made("gin", "b" * 8, [0.8, 0.9], data={"edge_features": "labels"}), "two")
+    assert labels([plain, bonds]) == ["gin", "gin data.edge_features=labels"]
+    (table,) = records_report([plain, bonds]).tables
+    assert table.title == "mutag (mutag-abc), edge features: labels, none"
