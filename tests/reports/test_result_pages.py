@@ -73,7 +73,7 @@ def test_rows_of_a_command_have_different_words() -> None:
             assert len({each.hash for each in entries}) == len(entries), name
 
 
-def made(model: str, hash_: str, values: list[float], data: str = "mutag", **config: Any) -> Any:
+def made(model: str, hash_: str, values: list[float], data: str = "mutag") -> Any:
     """A finished run of seeds."""
     content = record(model, data, None)
     mean = sum(values) / len(values)
@@ -88,8 +88,6 @@ def made(model: str, hash_: str, values: list[float], data: str = "mutag", **con
     content["config"]["protocol"] = {"folds": None}
     content["config"]["model"] |= {"name": model}
     content |= {"state": "finished", "missing": [], "config_hash": hash_, "git_revision": "abc"}
-    for section, keys in config.items():
-        content["config"][section] |= keys
     return content
 
 
@@ -235,8 +233,11 @@ def test_records_of_other_coefficients_are_rows_of_tables_8_to_10() -> None:
 
 
 def test_labels_say_whether_edge_features_are_read() -> None:
-    plain = stored(made("gin", "a" * 8, [0.7, 0.8]), "one")
-    bonds = stored(made("gin", "b" * 8, [0.8, 0.9], data={"edge_features": "labels"}), "two")
+    contents = [made("gin", name * 8, [0.7, 0.8]) for name in "ab"]
+    for content in contents:
+        content["config"]["data"]["name"] = "mutag"
+    contents[1]["config"]["data"]["edge_features"] = "labels"
+    plain, bonds = (stored(content, content["config_hash"]) for content in contents)
     assert labels([plain, bonds]) == ["gin", "gin data.edge_features=labels"]
     (table,) = records_report([plain, bonds]).tables
     assert table.title == "mutag (mutag-abc), edge features: labels, none"
