@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -31,10 +33,16 @@ def test_the_sum_is_that_of_numpy(order: int, empty: bool) -> None:
     assert bands.absolute_eigenvalue_sum(blocks) == pytest.approx(right, rel=1e-12, abs=1e-12)
 
 
-@pytest.mark.parametrize("order", [1, 7, 90])
+@pytest.mark.parametrize("order", [1, 7, 90, 1000])
 def test_decompositions_in_place_are_those_of_numpy(order: int) -> None:
     matrix = distances(order, order)
-    values, vectors = lapack.eigh([np.asfortranarray(matrix)])
+    vectors = matrix.copy("F")
+    tracemalloc.start()
+    values = lapack.eigh_in_place(vectors)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # The triangle of reflections, and some columns.
+    assert peak < 4 * order**2 + 4096 * (order + 10)
     np.testing.assert_allclose(values, np.linalg.eigvalsh(matrix), atol=1e-11)
     np.testing.assert_allclose(vectors * values @ vectors.T, matrix, atol=1e-11)
     band = np.zeros((4, order), order="F")

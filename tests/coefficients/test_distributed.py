@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import sys
+import threading
+from concurrent.futures import CancelledError
 
 import numpy as np
 import pytest
 
 from unionsnn.base.errors import RequestError
 from unionsnn.coefficients import CoefficientSpec, SimpleGraph
-from unionsnn.coefficients.distributed import (
-    balanced_chunks,
-    chunk_values,
-    structural_coefficients_distributed,
-)
+from unionsnn.coefficients.distributed import _Sent, structural_coefficients_distributed
 
 SPEC = CoefficientSpec(quantities=("a", "a_tree", "nodes", "edges"))
 
@@ -28,49 +27,139 @@ def random_edges(num_nodes: int, num_edges: int, seed: int, hub: int = 0) -> np.
     return np.concatenate([spokes, edges], axis=1)
 
 
-@pytest.mark.parametrize("num_chunks", [1, 2, 3, 10, 10_000])
-def test_chunks_cover_every_edge_once(num_chunks):
-    graph = SimpleGraph.from_edge_index(random_edges(60, 200, 0, hub=40), 60, symmetrize=True)
-    chunks = balanced_chunks(graph, SPEC, num_chunks)
-    assert 1 <= len(chunks) <= num_chunks
-    covered = [i for begin, end in chunks for i in range(begin, end)]
-    assert covered == list(range(graph.num_undirected_edges))
+class Here:
+    """A client whose only worker is this process, to which each task is sent as bytes."""
+
+    def __init__(self, lost: int = 0, threads: int = 2) -> None:
+        self.lost, self.threads = lost, threads
+        self.calls: list[tuple[str, int]] = []
+        self.sent = 0
+        self.lock = threading.Lock()
+
+    def nthreads(self) -> dict[str, int]:
+        return {"here": self.threads} if self.threads else {}
+
+    def scatter(self, sent, *, broadcast, hash):
+        self.sent += 1
+        return Done(pickle.loads(pickle.dumps(sent)))
+
+    def submit(self, function, sent, *arguments, pure):
+        arguments = pickle.loads(pickle.dumps(arguments))
+        with self.lock:
+            if self.lost:
+                self.lost -= 1
+                sent.status = "lost"
+                return Done(CancelledError())
+            self.calls.append((function.__name__, len(arguments[-1])))
+            return Done(function(sent.result(), *arguments))
+
+    def cancel(self, futures):
+        self.cancelled = futures
 
 
-def test_chunks_are_balanced_by_cost_not_by_number():
-    star = np.stack([np.zeros(300, np.int64), np.arange(1, 301)])
-    path = np.stack([np.arange(301, 900), np.arange(302, 901)])
-    graph = SimpleGraph.from_edge_index(np.concatenate([star, path], axis=1), 901, symmetrize=True)
-    first, *_, last = (end - begin for begin, end in balanced_chunks(graph, SPEC, 6))
-    assert last > 5 * first
+class Done:
+    """A finished future."""
+
+    def __init__(self, value) -> None:
+        self.value, self.status = value, "finished"
+
+    def result(self):
+        if isinstance(self.value, BaseException):
+            raise self.value
+        return self.value
+
+    def release(self) -> None:
+        """Nothing to do."""
 
 
-@pytest.mark.parametrize("num_edges", [0, 1])
-def test_graphs_with_hardly_an_edge(num_edges):
-    graph = SimpleGraph.from_edge_index(np.zeros((2, 0), int), 3)
-    if num_edges:
-        graph = SimpleGraph.from_edge_index([[0, 1], [1, 0]], 3)
-    chunks = balanced_chunks(graph, SPEC, 4)
-    assert sum(end - begin for begin, end in chunks) == num_edges
+pytest.importorskip("distributed")
 
 
-@pytest.mark.parametrize("hub", [0, 300])
-@pytest.mark.parametrize("num_chunks", [2, 7])
-def test_values_of_chunks_are_those_of_the_whole_bit_for_bit(hub, num_chunks):
-    edges = random_edges(400, 600, 1, hub)
-    graph = SimpleGraph.from_edge_index(edges, 400, symmetrize=True)
-    whole = SPEC.compute(graph.edges, 400, symmetrize=True)
-    chunks = balanced_chunks(graph, SPEC, num_chunks)
-    parts = [chunk_values(graph, SPEC, begin, end) for begin, end in chunks]
-    assert (np.concatenate(parts) == whole).all()
+@pytest.mark.parametrize(
+    "spec",
+    [
+        SPEC,
+        CoefficientSpec(radius=(1, 2), quantities=("a", "nodes", "cycles", "distances")),
+        CoefficientSpec(descriptor="curvature", alpha=0.123456),
+    ],
+    ids=["radius one", "all passes", "curvature"],
+)
+@pytest.mark.parametrize(("hub", "num_chunks"), [(0, 1), (300, 7), (300, None)])
+def test_values_are_those_of_one_machine_bit_for_bit(spec, hub, num_chunks):
+    nodes = 400 if spec is SPEC else 40
+    edges = random_edges(nodes, 3 * nodes // 2, 1, min(hub, nodes - 1))
+    right = spec.compute(edges, nodes, symmetrize=True)
+    client, told = Here(), []
+    values = structural_coefficients_distributed(
+        client,
+        edges,
+        nodes,
+        spec,
+        symmetrize=True,
+        num_chunks=num_chunks,
+        progress=lambda done, total: told.append((done, total)),
+    )
+    assert (values == right).all()
+    assert client.sent == 1
+    assert len(client.cancelled) == 1
+    assert told[-1][0] == told[-1][1]
+    assert told == sorted(told)
+    chunks = [size for name, size in client.calls if name == "chunk_values"]
+    if num_chunks:
+        assert len(chunks) <= num_chunks * len(spec.passes(TWO_NODES))
+
+
+TWO_NODES = SimpleGraph.from_edge_index([[0, 1], [1, 0]], 2)
+
+
+def test_edges_of_a_hub_share_its_decomposition():
+    edges = random_edges(400, 600, 1, hub=300)
+    client = Here(threads=3)
+    structural_coefficients_distributed(client, edges, 400, SPEC, symmetrize=True, num_chunks=20)
+    groups = [size for name, size in client.calls if name == "group_values"]
+    # One hub, cut into halves of the shares of three threads.
+    assert 4 <= len(groups) <= 6
+    assert sum(groups) > 200
+
+
+def test_edges_between_twins_of_a_hub_are_computed_once():
+    nodes = 1400
+    spokes = np.stack([np.zeros(nodes - 1, np.int64), np.arange(1, nodes)])
+    client = Here()
+    values = structural_coefficients_distributed(client, spokes, nodes, symmetrize=True)
+    assert (values == values[0]).all()
+    assert (values == CoefficientSpec().compute(spokes, nodes, symmetrize=True)).all()
 
 
 def test_arrays_that_cannot_be_written_are_copied_not_compiled_for():
     graph = SimpleGraph.from_edge_index(random_edges(20, 40, 2), 20, symmetrize=True)
-    right = chunk_values(graph, SPEC, 0, 5)
     for array in (graph.indptr, graph.indices, graph.edges):
         array.flags.writeable = False
-    assert (chunk_values(graph, SPEC, 0, 5) == right).all()
+    part = _Sent(graph, SPEC).part(0, slice(0, 5))
+    assert all(array.flags.writeable for array in part.graph.csr)
+
+
+@pytest.mark.parametrize("losses", [1, 2, 3])
+def test_lost_parts_are_computed_again_but_not_for_ever(losses):
+    edges = random_edges(30, 60, 4)
+    client = Here(losses)
+
+    def compute():
+        return structural_coefficients_distributed(
+            client, edges, 30, SPEC, symmetrize=True, num_chunks=1
+        )
+
+    if losses < 3:
+        assert (compute() == SPEC.compute(edges, 30, symmetrize=True)).all()
+        assert client.sent == 1 + losses
+    else:
+        with pytest.raises(RuntimeError, match=r"was lost with its worker 3 times"):
+            compute()
+
+
+def test_a_client_without_workers_is_refused():
+    with pytest.raises(RuntimeError, match="no worker; start one"):
+        structural_coefficients_distributed(Here(threads=0), [[0, 1], [1, 0]], 2)
 
 
 @pytest.fixture(scope="module")
@@ -129,40 +218,3 @@ def test_an_empty_graph_and_bad_input(client):
         structural_coefficients_distributed(client, [[0], [1]], 2)
     with pytest.raises(RequestError, match="num_chunks"):
         structural_coefficients_distributed(client, empty, 2, num_chunks=0)
-
-
-class Threads(dict):
-    def nthreads(self):
-        return self
-
-
-@pytest.mark.parametrize("losses", [1, 2, 3])
-def test_lost_chunks_are_computed_again_but_not_for_ever(monkeypatch, losses):
-    edges = random_edges(30, 60, 4)
-    right = SPEC.compute(edges, 30, symmetrize=True)
-    tried: list[int] = []
-
-    def lossy(client, graph, spec, chunks):
-        tried.append(len(chunks))
-        for number, (begin, end) in enumerate(chunks):
-            lost = number == 0 and len(tried) <= losses
-            yield begin, end, None if lost else chunk_values(graph, spec, begin, end)
-
-    monkeypatch.setattr("unionsnn.coefficients.distributed._on_workers", lossy)
-
-    def compute():
-        return structural_coefficients_distributed(
-            Threads(worker=1), edges, 30, SPEC, symmetrize=True, num_chunks=4
-        )
-
-    if losses < 3:
-        assert (compute() == right).all()
-    else:
-        with pytest.raises(RuntimeError, match=r"1 chunks of edges were lost .* 3 times"):
-            compute()
-    assert tried == [4, *[1] * min(losses, 2)]
-
-
-def test_a_client_without_workers_is_refused():
-    with pytest.raises(RuntimeError, match="no worker; start one"):
-        structural_coefficients_distributed(Threads(), [[0, 1], [1, 0]], 2)

@@ -222,7 +222,7 @@ def twin_edges(graph: SimpleGraph) -> IntArray:
     return first_edge
 
 
-def _single_threaded_blas(max_order: int) -> AbstractContextManager[Any]:
+def single_threaded_blas(max_order: int) -> AbstractContextManager[Any]:
     """Limit BLAS to one thread while matrices of up to the given order are solved."""
     # Finding the loaded libraries takes longer than a small graph; only LAPACK needs it.
     if max_order <= OWN_SOLVER_LIMIT:
@@ -231,15 +231,22 @@ def _single_threaded_blas(max_order: int) -> AbstractContextManager[Any]:
 
 
 def plan_chunks(
-    costs: FloatArray, threads: int, block_size: int | None
+    costs: FloatArray, threads: int, block_size: int | None, num_chunks: int | None = None
 ) -> tuple[IntArray, FloatArray]:
-    """Cut the edges into chunks of similar cost, of at most ``block_size`` edges.
+    """Cut the edges into chunks of similar cost.
+
+    Args:
+        costs: Estimated nanoseconds of each edge.
+        threads: Number of threads, which decides on the number of chunks.
+        block_size: Most edges of a chunk; None for no limit.
+        num_chunks: Most chunks, whatever the threads.
 
     Shapes:
         costs [M] -> bounds [K + 1] and the cost of each chunk [K].
     """
-    per_chunk = float(costs.sum()) / (_CHUNKS_PER_THREAD * threads)
-    per_chunk = min(max(per_chunk, _MIN_CHUNK_COST), _MAX_CHUNK_COST)
+    per_chunk = float(costs.sum()) / (num_chunks or _CHUNKS_PER_THREAD * threads)
+    if num_chunks is None:
+        per_chunk = min(max(per_chunk, _MIN_CHUNK_COST), _MAX_CHUNK_COST)
     # A sum of costs far beyond a chunk's would lose those of cheap edges.
     total = np.cumsum(np.minimum(costs, per_chunk))
     bounds, before = [0], 0.0
@@ -293,14 +300,15 @@ class Computation:
         block_size: int | None,
         progress: Progress | None,
         partial: Partial | None,
+        num_chunks: int | None = None,
     ) -> FloatArray:
-        """Compute the values of every undirected edge; see `compute_values`."""
+        """Compute the values of every undirected edge; see `compute_values` and `plan_chunks`."""
         values, graph = self._values, self._graph
         if not len(values):
             return values
         self._progress, self._partial = progress, partial
-        with _single_threaded_blas(self._pass.max_order):
-            self._compute(threads, block_size)
+        with single_threaded_blas(self._pass.max_order):
+            self._compute(threads, block_size, num_chunks)
         values[self._twins] = values[self._first[self._twins]]
         finite = np.isfinite(values).all(axis=1)
         if not finite.all():
@@ -309,11 +317,11 @@ class Computation:
             raise RuntimeError(f"The coefficient of edge {v} - {u} is not finite: {failure}.")
         return values
 
-    def _compute(self, threads: int | None, block_size: int | None) -> None:
+    def _compute(self, threads: int | None, block_size: int | None, num_chunks: int | None) -> None:
         """Compute all edges; the first failure or interrupt cancels tasks that have not started."""
         costs, in_groups = self._costs
         cores = threads or available_threads()
-        bounds, chunk_costs = plan_chunks(costs, cores, block_size)
+        bounds, chunk_costs = plan_chunks(costs, cores, block_size, num_chunks)
         self._work = float(chunk_costs.sum() + in_groups.sum())
         if threads is None:
             cores = threads_for(self._work)

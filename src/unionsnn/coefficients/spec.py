@@ -233,6 +233,9 @@ class CoefficientSpec:
         progress: Progress | None = None,
         blocks: Blocks | None = None,
         told: Callable[[float, int], None] | None = None,
+        *,
+        num_chunks: int | None = None,
+        elsewhere: Callable[[int, Pass], Pass] | None = None,
     ) -> FloatArray:
         """Compute the columns of every undirected edge; the paper's radius 1 is a separate pass.
 
@@ -243,15 +246,18 @@ class CoefficientSpec:
             progress: As in `compute`.
             blocks: As in `compute`.
             told: Called with the expected seconds and the number of threads before the work.
+            num_chunks: As in `engine.plan_chunks`.
+            elsewhere: Returns what computes the pass of a number in its place.
 
         Shapes:
             -> [M, C].
         """
         passes = self.passes(graph)
-        computations = {
-            number: Computation(part.edge_pass, [] if blocks is None else blocks.read(number))
-            for number, part in passes.items()
-        }
+        computations = {}
+        for number, part in passes.items():
+            edge_pass = elsewhere(number, part.edge_pass) if elsewhere else part.edge_pass
+            known = [] if blocks is None else blocks.read(number)
+            computations[number] = Computation(edge_pass, known)
         if told is not None:
             cost = sum(each.expected_cost for each in computations.values())
             workers = threads or threads_for(cost)
@@ -263,7 +269,8 @@ class CoefficientSpec:
             keep = None if blocks is None else functools.partial(blocks.add, part=number)
             shown = _share(progress, before, part.rounds, total)
             # Its memory ends with the pass.
-            parts.append(computations.pop(number).run(threads, block_size, shown, keep))
+            computation = computations.pop(number)
+            parts.append(computation.run(threads, block_size, shown, keep, num_chunks))
             names += part.columns
             before += part.rounds
         values = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)

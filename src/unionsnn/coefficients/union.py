@@ -9,7 +9,7 @@ import numpy.typing as npt
 IntArray = npt.NDArray[np.int64]
 
 PART_EDGES = 2**22
-"""Directed edges of a part, unless a single graph has more."""
+"""Directed edges of a part."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +44,16 @@ class DisjointUnion:
         """Number of directed edges of all graphs."""
         return int(self.edge_slices[-1])
 
-    def parts(self) -> Iterator[tuple[int, int]]:
-        """Yield the first graph of each part and the one after its last."""
+    def parts(self, num_edges: int | None = None) -> Iterator[tuple[int, int]]:
+        """Yield the first graph of each part and the one after its last.
+
+        Args:
+            num_edges: Directed edges of a part, unless a single graph has more; by default
+                `PART_EDGES`.
+        """
         begin = 0
         while begin < self.num_graphs:
-            bound = self.edge_slices[begin] + PART_EDGES
+            bound = self.edge_slices[begin] + (num_edges or PART_EDGES)
             end = int(np.searchsorted(self.edge_slices, bound, side="right")) - 1
             end = max(end, begin + 1)
             yield begin, end

@@ -54,9 +54,11 @@ def one_way_edges(edge_index: IntArray, num_nodes: int) -> IntArray:
     """
     there = edge_index[0] * num_nodes + edge_index[1]
     back = edge_index[1] * num_nodes + edge_index[0]
-    if np.array_equal(np.sort(there), np.sort(back)):
+    there.sort()
+    back.sort()
+    if np.array_equal(there, back):
         return np.empty(0, dtype=np.int64)
-    return np.flatnonzero(~np.isin(back, there))
+    return np.flatnonzero(~np.isin(edge_index[1] * num_nodes + edge_index[0], there))
 
 
 def with_reverses(simple: IntArray, first: IntArray, lonely: IntArray) -> tuple[IntArray, IntArray]:
@@ -142,9 +144,9 @@ def cut_by_graph(union: IntArray, node_slices: IntArray) -> tuple[IntArray, IntA
     Shapes:
         union [2, E], node_slices [G + 1] -> [2, E], [G + 1].
     """
-    graph = np.searchsorted(node_slices, union[0], side="right") - 1
-    counts = np.bincount(graph, minlength=len(node_slices) - 1)
-    return np.ascontiguousarray(union - node_slices[graph]), slices(counts)
+    edge_slices = np.searchsorted(union[0], node_slices)
+    first = np.repeat(node_slices[:-1], np.diff(edge_slices))
+    return np.ascontiguousarray(union - first), edge_slices
 
 
 def united(edges: Sequence[IntArray], node_slices: IntArray) -> IntArray:

@@ -52,58 +52,51 @@ def subtract_product(left: FloatArray, right: FloatArray, matrix: FloatArray) ->
     )
 
 
-def eigh(matrix: list[FloatArray]) -> tuple[FloatArray, FloatArray]:
-    """Decompose a symmetric matrix, read from its lower triangle.
+def eigh_in_place(matrix: FloatArray) -> FloatArray:
+    """Decompose a symmetric matrix in its own memory, which its eigenvectors take.
 
     As LAPACK's dsyevr, but the reflections that make the matrix tridiagonal are moved to a triangle
-    before there are eigenvectors: at most one and a half matrices are in memory.
+    before there are eigenvectors: beside the matrix there is at most half of one.
 
     Args:
-        matrix: The matrix in column order alone in a list, from which it is taken, and destroyed.
+        matrix: In: the matrix, read from its lower triangle. Out: the eigenvectors, in its columns.
 
     Shapes:
-        matrix [n, n] -> eigenvalues [n] (ascending), eigenvectors [n, n] (column order).
+        matrix [n, n] (column order) -> eigenvalues [n] (ascending).
     """
-    whole = matrix.pop()
-    n = len(whole)
+    n = len(matrix)
     info = np.zeros(1, np.int32)
     diagonal, beside, tau = np.empty(n), np.zeros(n), np.empty(max(n - 1, 1))
     work = np.empty(_PANEL * n)
     _call(
         _routine("lapack", "dsytrd", 10),
-        *("L", n, whole, n, diagonal, beside, tau, work, len(work), info),
+        *("L", n, matrix, n, diagonal, beside, tau, work, len(work), info),
     )
     # Column j of the triangle has the reflection of the rows from j + 1.
-    panels = [whole[j + 1 :, j : j + _PANEL].copy("F") for j in range(0, n - 1, _PANEL)]
-    del whole
+    panels = [matrix[j + 1 :, j : j + _PANEL].copy("F") for j in range(0, n - 1, _PANEL)]
     kept = diagonal.copy(), beside[:-1].copy()
-    values, vectors = np.empty(n), np.empty((n, n), order="F")
-    support, found, accurate = (
-        np.empty(2 * n, np.int32),
-        np.zeros(1, np.int32),
-        np.ones(1, np.int32),
-    )
+    values, support = np.empty(n), np.empty(2 * n, np.int32)
+    found, accurate = np.zeros(1, np.int32), np.ones(1, np.int32)
     work, integers = np.empty(18 * n), np.empty(10 * n, np.int32)
     _call(
         _routine("lapack", "dstemr", 21),
-        *("V", "A", n, diagonal, beside, 0.0, 0.0, 0, 0, found, values, vectors, n, n, support),
+        *("V", "A", n, diagonal, beside, 0.0, 0.0, 0, 0, found, values, matrix, n, n, support),
         *(accurate, work, len(work), integers, len(integers), info),
     )
     if info[0] or found[0] != n:
-        values, vectors = np.linalg.eigh(np.diag(kept[0]) + np.diag(kept[1], -1))
-        vectors = np.asfortranarray(vectors)
+        values, matrix[:] = np.linalg.eigh(np.diag(kept[0]) + np.diag(kept[1], -1))
     while panels:
         first = _PANEL * (len(panels) - 1)
         panel = panels.pop()
         # The last column of the triangle is the last but one of the matrix.
         reflections, factor = compact(panel[:, : n - 1 - first], tau[first : first + _PANEL])
-        below = vectors[first + 1 :]
+        below = matrix[first + 1 :]
         subtract_product(
             np.ascontiguousarray(reflections @ factor),
             np.ascontiguousarray(below.T @ reflections),
             below,
         )
-    return values, vectors
+    return values
 
 
 def compact(packed: FloatArray, tau: FloatArray) -> tuple[FloatArray, FloatArray]:

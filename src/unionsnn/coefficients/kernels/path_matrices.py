@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from unionsnn.coefficients.kernels.jit import kernel
-from unionsnn.coefficients.kernels.spectra import OWN_SOLVER_LIMIT, positive_eigenvalue_sum
 from unionsnn.coefficients.kernels.substructures import TRUE_TWINS, WORD
 
 FloatArray = npt.NDArray[np.float64]
@@ -51,44 +50,12 @@ def fill_path_quotient(
 
 
 @kernel
-def path_coefficient(
-    rows: IntArray, sizes: IntArray, kinds: IntArray, classes: int, matrix: FloatArray
-) -> float:
-    """Return the sum of singular values of the path matrix, a = Σ|λ(P)| = 2 Σ max(λ(Q), 0).
-
-    Shapes:
-        rows [>= m, W], sizes [>= m], kinds [>= m], matrix [>= L + 2, >= L] (work space), L the
-        limit of our solver.
-    """
-    if classes <= OWN_SOLVER_LIMIT:
-        fill_path_quotient(rows, sizes, kinds, classes, matrix)
-        return 2.0 * positive_eigenvalue_sum(matrix, classes, matrix[-2], matrix[-1])
-    large = np.empty((classes, classes), np.float64)
-    fill_path_quotient(rows, sizes, kinds, classes, large)
-    eigenvalues = np.linalg.eigvalsh(large)
-    total = 0.0
-    for i in range(classes):
-        total += max(eigenvalues[i], 0.0)
-    return 2.0 * total
-
-
-@kernel
-def double_star_coefficient(degree_v: int, degree_u: int, matrix: FloatArray) -> float:
-    """Return a of the tree in which v and u are adjacent and have d - 1 leaves each.
-
-    Shapes:
-        matrix [>= 6, >= 4] (work space).
-    """
-    order = fill_double_star(degree_v, degree_u, matrix)
-    return 2.0 * positive_eigenvalue_sum(matrix, order, matrix[-2], matrix[-1])
-
-
-@kernel
 def fill_double_star(degree_v: int, degree_u: int, matrix: FloatArray) -> int:
     """Write the quotient of a double star below the diagonal; return its order.
 
-    The leaves of an end are false twins, so Q has the four classes v, u, leaves of v, leaves of u.
-    Swapping the ends does not change a bit of the value.
+    It is the tree in which v and u are adjacent and have d - 1 leaves each. The leaves of an end
+    are false twins, so Q has the four classes v, u, leaves of v, leaves of u. Swapping the ends
+    does not change a bit of the value.
 
     Shapes:
         matrix [>= 4, >= 4].

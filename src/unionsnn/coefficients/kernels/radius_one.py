@@ -14,12 +14,17 @@ import numpy.typing as npt
 from unionsnn.coefficients.kernels.arguments import Csr
 from unionsnn.coefficients.kernels.jit import kernel
 from unionsnn.coefficients.kernels.path_matrices import (
-    double_star_coefficient,
     fill_double_star,
     fill_path_quotient,
-    path_coefficient,
 )
-from unionsnn.coefficients.kernels.routes import ALONE, ALONE_ORDER, KNOWN, Hubs, choose_hub
+from unionsnn.coefficients.kernels.routes import (
+    ALONE,
+    ALONE_ORDER,
+    DIRECT,
+    KNOWN,
+    Hubs,
+    choose_hub,
+)
 from unionsnn.coefficients.kernels.spectra import OWN_SOLVER_LIMIT, positive_eigenvalue_sum
 from unionsnn.coefficients.kernels.substructures import (
     COLORS,
@@ -236,19 +241,28 @@ def compute_large(
             values[i, column_edges] = num_edges
         if column_a < 0:
             continue
+        # One call of each solver for all: each would be compiled into this function again.
+        a, order, matrix = np.nan, 0, work.matrix
         if num_edges == count - 1:
-            a = _tree_coefficient(degree_v, degree_u, work.stars, work.matrix)
+            order = fill_double_star(degree_v, degree_u, matrix)
         else:
             members, sizes, kinds, quotient = twin_classes_of_lists(starts, neighbors)
-            order = members.shape[0]
-            routes[i] = choose_hub(hubs, v, u, degree_v, degree_u, count, order)
-            if routes[i] >= 0:
-                a = np.nan
-            elif order > ALONE_ORDER:
+            classes = members.shape[0]
+            routes[i] = choose_hub(hubs, v, u, degree_v, degree_u, count, classes)
+            if routes[i] == DIRECT and classes > ALONE_ORDER:
                 routes[i] = ALONE
-                a = np.nan
-            else:
-                a = path_coefficient(quotient, sizes, kinds, order, work.matrix)
+            if routes[i] == DIRECT:
+                order = classes
+                if order > OWN_SOLVER_LIMIT:
+                    matrix = np.empty((order, order))
+                fill_path_quotient(quotient, sizes, kinds, order, matrix)
+        if order > OWN_SOLVER_LIMIT:
+            total = 0.0
+            for eigenvalue in np.linalg.eigvalsh(matrix):
+                total += max(eigenvalue, 0.0)
+            a = 2.0 * total
+        elif order > 0:
+            a = 2.0 * positive_eigenvalue_sum(matrix, order, matrix[-2], matrix[-1])
         values[i, column_a] = a
 
 
@@ -276,7 +290,8 @@ def _tree_coefficient(degree_v: int, degree_u: int, stars: FloatArray, matrix: F
     in_table = degree_v < _STAR_TABLE and degree_u < _STAR_TABLE
     if in_table and not np.isnan(stars[degree_v, degree_u]):
         return stars[degree_v, degree_u]
-    a = double_star_coefficient(degree_v, degree_u, matrix)
+    order = fill_double_star(degree_v, degree_u, matrix)
+    a = 2.0 * positive_eigenvalue_sum(matrix, order, matrix[-2], matrix[-1])
     if in_table:
         stars[degree_v, degree_u] = a
     return a

@@ -17,7 +17,6 @@ from unionsnn.data.edges import (
     simple_edges,
     slices,
     unequal_repeat,
-    united,
     warn_of_loops,
 )
 from unionsnn.data.sources.download import files_hash, open_zip, read_members
@@ -39,6 +38,9 @@ FULL = (220_011, 24_445, 5_000)
 ATOM_TYPES = 28
 BOND_TYPES = 4
 """Number of bond types: none, which no bond has, single, double and triple."""
+
+# Directed edges that are checked at once.
+_EDGES_AT_ONCE = 2**19
 
 
 class Zinc(Source):
@@ -183,10 +185,11 @@ def _assembled(
         raise MalformedDataError(
             f"{archive}: molecule {len(labels)} is invalid ({error!r})"
         ) from error
-    node_slices = slices([len(types) for types in labels])
+    counts = [part.shape[1] for part in edges]
     return zinc_graphs(
-        united(edges, node_slices),
-        node_slices,
+        np.concatenate(edges, axis=1),
+        slices([len(types) for types in labels]),
+        slices(counts),
         np.concatenate(labels),
         np.stack(targets),
         sizes,
@@ -211,12 +214,11 @@ def read_zinc_npz(paths: Mapping[str, Path], *, bonds: bool = False) -> GraphArr
     """
     keys = ("num_nodes", "num_edges", "x", "edge_index", "y", *(("edge_attr",) if bonds else ()))
     parts = [_npz_arrays(paths[part], size, keys) for part, size in zip(PARTS, FULL, strict=True)]
-    joined = {key: np.concatenate([part[key] for part in parts], axis=-1) for key in keys}
-    node_slices = slices(joined["num_nodes"])
-    first = np.repeat(node_slices[:-1], joined["num_edges"])
+    joined = {key: np.concatenate([part.pop(key) for part in parts], axis=-1) for key in keys}
     return zinc_graphs(
-        joined["edge_index"].astype(np.int64) + first,
-        node_slices,
+        joined["edge_index"],
+        slices(joined["num_nodes"]),
+        slices(joined["num_edges"]),
         joined["x"].astype(np.int64),
         joined["y"].astype(np.float32)[:, None],
         FULL,
@@ -254,8 +256,9 @@ def _npz_arrays(path: Path, size: int, keys: Sequence[str]) -> dict[str, NDArray
 
 
 def zinc_graphs(
-    union: IntArray,
+    given: NDArray[Any],
     node_slices: IntArray,
+    given_slices: IntArray,
     types: IntArray,
     targets: NDArray[np.float32],
     sizes: tuple[int, int, int],
@@ -264,34 +267,52 @@ def zinc_graphs(
 ) -> GraphArrays:
     """Make the set from its arrays, with atom types as labels and concatenated parts.
 
+    Edges are checked some graphs at a time, which takes little memory beside the set's own.
+
     Shapes:
-        union [2, E], node_slices [G + 1], types [N], targets [G, 1], bonds [E].
+        given [2, E] (local node numbers, of any type), node_slices, given_slices [G + 1],
+        types [N], targets [G, 1], bonds [E].
 
     Raises:
         DataError: A type is unknown, or a bond has only one direction, or two types.
     """
+    # It brings numba, which tables of data sets need not wait for.
+    from unionsnn.coefficients.union import DisjointUnion
+
     if types.max(initial=0) >= ATOM_TYPES:
         raise MalformedDataError(f"{where}: atom type {types.max()} is unknown; types are 0..27")
-    edges, first = simple_edges(union, len(types))
-    if len(one_way_edges(edges, len(types))):
-        raise MalformedDataError(f"{where}: a bond has one direction only")
     if bonds is not None:
         wrong = bonds[(bonds < 1) | (bonds >= BOND_TYPES)]
         if len(wrong):
             raise MalformedDataError(f"{where}: bond type {wrong[0]} is unknown; types are 1..3")
-        # Sorted by receiver, each edge is at the place of its reverse.
-        back = np.lexsort(edges)
-        repeat = unequal_repeat(union, len(types), edges, first, bonds[:, None])
-        if repeat is not None or (bonds[first] != bonds[first[back]]).any():
-            raise MalformedDataError(f"{where}: a bond has two types")
-        warn_of_loops(union, where)
-    edge_index, edge_slices = cut_by_graph(edges, node_slices)
+        warn_of_loops(given, where)
+    kept = np.empty(given.shape, np.int64)
+    kinds = np.empty(0 if bonds is None else len(bonds), np.int64)
+    graphs, counts, at = DisjointUnion(given, node_slices, given_slices), [], 0
+    for begin, end in graphs.parts(_EDGES_AT_ONCE):
+        union, nodes = graphs.edges(begin, end), node_slices[begin : end + 1] - node_slices[begin]
+        edges, first = simple_edges(union, nodes[-1])
+        if len(one_way_edges(edges, nodes[-1])):
+            raise MalformedDataError(f"{where}: a bond has one direction only")
+        local, cuts = cut_by_graph(edges, nodes)
+        counts.append(np.diff(cuts))
+        rows = slice(at, at + cuts[-1])
+        kept[:, rows] = local
+        if bonds is not None:
+            some = bonds[given_slices[begin] : given_slices[end]]
+            # Sorted by receiver, each edge is at the place of its reverse.
+            back = np.lexsort(edges)
+            repeat = unequal_repeat(union, nodes[-1], edges, first, some[:, None])
+            if repeat is not None or (some[first] != some[first[back]]).any():
+                raise MalformedDataError(f"{where}: a bond has two types")
+            kinds[rows] = some[first]
+        at = rows.stop
     return GraphArrays(
-        edge_index=edge_index,
+        edge_index=np.ascontiguousarray(kept[:, :at]),
         node_slices=node_slices,
-        edge_slices=edge_slices,
+        edge_slices=slices(np.concatenate([*counts, np.empty(0, np.int64)])),
         y=targets,
         node_labels=types[:, None],
-        edge_labels=None if bonds is None else bonds[first].astype(np.int64)[:, None],
+        edge_labels=None if bonds is None else kinds[:at, None],
         part=np.repeat(np.arange(3), sizes),
     )
