@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from unionsnn.base.display import Display, clock, current_display, display, stage
+from unionsnn.base.display import Display, current_display, display, stage
+from unionsnn.base.words import duration_text
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def test_plain_lines_hold_the_same_figures(plain: Display, capsys: Any) -> None:
     assert line.startswith("folds done 2 of 10, ")
     assert "fold 3: epoch 121 of 300, train_loss 0.4123, best val_loss 0.4011 (epoch 95), " in line
     # 180 epochs at two a second.
-    assert line.endswith("1:30 left")
+    assert line.endswith("1 min 30 s left")
     plain.tell()
     assert capsys.readouterr().err == ""
     plain.show("epoch", "fold 3: epoch", 143, 300)
@@ -137,7 +138,16 @@ def test_there_is_one_display(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0.4, "0:00"), (7, "0:07"), (760, "12:40"), (7500, "2:05:00")]
+    ("seconds", "digits", "text"),
+    [
+        (0.44, 1, "0.4 s"),
+        (7, 0, "7 s"),
+        (59.97, 1, "1 min 0 s"),
+        (760, 1, "12 min 40 s"),
+        (3599.6, 1, "1 h 0 min"),
+        (5391, 0, "1 h 30 min"),
+        (5_400_000, 1, "1,500 h 0 min"),
+    ],
 )
-def test_a_clock(seconds: float, text: str) -> None:
-    assert clock(seconds) == text
+def test_a_duration_has_its_units(seconds: float, digits: int, text: str) -> None:
+    assert duration_text(seconds, digits) == text

@@ -137,7 +137,7 @@ def test_the_table_says_number_protocol_paper_and_what_is_missing() -> None:
     print_results(result("unionsnn", "mutag", "default"), console)
     text = console.export_text()
     assert "12,345 parameters" in text
-    assert "1:01:01 h" in text
+    assert "1 h 1 min" in text
     assert line.splitlines()[0] in text.splitlines()
     narrow = Console(width=60, record=True, force_terminal=True)
     print_results(result("unionsnn", "mutag", "default"), narrow)

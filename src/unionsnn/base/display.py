@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from unionsnn.base.words import duration_text
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.live import Live
@@ -219,7 +221,7 @@ class Display:
                 finished_style="cyan",
             )
             left = self.seconds_left(key)
-            said = Text("" if left is None else f"{clock(left)} left", style="dim")
+            said = Text("" if left is None else f"{duration_text(left, 0)} left", style="dim")
             table.add_row(Text(row.label), share, Text(row.count), said)
             if row.figures:
                 named = [row.label] if len(rows) > 1 else []
@@ -258,7 +260,7 @@ class Display:
                 key = next((k for k, r in self.rows.items() if r is row), None)
                 left = None if key is None else self.seconds_left(key)
                 texts = [f"{row.label} {row.count}", *row.texts]
-                texts += [] if left is None or end else [f"{clock(left)} left"]
+                texts += [] if left is None or end else [f"{duration_text(left, 0)} left"]
                 parts.append(", ".join(texts) + end)
         if parts:
             print("; ".join(parts), file=sys.stderr, flush=True)
@@ -266,13 +268,6 @@ class Display:
 
 def _kind(row: Row) -> str:
     return re.sub(r"\d+", "#", row.label)
-
-
-def clock(seconds: float) -> str:
-    """Format a duration as a clock does: 0:07, 12:40, 2:05:00."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 _current: ContextVar[Display | None] = ContextVar("display", default=None)

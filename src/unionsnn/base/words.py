@@ -57,3 +57,19 @@ def about(seconds: float) -> str:
         if seconds >= 1.5 * length:
             return f"about {seconds / length:,.0f} {unit}"
     return f"about {max(seconds, 1.0):.0f} s"
+
+
+def duration_text(seconds: float, digits: int = 1) -> str:
+    """Format a duration with its units, such as 7.5 s, 12 min 40 s and 1 h 30 min.
+
+    Args:
+        seconds: The duration.
+        digits: Digits after the point, below a minute.
+    """
+    if round(seconds, digits) < 60:
+        return f"{seconds:.{digits}f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours:,} h {minutes} min"

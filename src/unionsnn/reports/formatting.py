@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from unionsnn.base.words import duration_text
+
 if TYPE_CHECKING:
     from unionsnn.training.statistics import Summary
 
@@ -112,15 +114,6 @@ def share_text(share: float) -> str:
 
 COMPILING = "up to about a minute, once in each process"
 """What torch.compile takes, for the plan of a training."""
-
-
-def duration_text(duration: float) -> str:
-    """Format a duration."""
-    if duration < 60:
-        return f"{duration:.1f} s"
-    minutes, rest = divmod(round(duration), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d} h" if hours else f"{minutes}:{rest:02d} min"
 
 
 def short_duration_text(duration: float) -> str:

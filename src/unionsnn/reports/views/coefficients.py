@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unionsnn.base.files import atomic_write
+from unionsnn.base.words import duration_text
 from unionsnn.data.sources.graph_files.formats import GraphFile
-from unionsnn.reports.formatting import counted, duration_text
+from unionsnn.reports.formatting import counted
 from unionsnn.reports.table import Table, csv_value, numbers, words
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from unionsnn.base.errors import DamagedFileError
 from unionsnn.base.files import read_mapping
-from unionsnn.reports.formatting import duration_text
+from unionsnn.base.words import duration_text
 from unionsnn.reports.table import Table, numbers, show, words
 from unionsnn.training.records import Repetition, Result, read_record
 

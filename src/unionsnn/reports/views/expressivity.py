@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from unionsnn.reports.formatting import counted, duration_text
+from unionsnn.base.words import duration_text
+from unionsnn.reports.formatting import counted
 from unionsnn.reports.table import Report, Table, numbers, words
 
 BREC_PAPER = "Wang and Zhang, An Empirical Study of Realized GNN Expressiveness, ICML 2024, table 2"

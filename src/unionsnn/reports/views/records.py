@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from unionsnn.base.words import duration_text
 from unionsnn.config.grid import flatten
 from unionsnn.config.identity import SERVING, differing_keys
 from unionsnn.config.schema import metric_mode
 from unionsnn.reports.collection import StoredRecord
 from unionsnn.reports.formatting import (
     CUT,
-    duration_text,
     interval_text,
     is_cut,
     is_percent,

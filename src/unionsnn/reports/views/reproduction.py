@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from unionsnn.base.words import duration_text
 from unionsnn.config.grid import cells_of
 from unionsnn.reports.formatting import (
     difference_text,
-    duration_text,
     interval_text,
     result_columns,
     short_duration_text,

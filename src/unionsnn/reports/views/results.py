@@ -13,13 +13,12 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.text import Text
 
-from unionsnn.base.words import format_bytes
+from unionsnn.base.words import duration_text, format_bytes
 from unionsnn.config.grid import cell_text
 from unionsnn.reports.formatting import (
     COMPILING,
     CUT,
     count_text,
-    duration_text,
     is_cut,
     metric_text,
     possible,

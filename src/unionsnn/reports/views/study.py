@@ -7,13 +7,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from unionsnn.reports.formatting import (
-    COMPILING,
-    duration_text,
-    interval_text,
-    metric_text,
-    spread_text,
-)
+from unionsnn.base.words import duration_text
+from unionsnn.reports.formatting import COMPILING, interval_text, metric_text, spread_text
 from unionsnn.reports.table import Mark, Table, html_page, numbers, words
 from unionsnn.reports.views.results import summary_line
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from unionsnn.base.words import duration_text
 from unionsnn.expressivity.trained_pairs import NOISE
-from unionsnn.reports.formatting import duration_text
 from unionsnn.reports.table import Report, Table, numbers, words
 from unionsnn.reports.views.expressivity import SPARE, published_lines
 
