@@ -59,6 +59,12 @@ REFUSALS: list[tuple[list[str], list[str], str]] = [
     (["data=tu"], ["config.missing"], "type data.name=..."),
     (["data.features=lables"], ["config.features"], ""),
     (["protocol=cross_validation", "protocol.folds=2"], ["config.value"], ""),
+    (["data=mutag", "data.task=link_prediction"], ["data.task"], "reads no labelled pairs"),
+    (
+        ["data=pyg", "data.dataset=torch_geometric.datasets.ZINC", "data.task=link_prediction"],
+        ["data.task"],
+        "type data=pcqm_contact",
+    ),
     (["protocol.select_on=test_accuracy"], ["config.metric"], ""),
     (["protocol.stop_on=val_mae"], ["config.metric"], ""),
     (["protocol.report=val_loss"], ["config.metric"], ""),

@@ -146,8 +146,18 @@ def test_features_that_would_be_changed_by_reading_are_refused(
 
 def test_what_is_not_read_of_a_graph_file_is_said(tmp_path: Path) -> None:
     (tmp_path / "g.csv").write_text("source,target,weight\na,b,1\nb,a,1\n")
-    with pytest.warns(UserWarning, match="g.csv: left out are the columns after the second"):
-        read_files([tmp_path / "g.csv"])
+    said = read_files([tmp_path / "g.csv"]).left_out
+    assert said.startswith("g.csv: left out are the columns after the second")
+
+
+def test_a_pt_file_is_said_to_have_node_features_that_are_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "g.pt"
+    torch.save({"edge_index": torch.tensor([[0, 1], [1, 0]]), "x": torch.rand(2, 3)}, path)
+    with pytest.raises(DataError, match=r"x of a \.pt file is not read") as refused:
+        read_new_graphs(path, features="attributes", widths=None, level="graph")
+    assert refused.value.codes == ["data.no_features"]
+    (note,) = read_new_graphs(path, features="degree", widths=None, level="graph").notes
+    assert note.startswith("g.pt: left out are x.")
 
 
 @pytest.mark.parametrize(

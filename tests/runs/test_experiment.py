@@ -402,6 +402,9 @@ def test_a_run_says_once_which_features_of_edges_it_leaves_unread(
         plain = run_experiment(tiny(*words))
     assert caplog.text.count("features of edges are not read: column 3 (labels)") == 1
     assert "data.edge_features=labels reads them" in caplog.text
+    with caplog.at_level("INFO", "unionsnn"):
+        run_experiment(tiny(*words, "model=deep_sets"))
+    assert "column 3 (labels). model=deep_sets reads none." in caplog.text
     caplog.clear()
     with caplog.at_level("INFO", "unionsnn"):
         read = run_experiment(tiny(*words, "data.edge_features=labels"))

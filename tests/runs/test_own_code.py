@@ -12,6 +12,7 @@ from commands import printed_codes
 from unionsnn.base.errors import DataError, RequestError
 from unionsnn.cli.app import command_line
 from unionsnn.config.compose import compose_config
+from unionsnn.config.targets import own_code
 from unionsnn.data.sources.pyg import make_dataset
 from unionsnn.runs.dry_run import describe
 
@@ -107,3 +108,15 @@ def test_a_trusted_dry_run_times_the_users_own(own: str, tmp_path: Path) -> None
         assert done.exit_code == status, done.output
         assert printed_codes(done.stderr) == (["dry_run.own_code"] if status else [])
     assert "Net" in sys.modules[own].called
+
+
+@pytest.mark.parametrize("name", ["pcqm_contact", "peptides_func", "peptides_struct", "qm9"])
+def test_shipped_sets_name_no_code_of_the_users(name: str) -> None:
+    assert own_code(compose_config([f"data={name}"])) == []
+
+
+def test_of_pyg_only_data_sets_are_trusted() -> None:
+    words = ["data=pyg", "data.name=mine"]
+    named = "torch_geometric.datasets.lrgb.os.getcwd"
+    assert own_code(compose_config([*words, f"data.dataset={named}"])) == [f"data.dataset={named}"]
+    assert own_code(compose_config([*words, "data.dataset=torch_geometric.datasets.ZINC"])) == []

@@ -32,7 +32,7 @@ from unionsnn.config.sections import (
     absent_at,
     absent_if_none,
 )
-from unionsnn.config.targets import current_target, is_network, recorded_target
+from unionsnn.config.targets import argument_faults, current_target, is_network, recorded_target
 from unionsnn.tracking.tracker import Tracker, tracker_of
 
 if TYPE_CHECKING:
@@ -173,6 +173,10 @@ class DataConfig(_OpenSection):
     def _names(self) -> Self:
         metrics = TASK_METRICS[self.task]
         if self.metric not in metrics:
+            # A format that has no such task is the fault to mend first.
+            arguments = {"task": self.task, **(self.model_extra or {})}
+            if faults := argument_faults(self.target, arguments):
+                raise RequestError(*faults)
             raise RequestError(
                 f"data.metric is {self.metric!r}; data.task={self.task} has "
                 f"data.metric={' or '.join(metrics)}.",

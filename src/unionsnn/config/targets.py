@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
@@ -120,7 +121,7 @@ def is_network(target: str) -> bool:
 
 def own_code(config: Config) -> list[str]:
     """Return the keys of a request that name code outside of this package, as they are typed."""
-    shipped = {"model._target_": is_network, "data._target_": _is_data}
+    shipped = {"model._target_": is_network, "data._target_": _is_data, "data.dataset": _is_pygs}
     return [
         f"{key}={target}"
         for key, target in _named(config).items()
@@ -135,6 +136,11 @@ def _is_library(target: str) -> bool:
 
 def _is_data(target: str) -> bool:
     return target.startswith("unionsnn.data.")
+
+
+def _is_pygs(dataset: str) -> bool:
+    """Return whether a class is one of PyG's data sets, as shipped options name them."""
+    return re.fullmatch(r"torch_geometric\.datasets\.[A-Z]\w*", dataset) is not None
 
 
 def _named(config: Config | Mapping[str, Any]) -> dict[str, str]:

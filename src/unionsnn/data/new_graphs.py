@@ -114,10 +114,12 @@ def read_new_graphs(
             raise DataError(
                 f"{files[0]} has no {key}, but the network was trained with "
                 f"data.features={features}: give .npz files with edge_index and {key}, {kind} "
-                f"numbers [num_nodes, k]{allowed}.",
+                f"numbers [num_nodes, k]{allowed}; x of a .pt file is not read.",
                 code="data.no_features",
             )
     of_edges = {} if edges is None else _edge_features(files[0], graphs, edges)
+    if graphs.left_out:
+        notes = [*notes, graphs.left_out]
     beside = sorted(graphs.edge_features.keys() - of_edges.keys())
     if beside:
         notes = [*notes, f"left out, as in training: {', '.join(beside)}"]

@@ -38,7 +38,7 @@ from unionsnn.runs.failures import Failure, Outcome, SameAgain, attempt
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.runs.selection import select_in_fold, train_cells_together
 from unionsnn.runs.workers import Workers, train_in_workers
-from unionsnn.training.build import announce_own, build_data, check_request
+from unionsnn.training.build import announce_own, build_data, check_request, locate
 from unionsnn.training.devices import check_accelerator, own_state
 from unionsnn.training.protocols import draw_splits
 from unionsnn.training.records import Repetition, Result
@@ -79,12 +79,12 @@ def _complete(config: Config, progress: Progress | None, workers: Workers | None
             announce_own(config)
         unread, choices = data.unread_edge_features if pending else ("", ())
         if unread:
-            logger.info(
-                "%s: features of edges are not read: %s. data.edge_features=%s reads them.",
-                config.data.name,
-                unread,
-                " or ".join(choices),
-            )
+            network = locate(config.model.target, object, "model._target_")
+            hint = f"data.edge_features={' or '.join(choices)} reads them"
+            if not getattr(network, "reads_edges", True):
+                hint = f"model={config.model.name} reads none"
+            name = config.data.name
+            logger.info("%s: features of edges are not read: %s. %s.", name, unread, hint)
         failure = _train_pending(config, folder, data, pending, workers, started=bool(finished))
         result = merge(folder)
         write_json(folder.results_path, result.to_json())

@@ -86,6 +86,8 @@ class Folder(Source):
         graphs = read_files(
             table.files, one_each=True, edge_features=self.reads_edges, header=self.header
         )
+        if graphs.left_out:
+            warnings.warn(graphs.left_out, stacklevel=2)
         return graphs_of_edges(
             graphs.edges,
             graphs.node_slices,
@@ -332,11 +334,13 @@ class GraphFiles:
         files: What each file holds.
         features: Node features by their name in `GraphArrays`, of those that the files have.
         edge_features: Features of `edges` in the same way, if they are read.
+        left_out: What was not read of the files, as a sentence; empty if nothing was left out.
     """
 
     files: list[GraphFile]
     features: dict[str, Any]
     edge_features: dict[str, NDArray[Any]]
+    left_out: str = ""
 
     @property
     def node_slices(self) -> IntArray:
@@ -383,15 +387,15 @@ def read_files(
             )
         read.append(graphs)
         carried.append(npz_features(path, graphs.num_nodes))
-    left_out = dict.fromkeys(part for graphs in read for part in graphs.left_out)
-    if left_out:
+    parts = dict.fromkeys(part for graphs in read for part in graphs.left_out)
+    left_out = ""
+    if parts:
         some = next(path for path, graphs in zip(files, read, strict=True) if graphs.left_out)
-        warnings.warn(
+        left_out = (
             f"{some.name if len(files) == 1 else f'{some.name} and others'}: left out are "
-            f"{', '.join(left_out)}. Of a graph file the edges are read, their features if "
+            f"{', '.join(parts)}. Of a graph file the edges are read, their features if "
             "data.edge_features asks for them, and of .npz also the node features node_labels and "
-            "node_attributes.",
-            stacklevel=2,
+            "node_attributes."
         )
     features = {key: joined(key, files, carried) for key in NODE_ARRAYS}
     tables = joined_features(
@@ -408,9 +412,8 @@ def read_files(
     if real:
         with np.errstate(over="ignore"):
             of_edges["edge_attributes"] = np.concatenate(real, axis=1).astype(np.float32)
-    return GraphFiles(
-        read, {key: rows for key, rows in features.items() if rows is not None}, of_edges
-    )
+    there = {key: rows for key, rows in features.items() if rows is not None}
+    return GraphFiles(read, there, of_edges, left_out)
 
 
 def npz_features(path: Path, num_nodes: int) -> dict[str, NDArray[Any]]:
