@@ -40,6 +40,8 @@ html_title = "unionsnn"
 html_favicon = html_logo = "_static/icon.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+# Furo's own underlines imported modules, as if they were links.
+pygments_dark_style = "github-dark"
 html_math_renderer = "mathml"
 
 # Quotation marks, not dashes: two hyphens begin an option.

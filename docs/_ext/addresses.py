@@ -1,4 +1,4 @@
-"""Keys and error codes as objects, which a search finds first and leads to their rows."""
+"""What a search finds first: keys and error codes, which it leads to their rows, and titles."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ def _register(app: Sphinx, doctree: nodes.document) -> None:
     page = app.env.docname
     if page in _UNSEARCHED:
         app.env.metadata[page]["no-search"] = ""
+    # The words of an entry of the index weigh more than those of a title.
+    title = next(doctree.findall(nodes.title)).astext()
+    entries = app.env.domaindata["index"]["entries"]
+    entries.setdefault(page, []).append(("single", title, "", "main", None))
     if page in _KINDS:
         domain = app.env.get_domain("std")
         for node in doctree.findall(nodes.raw):
@@ -32,7 +36,7 @@ def _first(app: Sphinx) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Register what a page with addresses holds once it is read."""
+    """Register what a page holds once it is read."""
     app.add_object_type("errorcode", "errorcode", objname="error code")
     app.connect("builder-inited", _first)
     app.connect("doctree-read", _register)

@@ -149,7 +149,8 @@ def data_sets() -> str:
 
     parts = [
         "# Data sets\n\n`unionsnn datasets` lists them with what is on disk; "
-        "[Add a data set](../add_a_dataset.md) says how your own graphs are read.\n"
+        "[Add a data set](../add_a_dataset.md) says how your own graphs are read. The entries in "
+        "BibTeX hold authors, title and year; add the venue from the publisher.\n"
     ]
     here = ("on disk", "raw file", "processed", "coefficients")
     for entry in CATALOG.values():
@@ -157,6 +158,8 @@ def data_sets() -> str:
             rows = [row for row in table.rows if row[0] not in here]
             text = markdown(replace(table, rows=rows))
             parts.append(_section(text) if i == 0 else text)
+        works = "\n\n".join(work.bibtex() for work in entry.citations)
+        parts.append(f":::{{dropdown}} BibTeX\n```bibtex\n{works}\n```\n:::\n")
     return "\n".join(parts)
 
 

@@ -64,6 +64,20 @@ def test_all_sets_of_the_paper_are_known() -> None:
             assert 1980 < citation.year < 2030
 
 
+def test_each_work_has_a_key_and_an_entry_in_bibtex() -> None:
+    works = {work for entry in CATALOG.values() for work in entry.citations}
+    assert len({work.key for work in works}) == len(works)
+    (debnath,) = (work for work in works if work.authors.startswith("Debnath"))
+    assert debnath.bibtex() == (
+        "@misc{debnath1991structure,\n"
+        "  author = {Debnath and {Lopez de Compadre} and Debnath and Shusterman and Hansch},\n"
+        "  title = {{Structure-activity relationship of mutagenic aromatic and heteroaromatic "
+        "nitro compounds}},\n"
+        "  year = {1991},\n"
+        "}"
+    )
+
+
 @pytest.mark.parametrize("name", CATALOG)
 def test_the_catalog_says_what_the_configuration_says(name: str) -> None:
     entry = CATALOG[name]

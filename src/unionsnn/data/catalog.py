@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +33,26 @@ class Citation:
 
     def __str__(self) -> str:
         return f"{self.authors}: {self.title} ({self.year})"
+
+    @property
+    def key(self) -> str:
+        """Its key in BibTeX: first author, year, first word of the title."""
+        words = f"{self.authors.partition(',')[0].split()[0]}{self.year}{self.title.split()[0]}"
+        plain = unicodedata.normalize("NFKD", words).encode("ascii", "ignore").decode().lower()
+        return re.sub(r"\W.*", "", plain)
+
+    def bibtex(self) -> str:
+        """Return its entry in BibTeX, with what is known here: neither given names nor venue."""
+        # BibTeX would take a name of several words to pieces.
+        names = [f"{{{n}}}" if " " in n else n for n in self.authors.split(", ")]
+        fields = {
+            "author": " and ".join(names),
+            # Letters keep their case in braces.
+            "title": f"{{{self.title}}}",
+            "year": self.year,
+        }
+        lines = [f"  {name} = {{{value}}}," for name, value in fields.items()]
+        return "\n".join([f"@misc{{{self.key},", *lines, "}"])
 
 
 @dataclass(frozen=True)
