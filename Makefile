@@ -67,6 +67,7 @@ wheel: $(STAMP) ## Build the wheel into dist/
 release: $(STAMP) ## Build wheel and sdist into dist/ and try both in an empty environment
 	rm -rf dist
 	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
 	for built in dist/*.whl dist/*.tar.gz; do \
 	  rm -rf build/release && $(PYTHON) -m venv build/release \
 	  && build/release/bin/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)" \

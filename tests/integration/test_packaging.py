@@ -45,6 +45,15 @@ def test_wheel_holds_configuration_studies_and_type_marker(wheel: Path) -> None:
     assert not any(name.startswith(("tests", "benchmarks")) for name in names)
 
 
+def test_the_long_description_has_no_link_that_the_package_index_cannot_follow(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    (name,) = (each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
+    text = archive.read(name).decode()
+    assert "| BREC, of 400 pairs" in text
+    assert re.findall(r"\]\((?!https?://).*?\)", text) == []
+    assert "structural coefficient: the sum" not in text
+
+
 def test_wheel_trains_the_default_outside_the_checkout(wheel: Path, tmp_path: Path) -> None:
     site = tmp_path / "site"
     with zipfile.ZipFile(wheel) as archive:
