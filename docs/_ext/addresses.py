@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.application import Sphinx
 
 _KINDS = {"generated/configuration": "confval", "errors": "errorcode"}
@@ -19,10 +20,10 @@ def _register(app: Sphinx, doctree: nodes.document) -> None:
     page = app.env.docname
     if page in _UNSEARCHED:
         app.env.metadata[page]["no-search"] = ""
-    # The words of an entry of the index weigh more than those of a title.
-    title = next(doctree.findall(nodes.title)).astext()
-    entries = app.env.domaindata["index"]["entries"]
-    entries.setdefault(page, []).append(("single", title, "", "main", None))
+    # A search weighs the words of an entry of the index more than those of a title.
+    title = next(doctree.findall(nodes.title))
+    entry = ("single", title.astext(), "", "main", None)
+    title.parent.insert(1, addnodes.index(entries=[entry]))
     if page in _KINDS:
         domain = app.env.get_domain("std")
         for node in doctree.findall(nodes.raw):
