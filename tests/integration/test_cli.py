@@ -35,6 +35,15 @@ TINY = [
 ONE_EPOCH = [*TINY, "trainer.max_epochs=1"]
 
 
+def test_a_warning_is_a_line_without_its_place_in_the_package() -> None:
+    assert app._as_line(UserWarning("g.csv: left out"), UserWarning, app.__file__, 7) == (
+        "warning: g.csv: left out\n"
+    )
+    assert app._as_line("of others", UserWarning, "/elsewhere.py", 7) == (
+        "/elsewhere.py:7: UserWarning: of others\n"
+    )
+
+
 def test_train_prints_a_table_writes_a_record_and_reads_it_the_second_time(
     tmp_path: Path, command: Command
 ) -> None:

@@ -11,7 +11,9 @@ import sys
 import tempfile
 import threading
 import traceback
+import warnings
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -68,6 +70,7 @@ def main() -> NoReturn:
         if isinstance(stream, io.TextIOWrapper):
             # A terminal without "±" must not lose a result that took hours.
             stream.reconfigure(errors="replace")
+    warnings.formatwarning = _as_line
     try:
         status = command_line.main(prog_name="unionsnn", standalone_mode=False)
         sys.exit(status if isinstance(status, int) else 0)
@@ -90,6 +93,23 @@ def main() -> NoReturn:
     except Terminated:
         click.echo(f"Terminated. {_kept()}", err=True)
         _exit_at_once(TERMINATED)
+
+
+_PACKAGE = Path(__file__).parents[1]
+_as_usual = warnings.formatwarning
+
+
+def _as_line(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
+    """Format a warning of this package as a line; others keep their place in the source."""
+    if category is UserWarning and Path(filename).is_relative_to(_PACKAGE):
+        return f"warning: {printable(masked(str(message)))}\n"
+    return _as_usual(message, category, filename, lineno, line)
 
 
 def _kept() -> str:
