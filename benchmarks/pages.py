@@ -23,7 +23,17 @@ from pathlib import Path
 from typing import Any
 
 from leaderboard import described, pairs_table, revisions
-from runs import COMMANDS, CONTROLLED, CONTROLS, HELPS, RECORDS, helps_words, keep_records
+from runs import (
+    COMMANDS,
+    CONTROLLED,
+    CONTROLS,
+    GOALS,
+    HELPS,
+    RECORDS,
+    WANTED,
+    helps_words,
+    keep_records,
+)
 from unionsnn.base.files import write_json
 from unionsnn.config.compose import compose_config
 from unionsnn.config.identity import config_hash
@@ -225,6 +235,27 @@ class Book:
             yield f"{', '.join(dict.fromkeys(data))}: {text}"
         yield "n: number of repetitions; hours: of training, on one thread of a CPU"
 
+    def goals(self) -> str:
+        """Return whether the errors wanted on ZINC are reached."""
+        rows = []
+        for name, (wanted, goal) in GOALS.items():
+            each = next(e for e in self.commands[name] if e.words == WANTED)
+            record = self.record(each)
+            row: list[Any] = [name, each.text, wanted, goal]
+            if record is None:
+                rows.append([*row, NOT_RUN, None, None])
+                continue
+            result, report = record.summary, record.protocol.report
+            text = spread_text(report, result.mean, result.std)
+            rows.append([*row, text, *(_reached(result.mean, most) for most in (wanted, goal))])
+        columns = [
+            *words("comparison", "configuration"),
+            *numbers("at most", "goal", form="{:.3f}".format),
+            *numbers("test error", form=str),
+            *words("at most", "goal"),
+        ]
+        return markdown(Table("", columns, rows, ["judged by the mean over seeds"]))
+
     def helps(self, name: str) -> str:
         """Return what each feature of edges gains over none, and what its controls do.
 
@@ -412,6 +443,10 @@ class Book:
         return "\n".join(lines) + "\n"
 
 
+def _reached(mean: float, most: float) -> str:
+    return "reached" if mean <= most else f"missed by {mean - most:.4f}"
+
+
 def difference_cell(report: str, difference: Difference) -> str:
     """Format a paired difference with its interval, in points or per cent."""
     paired = difference.paired
@@ -520,6 +555,7 @@ BLOCKS: dict[str, Callable[[Book], str]] = {
     "zinc, full length": lambda b: b.compared(
         "zinc10k 100,000", "zinc10k 100,000 without bonds", "zinc10k 500,000"
     ),
+    "zinc, goals": Book.goals,
     "transformers": lambda b: b.compared("zinc10k GPS", "zinc10k Graphormer"),
     "transformers, full length": lambda b: b.compared("zinc10k GPS with bonds"),
     "tu": lambda b: b.compared("MUTAG", "PROTEINS", "ENZYMES"),

@@ -8,6 +8,7 @@ import shutil
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -136,6 +137,19 @@ def test_configurations_are_told_apart_in_words() -> None:
     ]
 
 
+def test_a_goal_is_reached_missed_or_not_run() -> None:
+    commands = {
+        name: [pages.Asked(pages.WANTED, "wanted", "zinc10k", name)] for name in pages.GOALS
+    }
+    content = made("union_gin", "zinc10k 100,000", [0.09, 0.10], "zinc10k")
+    content["protocol"]["report"] = "test_mae"
+    for row in content["repetitions"]:
+        row["metrics"] = {"test_mae": row["metrics"]["test_accuracy"]}
+    lines = pages.Book([stored(content, "one")], commands, Path("none")).goals().splitlines()
+    assert lines[2].endswith("| 0.100 | 0.090 | 0.0950 ± 0.0071 | reached | missed by 0.0050 |")
+    assert lines[3].endswith("| 0.090 | 0.075 | not run | – | – |")
+
+
 def test_nested_selection_is_a_table_of_models_by_sets() -> None:
     sets = ("mutag", "enzymes")
     commands = {
@@ -203,6 +217,13 @@ def test_kept_records_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not faults
     assert found.record.config["paths"]["output"] is None
     assert found.record.digest is not None
+
+
+def test_hours_left_count_the_runs_of_several_rows_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans = [("a", 3600.0), ("a", 3600.0), ("b", 1800.0), ("c", None), (None, None)]
+    text = json.dumps([{"config_hash": name, "seconds_at_most": s} for name, s in plans])
+    monkeypatch.setattr(runs.subprocess, "run", lambda *a, **k: SimpleNamespace(stdout=text))
+    assert runs.hours("table 3", Path("out")) == 1.5
 
 
 def test_a_claim_fails_before_all_sets_are_run() -> None:
