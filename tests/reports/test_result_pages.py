@@ -260,5 +260,8 @@ def test_labels_say_whether_edge_features_are_read() -> None:
     contents[1]["config"]["data"]["edge_features"] = "labels"
     plain, bonds = (stored(content, content["config_hash"]) for content in contents)
     assert labels([plain, bonds]) == ["gin", "gin data.edge_features=labels"]
-    (table,) = records_report([plain, bonds]).tables
-    assert table.title == "mutag (mutag-abc), edge features: labels, none"
+    report = records_report([plain, bonds])
+    (table,) = report.tables
+    assert table.title == "mutag (mutag-abc), edge features: labels, no edge features"
+    kind = "test_accuracy in %, repeated_seeds"
+    assert [each.title for each in report.pivots] == [kind, f"{kind}, edge features: labels"]

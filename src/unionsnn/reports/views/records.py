@@ -65,6 +65,12 @@ def _kind(record: Result) -> tuple[str, str, str, str]:
     )
 
 
+def _edges(record: Result) -> str:
+    """Say which edge features are read; empty if none are."""
+    read = record.config["data"].get("edge_features")
+    return "" if read is None else f"edge features: {read}"
+
+
 def gate_text(record: Result) -> str:
     """Format the preset of a gate and its changes."""
     section = record.config["gate"]
@@ -148,14 +154,14 @@ def records_report(records: Sequence[StoredRecord]) -> Report:
 def pivot_tables(records: Sequence[StoredRecord]) -> list[Table]:
     """Return models × data sets, as papers print them: a table for each protocol and metric.
 
-    Results on another split of a data set than most of its results have a table of their own,
-    since they cannot be ranked with those.
+    Results that read edge features have a table of their own, and so have those on another split of
+    a data set than most of its results, since they cannot be ranked with those.
     """
     groups: dict[tuple[str, ...], dict[str, list[StoredRecord]]] = {}
     for each, rank in _split_ranks(records):
         protocol = each.record.protocol
         other = f"other split {str(protocol.split_hash)[:12]}" if rank else ""
-        key = (protocol.report, protocol.name, protocol.selection, other)
+        key = (protocol.report, protocol.name, protocol.selection, _edges(each.record), other)
         groups.setdefault(key, {}).setdefault(each.record.data, []).append(each)
     return [_pivot(key, sets) for key, sets in sorted(groups.items())]
 
@@ -165,7 +171,7 @@ def _split_ranks(records: Sequence[StoredRecord]) -> list[tuple[StoredRecord, in
 
     def of(each: StoredRecord) -> tuple[str, ...]:
         report, name, selection, _ = _kind(each.record)
-        return (each.record.data, report, name, selection)
+        return (each.record.data, report, name, selection, _edges(each.record))
 
     splits: dict[tuple[str, ...], Counter[str]] = {}
     for each in records:
@@ -184,7 +190,7 @@ def _split_ranks(records: Sequence[StoredRecord]) -> list[tuple[StoredRecord, in
 
 def _pivot(key: tuple[str, ...], sets: Mapping[str, Sequence[StoredRecord]]) -> Table:
     """Return the table of one protocol, metric and split."""
-    report, protocol, selection, other = key
+    report, protocol, selection, edges, other = key
     named = _by_row(sets)
     names = sorted({name for found in named.values() for name in found})
     cells: list[list[Any]] = []
@@ -208,7 +214,7 @@ def _pivot(key: tuple[str, ...], sets: Mapping[str, Sequence[StoredRecord]]) -> 
         "runs (*) are not ranked",
         *([tuned] if tuned else []),
     ]
-    title = f"{report}{unit}, {protocol}{f', {other}' if other else ''}"
+    title = ", ".join(filter(None, [f"{report}{unit}", protocol, edges, other]))
     return Table(title, [*words("model"), *numbers(*named)], cells, notes, marks)
 
 
@@ -313,9 +319,9 @@ def _table(group: Sequence[StoredRecord], full: Sequence[Mapping[str, Any]]) -> 
             ]
         )
     title = f"{full[0]['data']} ({full[0]['dataset']})"
-    read = {each.record.config["data"].get("edge_features") for each in group}
-    if read - {None}:
-        title += f", edge features: {', '.join(sorted(each or 'none' for each in read))}"
+    edges = {_edges(each.record) or "no edge features" for each in group}
+    if edges != {"no edge features"}:
+        title += f", {', '.join(sorted(edges))}"
     below = [*notes, *incomplete, *failed]
     groups = {}
     if len(kinds) > 1:
