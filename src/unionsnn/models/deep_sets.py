@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from typing import Unpack
 
 from torch import Tensor, nn
 
 from unionsnn.models.network import (
-    EdgeCoefficients,
     Gate,
-    Level,
     Network,
+    NetworkOptions,
+    Norm,
+    Readout,
     make_head,
     make_norm,
     refuse_gate,
@@ -31,18 +31,13 @@ class DeepSets(Network):
     a network that sees edges should beat.
 
     Args:
-        in_channels: Width of the node features, or the cardinality of each categorical one.
         out_channels: Number of classes or targets.
-        level: ``graph`` for one row per graph, ``node`` for one per node, ``link`` for one per pair
-            of nodes.
-        edge_channels: Must be None.
         gate: Must be None.
-        structural_encoder: Must be None.
-        hidden_channels: Width.
         num_layers: Linear maps of each node.
         dropout: Share of values that are set to 0 in training, after each layer and in the head.
         norm: ``batch``, ``layer`` or ``none``, after each linear map.
         readout: ``sum``, ``mean`` or ``max`` over the nodes.
+        options: Arguments of `Network`, without edge features.
 
     Raises:
         RequestError: if edge features or a gate are given, or a choice is not allowed.
@@ -53,36 +48,26 @@ class DeepSets(Network):
     def __init__(
         self,
         *,
-        in_channels: int | Sequence[int],
         out_channels: int,
-        level: Level = "graph",
-        edge_channels: int | Sequence[int] | None = None,
         gate: Gate | None = None,
-        structural_encoder: EdgeCoefficients | None = None,
-        hidden_channels: int = 64,
         num_layers: int = 2,
         dropout: float = 0.0,
-        norm: Literal["batch", "layer", "none"] = "batch",
-        readout: Literal["sum", "mean", "max"] = "sum",
+        norm: Norm = "batch",
+        readout: Readout = "sum",
+        **options: Unpack[NetworkOptions],
     ) -> None:
         super().__init__(
-            in_channels=in_channels,
-            out_channels=out_channels,
-            level=level,
-            hidden_channels=hidden_channels,
-            num_layers=num_layers,
-            readout=readout,
-            edge_channels=edge_channels,
-            structural_encoder=structural_encoder,
+            out_channels=out_channels, num_layers=num_layers, readout=readout, **options
         )
         refuse_gate(gate, "DeepSets", "it sends no messages")
+        channels = self.hidden_channels
         self.layers = nn.Sequential()
         for _ in range(num_layers):
-            self.layers.append(nn.Linear(hidden_channels, hidden_channels))
-            self.layers.append(make_norm(norm, hidden_channels))
+            self.layers.append(nn.Linear(channels, channels))
+            self.layers.append(make_norm(norm, channels))
             self.layers.append(nn.ReLU())
             self.layers.append(nn.Dropout(dropout))
-        self.head = make_head(hidden_channels, out_channels, dropout, level)
+        self.head = make_head(channels, out_channels, dropout, self.level)
 
     def embed(self, batch: GraphBatch) -> Tensor:
         """Map each node by itself, then read out."""

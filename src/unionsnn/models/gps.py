@@ -10,7 +10,7 @@ from torch_geometric.nn import GCNConv, GINConv, GINEConv
 
 from unionsnn.base.arguments import require_choice
 from unionsnn.base.errors import RequestError
-from unionsnn.models.network import encodes_edges, make_norm, two_layer_mlp
+from unionsnn.models.network import Norm, Readout, encodes_edges, make_norm, two_layer_mlp
 from unionsnn.models.transformer import GraphTransformer, TransformerOptions
 from unionsnn.nn.attention import Attention, feedforward
 from unionsnn.nn.conv.edge_gcn import EdgeGCNConv
@@ -67,7 +67,7 @@ class GPSLayer(nn.Module):
         conv: nn.Module | None,
         attention: Attention | None,
         *,
-        norm: Literal["batch", "layer", "none"] = "batch",
+        norm: Norm = "batch",
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
@@ -130,8 +130,8 @@ class GPS(GraphTransformer):
         *,
         local: Literal["gine", "gin", "gcn", "none"] = "gine",
         attention: Literal["graphormer", "plain", "none"] = "graphormer",
-        norm: Literal["batch", "layer", "none"] = "batch",
-        readout: Literal["sum", "mean", "max"] = "sum",
+        norm: Norm = "batch",
+        readout: Readout = "sum",
         **options: Unpack[TransformerOptions],
     ) -> None:
         require_choice("local", local, LOCAL)

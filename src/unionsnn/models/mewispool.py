@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
@@ -12,10 +12,11 @@ from torch_geometric.nn import GINConv
 
 from unionsnn.base.errors import RequestError
 from unionsnn.models.network import (
-    EdgeCoefficients,
     Gate,
-    Level,
     Network,
+    NetworkOptions,
+    Norm,
+    Readout,
     make_head,
     make_norm,
     refuse_gate,
@@ -40,13 +41,8 @@ class MEWISPoolNet(Network):
     taken as simple and undirected. Only dropout is random.
 
     Args:
-        in_channels: Width of the node features, or the cardinality of each categorical one.
         out_channels: Number of classes or targets.
-        level: Must be ``graph``.
-        edge_channels: Must be None.
         gate: Must be None.
-        structural_encoder: Must be None.
-        hidden_channels: Width of the network.
         num_layers: Number of GIN layers.
         num_pools: Number of poolings, at most one per layer.
         pool_weight: Weight of the poolings' loss.
@@ -54,6 +50,7 @@ class MEWISPoolNet(Network):
         norm: ``batch``, ``layer`` or ``none``, after each layer and inside its MLP.
         residual: Whether to add each layer's input to its output.
         readout: ``sum``, ``mean`` or ``max`` over the remaining nodes.
+        options: Arguments of `Network`, of graphs and without edge features.
 
     Shapes:
         - batch: as in `GraphBatch`; no coefficient is read
@@ -68,35 +65,24 @@ class MEWISPoolNet(Network):
     def __init__(
         self,
         *,
-        in_channels: int | Sequence[int],
         out_channels: int,
-        level: Level = "graph",
-        edge_channels: int | Sequence[int] | None = None,
         gate: Gate | None = None,
-        structural_encoder: EdgeCoefficients | None = None,
-        hidden_channels: int = 64,
         num_layers: int = 5,
         num_pools: int = 2,
         pool_weight: float = 0.2,
         dropout: float = 0.0,
-        norm: Literal["batch", "layer", "none"] = "batch",
+        norm: Norm = "batch",
         residual: bool = True,
-        readout: Literal["sum", "mean", "max"] = "mean",
+        readout: Readout = "mean",
+        **options: Unpack[NetworkOptions],
     ) -> None:
         super().__init__(
-            in_channels=in_channels,
-            out_channels=out_channels,
-            level=level,
-            hidden_channels=hidden_channels,
-            num_layers=num_layers,
-            readout=readout,
-            edge_channels=edge_channels,
-            structural_encoder=structural_encoder,
+            out_channels=out_channels, num_layers=num_layers, readout=readout, **options
         )
         refuse_gate(
             gate, "MEWISPool", "its layers run on graphs of kept nodes, whose edges have none"
         )
-        if level != "graph":
+        if self.level != "graph":
             raise RequestError(
                 "MEWISPool drops nodes, so it has no output for each of them: choose a set of "
                 "graphs, or another model.",
@@ -116,13 +102,14 @@ class MEWISPoolNet(Network):
         self.pool_weight = pool_weight
         # -(-a // b) rounds up.
         self.pooled_after = [-(-k * num_layers // (num_pools + 1)) for k in range(1, num_pools + 1)]
+        channels = self.hidden_channels
         self.convs = nn.ModuleList(
-            GINConv(two_layer_mlp(hidden_channels, norm), train_eps=True) for _ in range(num_layers)
+            GINConv(two_layer_mlp(channels, norm), train_eps=True) for _ in range(num_layers)
         )
-        self.norms = nn.ModuleList(make_norm(norm, hidden_channels) for _ in range(num_layers))
-        self.pools = nn.ModuleList(MEWISPool(hidden_channels) for _ in range(num_pools))
+        self.norms = nn.ModuleList(make_norm(norm, channels) for _ in range(num_layers))
+        self.pools = nn.ModuleList(MEWISPool(channels) for _ in range(num_pools))
         self.dropout = nn.Dropout(dropout)
-        self.head = make_head(hidden_channels, out_channels, dropout, level)
+        self.head = make_head(channels, out_channels, dropout, self.level)
         self._pool_loss: Tensor | None = None
 
     def embed(self, batch: GraphBatch) -> Tensor:

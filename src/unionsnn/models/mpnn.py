@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Required, Unpack
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
 from unionsnn.models.network import (
-    EdgeCoefficients,
     Gate,
     GateFactory,
-    Level,
     Network,
     NetworkOptions,
+    Norm,
+    Readout,
     factory_of,
     make_head,
     make_norm,
@@ -36,9 +36,13 @@ State = Tensor | tuple[Tensor, ...] | None
 class StackOptions(NetworkOptions, total=False):
     """Arguments of `MPNN` that every network passes on."""
 
-    norm: Literal["batch", "layer", "none"]
+    out_channels: Required[int]
+    gate: Gate | None
+    num_layers: int
+    dropout: float
+    norm: Norm
     residual: bool
-    readout: Literal["sum", "mean", "max"]
+    readout: Readout
 
 
 class MPNN(Network):
@@ -51,21 +55,14 @@ class MPNN(Network):
     Args:
         conv: Factory of a layer that keeps the given width. With a gate, it is wrapped in
             `UnionPlugin`, unless it has a gate already (UnionSNN's own layer).
-        in_channels: Width of the node features, or the cardinality of each categorical one.
         out_channels: Number of classes or targets.
-        level: ``graph`` for one row per graph, ``node`` for one per node, ``link`` for one per pair
-            of nodes.
-        edge_channels: Width of the edge features, or the cardinality of each categorical one; None
-            if there are none.
         gate: What makes a gate for each layer, as in `Gate`; None for the plain network.
-        structural_encoder: What adds structural coefficients to the edge features, as in
-            `EdgeCoefficients`; None for none.
-        hidden_channels: Width of the network.
         num_layers: Number of message-passing layers.
         dropout: Probability of dropping a channel after each layer.
         norm: ``batch``, ``layer`` or ``none``, after each layer and inside its MLP.
         residual: Whether to add each layer's input to its output.
         readout: ``sum``, ``mean`` or ``max``; only for graphs.
+        options: Arguments of `Network`.
 
     Shapes:
         - batch: as in `GraphBatch`; a gate and a structural encoder need its
@@ -87,35 +84,24 @@ class MPNN(Network):
         self,
         conv: Callable[[int], MessagePassing],
         *,
-        in_channels: int | Sequence[int],
         out_channels: int,
-        level: Level = "graph",
-        edge_channels: int | Sequence[int] | None = None,
         gate: Gate | None = None,
-        structural_encoder: EdgeCoefficients | None = None,
-        hidden_channels: int = 64,
         num_layers: int = 4,
         dropout: float = 0.0,
-        norm: Literal["batch", "layer", "none"] = "batch",
+        norm: Norm = "batch",
         residual: bool = True,
-        readout: Literal["sum", "mean", "max"] = "sum",
+        readout: Readout = "sum",
+        **options: Unpack[NetworkOptions],
     ) -> None:
         super().__init__(
-            in_channels=in_channels,
-            out_channels=out_channels,
-            level=level,
-            hidden_channels=hidden_channels,
-            num_layers=num_layers,
-            readout=readout,
-            edge_channels=edge_channels,
-            structural_encoder=structural_encoder,
+            out_channels=out_channels, num_layers=num_layers, readout=readout, **options
         )
         self.residual = residual
-        make = factory_of(gate, StructuralGate)
-        self.convs = nn.ModuleList(plugged(conv(hidden_channels), make) for _ in range(num_layers))
-        self.norms = nn.ModuleList(make_norm(norm, hidden_channels) for _ in range(num_layers))
+        make, channels = factory_of(gate, StructuralGate), self.hidden_channels
+        self.convs = nn.ModuleList(plugged(conv(channels), make) for _ in range(num_layers))
+        self.norms = nn.ModuleList(make_norm(norm, channels) for _ in range(num_layers))
         self.dropout = nn.Dropout(dropout)
-        self.head = make_head(hidden_channels, out_channels, dropout, level)
+        self.head = make_head(channels, out_channels, dropout, self.level)
 
     def embed(self, batch: GraphBatch) -> Tensor:
         """Encode nodes, convolve, and read out."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Unpack
+from typing import Unpack
 
 from torch import Tensor, nn
 
@@ -11,7 +11,7 @@ from unionsnn.base.errors import RequestError
 from unionsnn.base.memory import Extent
 from unionsnn.models.gin import GIN
 from unionsnn.models.mpnn import StackOptions
-from unionsnn.models.network import Encodings, sole_encoding
+from unionsnn.models.network import Encodings, Readout, sole_encoding
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.gates import given_coefficient
 from unionsnn.nn.readout import READOUTS, readout
@@ -52,7 +52,7 @@ class NestedGIN(GIN):
         self,
         *,
         encodings: Encodings | None,
-        subgraph_readout: Literal["sum", "mean", "max"] = "mean",
+        subgraph_readout: Readout = "mean",
         train_eps: bool = True,
         **options: Unpack[StackOptions],
     ) -> None:

@@ -125,18 +125,21 @@ class Encodings(TypedDict, total=False):
     """Number of hops of the subgraphs rooted at the nodes."""
 
 
+Norm = Literal["batch", "layer", "none"]
+"""What normalises the rows of nodes."""
+
+Readout = Literal["sum", "mean", "max"]
+"""What makes the row of a graph of those of its nodes."""
+
+
 class NetworkOptions(TypedDict, total=False):
-    """Arguments that every network takes."""
+    """Arguments of `Network` that every network passes on."""
 
     in_channels: Required[int | Sequence[int]]
-    out_channels: Required[int]
     level: Level
     edge_channels: int | Sequence[int] | None
-    gate: Gate | None
     structural_encoder: EdgeCoefficients | None
     hidden_channels: int
-    num_layers: int
-    dropout: float
 
 
 class CoefficientColumns(Protocol):
@@ -363,11 +366,11 @@ class Network(nn.Module):
         self,
         *,
         in_channels: int | Sequence[int],
-        level: Level,
+        level: Level = "graph",
         out_channels: int | None = None,
-        hidden_channels: int,
+        hidden_channels: int = 64,
         num_layers: int,
-        readout: Literal["sum", "mean", "max"],
+        readout: Readout,
         edge_channels: int | Sequence[int] | None = None,
         structural_encoder: EdgeCoefficients | None = None,
     ) -> None:
@@ -636,7 +639,7 @@ def make_norm(kind: str, channels: int) -> nn.Module:
     Raises:
         RequestError: if `kind` is unknown.
     """
-    require_choice("norm", kind, ("batch", "layer", "none"))
+    require_choice("norm", kind, get_args(Norm))
     if kind == "batch":
         return batch_norm(channels)
     return nn.LayerNorm(channels) if kind == "layer" else nn.Identity()

@@ -42,7 +42,7 @@ def constructor_arguments(
 
     Args:
         kind: The network.
-        offered: What follows from data and gate, by the names of `NetworkOptions`.
+        offered: What follows from data and gate, by the names of `StackOptions`.
         typed: What the configuration sets, which it must take.
 
     Raises:

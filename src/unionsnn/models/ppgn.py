@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from typing import Unpack
 
 from torch import Tensor, nn
 
 from unionsnn.base.arguments import require_at_least
 from unionsnn.base.memory import Extent
-from unionsnn.models.network import EdgeCoefficients, Gate, Level, Network, make_head, refuse_gate
+from unionsnn.models.network import (
+    Gate,
+    Network,
+    NetworkOptions,
+    Readout,
+    make_head,
+    refuse_gate,
+)
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.padding import SPREAD
 from unionsnn.nn.pairs import PairBlock, PairPadding, node_rows, pair_features
@@ -33,20 +39,13 @@ class PPGN(Network):
     the pairs, as in the paper's section 5.2. No messages are sent that a gate could weight.
 
     Args:
-        in_channels: Width of the node features, or the cardinality of each categorical one.
         out_channels: Number of classes or targets.
-        level: ``graph`` for one row per graph, ``node`` for one per node, ``link`` for one per pair
-            of nodes.
-        edge_channels: Width of the edge features, or the cardinality of each categorical one; None
-            if there are none.
         gate: Must be None.
-        structural_encoder: Factory of an encoder that adds structural coefficients to the edge
-            features; None for none.
-        hidden_channels: Number of channels of a pair.
         num_layers: Number of blocks.
         mlp_layers: Number of linear maps in each of the two MLPs of a block.
         dropout: Probability of dropping a channel in the head.
         readout: ``sum``, ``mean`` or ``max``, over nodes and over pairs.
+        options: Arguments of `Network`; `hidden_channels` is the number of channels of a pair.
 
     Shapes:
         - batch: as in `GraphBatch`; a structural encoder needs its `edge_coefficient`
@@ -63,41 +62,29 @@ class PPGN(Network):
     def __init__(
         self,
         *,
-        in_channels: int | Sequence[int],
         out_channels: int,
-        level: Level = "graph",
-        edge_channels: int | Sequence[int] | None = None,
         gate: Gate | None = None,
-        structural_encoder: EdgeCoefficients | None = None,
-        hidden_channels: int = 64,
         num_layers: int = 3,
         mlp_layers: int = 2,
         dropout: float = 0.0,
-        readout: Literal["sum", "mean", "max"] = "max",
+        readout: Readout = "max",
+        **options: Unpack[NetworkOptions],
     ) -> None:
         super().__init__(
-            in_channels=in_channels,
-            out_channels=out_channels,
-            level=level,
-            hidden_channels=hidden_channels,
-            num_layers=num_layers,
-            readout=readout,
-            edge_channels=edge_channels,
-            structural_encoder=structural_encoder,
+            out_channels=out_channels, num_layers=num_layers, readout=readout, **options
         )
         refuse_gate(gate, "PPGN", "it multiplies matrices of all pairs and sends no messages")
         require_at_least("mlp_layers", mlp_layers, 1)
         self.mlp_layers = mlp_layers
-        first = 1 + hidden_channels * (1 if self.edge_encoder is None else 2)
-        widths = [first, *[hidden_channels] * (num_layers - 1)]
+        channels = self.hidden_channels
+        first = 1 + channels * (1 if self.edge_encoder is None else 2)
+        widths = [first, *[channels] * (num_layers - 1)]
         self.blocks = nn.ModuleList(
-            PairBlock(width, hidden_channels, mlp_layers=mlp_layers) for width in widths
+            PairBlock(width, channels, mlp_layers=mlp_layers) for width in widths
         )
         # The head has a bias; without one here, an empty graph is 0 as in other networks.
-        self.readers = nn.ModuleList(
-            nn.Linear(2 * hidden_channels, hidden_channels, bias=False) for _ in widths
-        )
-        self.head = make_head(hidden_channels, out_channels, dropout, level)
+        self.readers = nn.ModuleList(nn.Linear(2 * channels, channels, bias=False) for _ in widths)
+        self.head = make_head(channels, out_channels, dropout, self.level)
 
     def embed(self, batch: GraphBatch) -> Tensor:
         """Encode nodes, apply and read out each block, in groups of graphs of similar size."""

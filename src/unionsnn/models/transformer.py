@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import ClassVar, Literal
+from collections.abc import Callable
+from typing import ClassVar, Literal, Required, Unpack
 
 from torch import Tensor, nn
 
 from unionsnn.base.errors import RequestError
 from unionsnn.base.memory import Extent
 from unionsnn.models.network import (
-    EdgeCoefficients,
     Encodings,
     Gate,
-    Level,
     Network,
     NetworkOptions,
+    Readout,
     factory_of,
     make_head,
 )
@@ -38,7 +37,11 @@ _AT_ONCE = 2
 class TransformerOptions(NetworkOptions, total=False):
     """Arguments of `GraphTransformer` that every network passes on."""
 
+    out_channels: Required[int]
+    gate: Gate | None
+    num_layers: int
     heads: int
+    dropout: float
     attention_dropout: float
     encodings: Encodings | None
     max_distance: int
@@ -60,25 +63,18 @@ class GraphTransformer(Network):
     Args:
         layer: Factory of a layer of a width; its keyword arguments are `heads`, `dropout` and
             `attention_dropout`.
-        in_channels: Width of the node features, or the cardinality of each categorical one.
         out_channels: Number of classes or targets.
-        level: ``graph`` for one row per graph, ``node`` for one per node, ``link`` for one per pair
-            of nodes.
-        edge_channels: Width of the edge features, or the cardinality of each categorical one; None
-            if there are none.
         gate: What makes Trans for a number of heads, one for all layers, as in `Gate`; None for a
             plain network.
-        structural_encoder: What adds structural coefficients to the edge features, as in
-            `EdgeCoefficients`; None for none.
-        hidden_channels: Width of the network, a multiple of `heads`.
         num_layers: Number of layers.
-        heads: Number of attention heads.
+        heads: Number of attention heads, which divides `hidden_channels`.
         dropout: Probability of dropping a channel in the layers and the head.
         attention_dropout: Probability of dropping an attention weight.
         encodings: Encodings in the batches; None for none.
         max_distance: The largest distance that is distinguished; only with distances.
         token: Whether each graph is represented by a token; not for nodes.
         readout: ``sum``, ``mean`` or ``max``; only for graphs.
+        options: Arguments of `Network`.
 
     Shapes:
         - batch: as in `GraphBatch`; a gate needs its `edge_coefficient`, and each of the
@@ -107,13 +103,8 @@ class GraphTransformer(Network):
         self,
         layer: Callable[..., nn.Module],
         *,
-        in_channels: int | Sequence[int],
         out_channels: int,
-        level: Level = "graph",
-        edge_channels: int | Sequence[int] | None = None,
         gate: Gate | None = None,
-        structural_encoder: EdgeCoefficients | None = None,
-        hidden_channels: int = 64,
         num_layers: int = 4,
         heads: int = 8,
         dropout: float = 0.0,
@@ -121,23 +112,18 @@ class GraphTransformer(Network):
         encodings: Encodings | None = None,
         max_distance: int = 20,
         token: bool = False,
-        readout: Literal["sum", "mean", "max"] = "sum",
+        readout: Readout = "sum",
+        **options: Unpack[NetworkOptions],
     ) -> None:
         super().__init__(
-            in_channels=in_channels,
-            out_channels=out_channels,
-            level=level,
-            hidden_channels=hidden_channels,
-            num_layers=num_layers,
-            readout=readout,
-            edge_channels=edge_channels,
-            structural_encoder=structural_encoder,
+            out_channels=out_channels, num_layers=num_layers, readout=readout, **options
         )
         self.encodings = checked(encodings)
-        self.token = token and level == "graph"
+        self.token = token and self.level == "graph"
         steps, eigenvectors = self.encodings["random_walk"], self.encodings["laplacian"]
-        self.random_walk = RandomWalkEncoder(steps, hidden_channels) if steps else None
-        self.laplacian = LaplacianEncoder(eigenvectors, hidden_channels) if eigenvectors else None
+        channels = self.hidden_channels
+        self.random_walk = RandomWalkEncoder(steps, channels) if steps else None
+        self.laplacian = LaplacianEncoder(eigenvectors, channels) if eigenvectors else None
         make = factory_of(gate, StructuralGate)
         self.bias = AttentionBias(
             heads,
@@ -147,12 +133,10 @@ class GraphTransformer(Network):
         )
         self.attention_dropout = attention_dropout
         self.layers = nn.ModuleList(
-            layer(
-                hidden_channels, heads=heads, dropout=dropout, attention_dropout=attention_dropout
-            )
+            layer(channels, heads=heads, dropout=dropout, attention_dropout=attention_dropout)
             for _ in range(num_layers)
         )
-        self.head = make_head(hidden_channels, out_channels, dropout, level)
+        self.head = make_head(channels, out_channels, dropout, self.level)
 
     def embed(self, batch: GraphBatch) -> Tensor:
         """Encode features and positions, attend, and read out."""

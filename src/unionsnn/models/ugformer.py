@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import GCNConv
 
-from unionsnn.models.network import encodes_edges
+from unionsnn.models.network import Readout, encodes_edges
 from unionsnn.models.transformer import GraphTransformer, TransformerOptions
 from unionsnn.nn.attention import TransformerBlock
 from unionsnn.nn.conv.edge_gcn import EdgeGCNConv
@@ -93,7 +93,7 @@ class UGformer(GraphTransformer):
         self,
         *,
         feedforward_ratio: int = 2,
-        readout: Literal["sum", "mean", "max"] = "sum",
+        readout: Readout = "sum",
         **options: Unpack[TransformerOptions],
     ) -> None:
         with_edges = encodes_edges(options)
