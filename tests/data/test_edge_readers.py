@@ -30,7 +30,7 @@ from unionsnn.data.sources import zinc
 from unionsnn.data.sources.folder import Folder, read_files
 from unionsnn.data.sources.graph_files.formats import read_graph_file
 from unionsnn.data.sources.ogb import BOND_CATEGORIES, OGB, read_ogb_molecules
-from unionsnn.data.sources.pyg import read_pyg_dataset
+from unionsnn.data.sources.pyg_graphs import read_pyg_dataset
 from unionsnn.data.sources.source import RawFiles
 from unionsnn.data.sources.tu import read_tu
 

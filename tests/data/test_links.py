@@ -22,7 +22,7 @@ from unionsnn.data.batching import GraphStore
 from unionsnn.data.catalog import CATALOG
 from unionsnn.data.datasets import build_dataset
 from unionsnn.data.named import PyGDataModule
-from unionsnn.data.sources.pyg import read_pyg_dataset
+from unionsnn.data.sources.pyg_graphs import read_pyg_dataset
 from unionsnn.data.sources.pyg_links import PyGLinks, read_pyg_links
 from unionsnn.data.sources.source import RawFiles
 from unionsnn.training.build import build_data

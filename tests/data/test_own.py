@@ -17,7 +17,8 @@ from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.new_graphs import read_new_graphs
 from unionsnn.data.nodes import NodeDataModule
 from unionsnn.data.sources.folder import Folder, read_files
-from unionsnn.data.sources.pyg import PyG, PyGNodes, make_dataset, read_pyg_dataset
+from unionsnn.data.sources.pyg import PyG, PyGNodes, make_dataset
+from unionsnn.data.sources.pyg_graphs import read_pyg_dataset
 
 
 def folder(path: Path, features: str = "degree", **arguments: Any) -> GraphDataModule:

@@ -12,7 +12,8 @@ from torch_geometric.data import Data
 from graphs import cycle
 from unionsnn.base.errors import DataError
 from unionsnn.data.arrays import GraphArrays
-from unionsnn.data.sources.pyg import PyGNodes, read_pyg_dataset
+from unionsnn.data.sources.pyg import PyGNodes
+from unionsnn.data.sources.pyg_graphs import read_pyg_dataset
 from unionsnn.data.splits import Split, check_split, stratified_holdout, stratified_k_fold
 
 N = 60

@@ -25,7 +25,8 @@ from unionsnn.data.sources.cycles import Cycles
 from unionsnn.data.sources.folder import Folder
 from unionsnn.data.sources.ogb import OGB, OGBNodes
 from unionsnn.data.sources.planetoid import Planetoid
-from unionsnn.data.sources.pyg import PyG, read_pyg_dataset
+from unionsnn.data.sources.pyg import PyG
+from unionsnn.data.sources.pyg_graphs import read_pyg_dataset
 from unionsnn.data.sources.pyg_links import PyGLinks, read_pyg_links
 from unionsnn.data.sources.source import (
     InMemory,

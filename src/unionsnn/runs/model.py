@@ -17,7 +17,7 @@ from unionsnn.base.errors import DataError, NonFiniteOutputError, RequestError
 from unionsnn.config.schema import Config
 from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.datamodules import GraphDataModule
-from unionsnn.data.sources.pyg import read_pyg_graphs
+from unionsnn.data.sources.pyg_graphs import read_pyg_graphs
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.rescaled import Rescaled
 from unionsnn.runs.prediction import (

@@ -22,7 +22,7 @@ from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.encodings.definitions import Encodings
 from unionsnn.data.new_graphs import EdgeColumns, check_format, read_new_graphs
 from unionsnn.data.sources.download import data_root
-from unionsnn.data.sources.pyg import require_pairs
+from unionsnn.data.sources.pyg_graphs import require_pairs
 from unionsnn.data.sources.source import InMemory, Progress, Task
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.runs.run_folder import recorded_checkpoints

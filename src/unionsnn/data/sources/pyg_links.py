@@ -13,7 +13,8 @@ from pydantic import model_validator
 from unionsnn.base.errors import DataError, RequestError
 from unionsnn.data.arrays import GraphArrays, IntArray
 from unionsnn.data.edges import graphs_of_union, slices
-from unionsnn.data.sources.pyg import PyG, as_array, check_slices, graphs_of, pyg_fault
+from unionsnn.data.sources.pyg import PyG
+from unionsnn.data.sources.pyg_items import as_array, check_slices, graphs_of, pyg_fault
 from unionsnn.data.sources.source import RawFiles, Task
 
 logger = logging.getLogger(__name__)
