@@ -20,7 +20,7 @@ from torch_geometric.utils import barabasi_albert_graph
 from attention import peak
 from unionsnn.base.memory import Extent
 from unionsnn.config.compose import compose_config
-from unionsnn.data.batching import size_buckets
+from unionsnn.data.buckets import size_buckets
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.features import structural_modules
 from unionsnn.training.build import build_model

@@ -16,7 +16,8 @@ from rich.table import Table
 from torch_geometric.loader import DataLoader
 
 from unionsnn.config.compose import compose_config
-from unionsnn.data.batching import BatchLoader, GraphStore
+from unionsnn.data.batching import BatchLoader
+from unionsnn.data.store import GraphStore
 from unionsnn.training.build import build_data
 
 

@@ -159,9 +159,9 @@ def train_generated(folder: Path, num_graphs: int, network: str) -> None:
     from unionsnn.base.npz import scratch
     from unionsnn.coefficients import CoefficientSpec
     from unionsnn.data.arrays import GraphArrays
-    from unionsnn.data.batching import GraphStore
     from unionsnn.data.datamodules import GraphDataModule
     from unionsnn.data.sources.source import RawFiles, Source
+    from unionsnn.data.store import GraphStore
     from unionsnn.models import GIN, UnionSNN
     from unionsnn.training import GraphRegression
 

@@ -16,8 +16,9 @@ from torch_geometric.data import Batch, Data, InMemoryDataset
 
 from graphs import cycle, graph, random_graphs, star
 from unionsnn.base.rows import noted_loops
-from unionsnn.data.batching import BatchLoader, GraphStore
+from unionsnn.data.batching import BatchLoader
 from unionsnn.data.datasets import GraphDataset
+from unionsnn.data.store import GraphStore
 
 
 def dataset(graphs: list[Data]) -> GraphDataset:
@@ -83,7 +84,7 @@ def test_blocks_and_streams_do_not_change_an_epoch(
     alone = loader(STORE)
     expected = [(STORE.batch(graphs), weight) for graphs, weight in alone._weighted()]
     for name in ("_CPU_BLOCK", "_STREAMED_BLOCK"):
-        monkeypatch.setattr(f"unionsnn.data.batching.{name}", size)
+        monkeypatch.setattr(f"unionsnn.data.store.{name}", size)
     for store in (STORE, STORE.streaming(torch.device("cpu"))):
         for batch, (single, weight) in zip(loader(store), expected, strict=True):
             assert batch.get("loss_weight") == weight

@@ -11,8 +11,10 @@ from torch_geometric.data import Data
 
 from unionsnn.base.errors import DataError
 from unionsnn.base.memory import Extent
-from unionsnn.data.batching import BatchLoader, GraphStore, size_buckets
+from unionsnn.data.batching import BatchLoader
+from unionsnn.data.buckets import size_buckets
 from unionsnn.data.datasets import GraphDataset
+from unionsnn.data.store import GraphStore
 
 
 def store_of(sizes: list[int]) -> GraphStore:

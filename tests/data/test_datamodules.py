@@ -17,7 +17,6 @@ from unionsnn.base.errors import DataError
 from unionsnn.coefficients import CoefficientSpec
 from unionsnn.data import datamodules, datasets
 from unionsnn.data.arrays import GraphArrays
-from unionsnn.data.batching import GraphStore
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.datasets import build_dataset
 from unionsnn.data.encodings.definitions import Encodings
@@ -25,6 +24,7 @@ from unionsnn.data.sources import cycles
 from unionsnn.data.sources.cycles import Cycles
 from unionsnn.data.sources.tu import TU
 from unionsnn.data.splits import Split
+from unionsnn.data.store import GraphStore
 from unionsnn.data.transforms import DistanceEncoding, LaplacianEncoding, RandomWalkEncoding
 
 SPEC = CoefficientSpec(quantities=("a", "a_tree", "nodes", "edges"))

@@ -18,13 +18,13 @@ from own_datasets import Links, Made
 from unionsnn.base.errors import DataError, MalformedDataError, RequestError
 from unionsnn.config.compose import compose_config
 from unionsnn.data.arrays import GraphArrays
-from unionsnn.data.batching import GraphStore
 from unionsnn.data.catalog import CATALOG
 from unionsnn.data.datasets import build_dataset
 from unionsnn.data.named import PyGDataModule
 from unionsnn.data.sources.pyg_graphs import read_pyg_dataset
 from unionsnn.data.sources.pyg_links import PyGLinks, read_pyg_links
 from unionsnn.data.sources.source import RawFiles
+from unionsnn.data.store import GraphStore
 from unionsnn.training.build import build_data
 
 

@@ -15,12 +15,12 @@ from torch_geometric.data import Batch, Data, InMemoryDataset
 from graphs import cycle, graph, random_graphs, star
 from positions import rooted
 from unionsnn.base.errors import DataError
-from unionsnn.data.batching import GraphStore
 from unionsnn.data.datasets import GraphDataset, SubgraphData
 from unionsnn.data.encodings import cache as encoding_cache
 from unionsnn.data.encodings import subgraphs
 from unionsnn.data.encodings.cache import EncodingCache
 from unionsnn.data.encodings.subgraphs import rooted_subgraphs
+from unionsnn.data.store import GraphStore
 from unionsnn.data.transforms import RootedSubgraphs
 
 PAIR = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 0, 1], [1, 1, 1]]), y=torch.zeros(1))

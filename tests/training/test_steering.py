@@ -32,8 +32,9 @@ from unionsnn.config.identity import config_hash, refuse_debug
 from unionsnn.config.schema import Config
 from unionsnn.config.targets import own_code
 from unionsnn.data import batching
-from unionsnn.data.batching import BatchLoader, GraphStore
+from unionsnn.data.batching import BatchLoader
 from unionsnn.data.datasets import GraphDataset
+from unionsnn.data.store import GraphStore
 from unionsnn.models.gin import GIN
 from unionsnn.reports.collection import collect
 from unionsnn.reports.views.debugging import overfit_lines, print_debug, profile_table

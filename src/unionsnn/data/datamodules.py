@@ -21,7 +21,7 @@ from unionsnn.coefficients import CoefficientSpec
 from unionsnn.coefficients.cache import CoefficientCache
 from unionsnn.coefficients.planning import MAX_HOURS, check_hours
 from unionsnn.data.arrays import PARTS, GraphArrays
-from unionsnn.data.batching import Batches, BatchLoader, GraphStore
+from unionsnn.data.batching import Batches, BatchLoader
 from unionsnn.data.catalog import edges_in_words
 from unionsnn.data.controls import controlled_rows
 from unionsnn.data.datasets import (
@@ -46,6 +46,7 @@ from unionsnn.data.sources.source import (
     has_numbers,
 )
 from unionsnn.data.splits import Split, repetition_seeds, split_hash
+from unionsnn.data.store import GraphStore
 
 Part = Literal["train", "val", "validation", "test"]
 """A part of a split."""

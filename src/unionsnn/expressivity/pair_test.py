@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from unionsnn.base.errors import NonFiniteLossError, RequestError
 from unionsnn.config.pairs import PairConfig
-from unionsnn.data.batching import GraphStore
 from unionsnn.data.encodings.definitions import Encodings
+from unionsnn.data.store import GraphStore
 from unionsnn.expressivity.bench import Bench
 from unionsnn.expressivity.edge_colorings import EdgeColoring
 from unionsnn.expressivity.graph_sets import Family, Graph

@@ -17,10 +17,10 @@ from unionsnn.base.errors import ExportError
 from unionsnn.base.files import atomic_write
 from unionsnn.config.schema import Config
 from unionsnn.data.arrays import GraphArrays
-from unionsnn.data.batching import GraphStore
 from unionsnn.data.datasets import build_dataset
 from unionsnn.data.edges import both_ways
 from unionsnn.data.encodings.definitions import ENCODINGS, Encodings
+from unionsnn.data.store import GraphStore
 from unionsnn.nn.batch import ATTRIBUTES, GraphBatch
 from unionsnn.runs.prediction import checkpoint_paths, without_digest
 from unionsnn.runs.run_folder import recorded_checkpoints

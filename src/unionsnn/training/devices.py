@@ -17,9 +17,9 @@ from pytorch_lightning.strategies import DDPStrategy
 
 from unionsnn.base.errors import Fault, NotDeterministicError, RequestError
 from unionsnn.config.schema import Config
-from unionsnn.data.batching import GraphStore
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.data.process_group import rank
+from unionsnn.data.store import GraphStore
 from unionsnn.training.compilation import missing_compiler
 from unionsnn.training.tasks import Task
 
