@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from unionsnn.base.errors import RequestError
-from unionsnn.config.compose import compose_config, refuse_repeats
+from unionsnn.config.compose import compose_config
+from unionsnn.config.overrides import refuse_repeats
 from unionsnn.config.yaml_files import read_yaml
 from unionsnn.training.build import check_model
 

@@ -335,7 +335,8 @@ def train(
     OVERRIDES have the form key=value, such as data=mutag model=gin seed=1. The default is UnionSNN
     on generated graphs, which needs no download.
     """
-    from unionsnn.config.compose import compose_config, refuse_repeats
+    from unionsnn.config.compose import compose_config
+    from unionsnn.config.overrides import refuse_repeats
 
     refuse_repeats(overrides)
     config = compose_config(overrides, config_dir)

@@ -51,7 +51,8 @@ def precompute(
     coefficient, gate and model then reads them from the cache; for gate=none all columns are
     computed.
     """
-    from unionsnn.config.compose import compose_config, refuse_repeats
+    from unionsnn.config.compose import compose_config
+    from unionsnn.config.overrides import refuse_repeats
 
     refuse_repeats(overrides)
     config = compose_config(overrides, config_dir)

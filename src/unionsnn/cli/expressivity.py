@@ -251,7 +251,7 @@ def _trained(request: Request, progress_kind: str) -> dict[str, Any]:
     """Train and test a network on each pair of a set, and return the record."""
     from unionsnn.base.display import display
     from unionsnn.base.imports import loading
-    from unionsnn.config.compose import refuse_repeats
+    from unionsnn.config.overrides import refuse_repeats
     from unionsnn.data.sources.download import data_root
 
     refuse_repeats(request.overrides)

@@ -73,7 +73,7 @@ def sweep(
     """
     from unionsnn.base.display import display
     from unionsnn.base.imports import loading
-    from unionsnn.config.compose import refuse_repeats
+    from unionsnn.config.overrides import refuse_repeats
     from unionsnn.search.study import make_study
 
     refuse_repeats(overrides)

@@ -22,9 +22,10 @@ from unionsnn.base.files import write_json
 from unionsnn.base.frames import frame
 from unionsnn.base.imports import loading
 from unionsnn.base.processes import ProcessPool
-from unionsnn.config.compose import compose_config, refuse_repeats
+from unionsnn.config.compose import compose_config
 from unionsnn.config.grid import flatten
 from unionsnn.config.identity import SERVING, config_hash, differing_keys, refuse_debug
+from unionsnn.config.overrides import refuse_repeats
 from unionsnn.config.schema import Config, metric_mode
 from unionsnn.config.targets import changed_since
 from unionsnn.data.splits import split_hash
