@@ -11,7 +11,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from unionsnn.config.schema import plain_model
+from unionsnn.config.combinations import plain_model
 
 LINES = {"plain": "--", "union": "-"}
 

@@ -15,8 +15,9 @@ import torch
 
 from model_names import UNGATED
 from pretended import pretended_cuda, step_cost
+from unionsnn.config.combinations import plain_model
 from unionsnn.config.compose import compose_config, config_folder
-from unionsnn.config.schema import Config, plain_model
+from unionsnn.config.schema import Config
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.training.build import build_data
 from unionsnn.training.protocols import draw_splits

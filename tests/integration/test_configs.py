@@ -9,9 +9,9 @@ import pytest
 from fabricated import REQUIRED, fabricate
 from model_names import UNGATED
 from unionsnn.base.imports import import_named
+from unionsnn.config.combinations import plain_model
 from unionsnn.config.compose import compose_config, config_folder
 from unionsnn.config.keys import content_of
-from unionsnn.config.schema import plain_model
 from unionsnn.runs.experiment import run_experiment
 
 SMALL = [

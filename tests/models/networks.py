@@ -19,8 +19,9 @@ from graphs import COLUMNS, random_graphs
 from model_names import GRAPHS_ONLY, UNGATED
 from positions import encoded
 from unionsnn.base.memory import Extent
+from unionsnn.config.combinations import plain_model
 from unionsnn.config.compose import compose_config, config_folder
-from unionsnn.config.schema import Config, plain_model
+from unionsnn.config.schema import Config
 from unionsnn.data.nodes import OneBatch
 from unionsnn.models.network import FitsDegrees, FitsSizes
 from unionsnn.nn.batch import GraphBatch

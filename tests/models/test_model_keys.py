@@ -12,8 +12,8 @@ from networks import EVERY_NAME, NAMES, apply, auxiliary_of, build, composed, ow
 from torch_geometric.data import Batch
 
 from graphs import random_graphs
+from unionsnn.config.combinations import plain_model
 from unionsnn.config.compose import compose_config
-from unionsnn.config.schema import plain_model
 from unionsnn.models.transformer import GraphTransformer
 from unionsnn.training.build import build_model
 

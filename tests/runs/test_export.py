@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from unionsnn.base.errors import ExportError
+from unionsnn.config.combinations import plain_model
 from unionsnn.config.compose import compose_config, config_folder
-from unionsnn.config.schema import plain_model
 from unionsnn.models.network import fit_to_training
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.runs.experiment import run_experiment

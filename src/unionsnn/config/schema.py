@@ -1,9 +1,9 @@
-"""Schema of a configuration: types, ranges and combinations of its fixed keys."""
+"""Schema of a configuration: types and ranges of its fixed keys, and what is left open."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -21,6 +21,7 @@ from pydantic import (
 
 from unionsnn.base.errors import Fault, RequestError
 from unionsnn.base.secrets import masked_content
+from unionsnn.config.combinations import faults_of
 from unionsnn.config.grid import cells_of
 from unionsnn.config.sections import (
     EncodingsConfig,
@@ -104,11 +105,6 @@ FEATURES = ("labels", "categorical", "attributes", "both", "degree", "constant")
 def metric_mode(key: str) -> Literal["min", "max"]:
     """Return ``min`` or ``max`` for a key such as val_loss, or for parameters."""
     return METRICS[key.rpartition("_")[2]].better
-
-
-def plain_model(name: str) -> str:
-    """Return the name of the model without the union plug-in."""
-    return "graphormer" if name == "unionormer" else name.removeprefix("union_")
 
 
 _TARGET = "class of this package or of your own, by its dotted path"
@@ -511,15 +507,7 @@ class Config(Section):
         if without_excess and gate.features is None:
             gate = gate.replace({"features": ["raw", "cyclomatic"]})
         settled = self.model_copy(update={"coefficient": coefficient, "model": model, "gate": gate})
-        faults = [
-            *settled._gate_faults(),
-            *settled._metric_faults(),
-            *settled._process_faults(),
-            *settled._count_faults(),
-            *settled._step_faults(),
-            *settled._tracker_faults(),
-        ]
-        if faults:
+        if faults := list(faults_of(settled)):
             raise RequestError(*faults)
         return settled if settled.debug is None else settled._debugged()
 
@@ -546,190 +534,3 @@ class Config(Section):
                 **{f"trainer.{key}": None for key in ("ema_decay", "swa_start", "swa_lr")},
             }
         )
-
-    def _gate_faults(self) -> Iterator[Fault]:
-        """Say what the gate cannot do with the model, the coefficient and the control.
-
-        Excess is a_tree - a, which exists for the paper's coefficient at radius 1 only.
-        """
-        from unionsnn.coefficients import CoefficientSpec, space
-
-        plain = plain_model(self.model.name)
-        preset, features = self.gate.preset, self.gate.features or ()
-        if preset is None:
-            if self.gate.inject != "gate":
-                yield Fault(
-                    f"gate.inject is {self.gate.inject!r}, but the plain model {self.model.name} "
-                    "reads no coefficient: choose a preset, such as gate=default, or leave "
-                    "gate.inject out.",
-                    "config.no_effect",
-                )
-            if self.coefficient.control != "none":
-                yield Fault(
-                    f"coefficient.control is {self.coefficient.control!r}, but the plain model "
-                    f"{self.model.name} reads no coefficient: choose a gate, such as gate=default, "
-                    "or leave the control out.",
-                    "config.control",
-                )
-            if plain != self.model.name:
-                yield Fault(
-                    f"model.name is {self.model.name!r}, but gate=none leaves out what the name "
-                    f"promises; type model={plain} for the plain model.",
-                    "config.gate",
-                )
-            return
-        if self.gate.inject == "edge":
-            for key in ("normalization", "residual", "layers", "negative_slope"):
-                if getattr(self.gate, key) is not None:
-                    yield Fault(
-                        f"gate.{key} has no effect on gate.inject=edge, which has no weights of "
-                        "messages: leave it out, or type gate.inject=both.",
-                        "config.no_effect",
-                    )
-        if self.gate.of_whole_graph and self.coefficient.spec() != CoefficientSpec():
-            yield Fault(
-                f"gate.features={list(features)} are of the whole graph, so the choices of "
-                "coefficient have no effect: leave them out, or add a feature, as in "
-                f"gate.features=[raw,{','.join(features)}].",
-                "config.no_effect",
-            )
-        if "excess" in features and not self.coefficient.spec().has_tree_value:
-            yield Fault(
-                f"gate.features names 'excess', which is defined for {space.paper_choices()} "
-                "only; type gate.features=[raw,cyclomatic].",
-                "config.gate",
-            )
-        normalizes = self.gate.features is None and preset in ("paper", "authors-code")
-        row = space.DESCRIPTORS[self.coefficient.descriptor]
-        if row.can_be_negative and (normalizes or "normalized" in features):
-            yield Fault(
-                f"The gate divides by the sum of a node's coefficients, which can be 0 or negative "
-                f"for coefficient.descriptor={self.coefficient.descriptor}; type "
-                "gate.features=[raw].",
-                "config.gate",
-            )
-
-    def _metric_faults(self) -> Iterator[Fault]:
-        """Say which metrics of the protocol the task does not log, or may not choose by."""
-        validation = [f"val_{self.data.metric}", "val_loss"]
-        test = [f"test_{self.data.metric}", "test_loss"]
-        protocol = self.protocol
-        for key in ("select_on", "stop_on"):
-            given = getattr(protocol, key)
-            if given is None and protocol.name == "cross_validation_paper":
-                continue
-            # Whatever is logged may stop a training, except what the test set says.
-            allowed = [*validation, "train_loss"] if key == "stop_on" else validation
-            if given not in allowed:
-                why = "the test set must not select; " if given in test else ""
-                yield Fault(
-                    f"protocol.{key} is {given!r}; {why}allowed are {', '.join(allowed)}.",
-                    "config.metric",
-                )
-        for key, metrics in (("report", test), ("curve", [*validation, *test])):
-            given = getattr(protocol, key)
-            if given not in metrics and not (key == "curve" and given is None):
-                yield Fault(
-                    f"protocol.{key} is {given!r}; allowed are {', '.join(metrics)}.",
-                    "config.metric",
-                )
-
-    def _process_faults(self) -> Iterator[Fault]:
-        """Say what cannot be shared out among processes."""
-        workers = self.protocol.workers
-        if self.protocol.together is True and (workers > 1 or self.trainer.several):
-            several = (
-                f"protocol.workers is {workers}: set it to 1"
-                if workers > 1
-                else f"{self.trainer.processes} is given: type trainer=default"
-            )
-            yield Fault(
-                "protocol.together is true, which trains repetitions in one process, but "
-                f"{several}, or leave protocol.together out.",
-                "protocol.together",
-            )
-        if not self.trainer.several:
-            return
-        if workers > 1:
-            yield Fault(
-                f"protocol.workers is {workers} and {self.trainer.processes} is given: each worker "
-                "would take all devices. Type protocol.workers=1 or trainer=default.",
-                "config.workers",
-            )
-        if self.protocol.grid is not None:
-            yield Fault(
-                f"protocol.grid and {self.trainer.processes} are given: the cells of a grid are "
-                "trained by one process each. Type trainer=default, and protocol.workers=N to "
-                "train N repetitions at a time.",
-                "config.workers",
-            )
-        if self.data.task.startswith("node"):
-            yield Fault(
-                f"{self.trainer.processes} is given, but {self.data.name} is a single graph, which "
-                "cannot be divided: type trainer=default.",
-                "config.devices",
-            )
-
-    def _step_faults(self) -> Iterator[Fault]:
-        """Say which keys of a training step have no effect."""
-        batches = self.trainer.accumulate_grad_batches
-        if batches > 1 and self.data.task.startswith("node"):
-            yield Fault(
-                f"trainer.accumulate_grad_batches is {batches}, but {self.data.name} is a single "
-                "graph, and an epoch one batch: leave it out.",
-                "config.no_effect",
-            )
-        if self.trainer.swa_lr is not None and self.optimizer.schedule == "onecycle":
-            yield Fault(
-                "trainer.swa_lr and optimizer.schedule=onecycle both set the learning rate of the "
-                "last epochs: leave trainer.swa_lr out, or choose another schedule.",
-                "config.no_effect",
-            )
-
-    def _count_faults(self) -> Iterator[Fault]:
-        """Say which epochs and repetitions there are not."""
-        if self.debug is not None and self.protocol.grid is not None:
-            yield Fault(
-                f"debug is {self.debug!r}, which tries one configuration, but protocol.grid has "
-                f"{self.protocol.num_cells}; type protocol.grid=null.",
-                "config.debug",
-            )
-        warmup, epochs = self.optimizer.warmup, self.trainer.max_epochs
-        start = self.trainer.first_averaged
-        short = self.debug in ("fast", "profile")
-        if start is not None and start >= epochs and not short:
-            yield Fault(
-                f"trainer.swa_start is {start}, but training ends after trainer.max_epochs="
-                f"{epochs} epochs; choose a smaller one, or a share of them, such as 0.75.",
-                "config.swa_start",
-            )
-        if warmup and warmup >= epochs and not short:
-            yield Fault(
-                f"optimizer.warmup is {warmup}, but training ends after trainer.max_epochs="
-                f"{epochs} epochs; choose a smaller one.",
-                "config.warmup",
-            )
-        count = self.protocol.num_repetitions
-        beyond = [i for i in self.protocol.only or [] if i >= count]
-        if beyond:
-            yield Fault(
-                f"protocol.only names {beyond}; the repetitions are 0 to {count - 1}.",
-                "config.only",
-            )
-
-    def _tracker_faults(self) -> Iterator[Fault]:
-        """Say why there is no checkpoint for a tracker to keep."""
-        if not any(getattr(tracker, "log_model", False) for tracker in self.logger.parts):
-            return
-        if not self.trainer.keep_checkpoints:
-            yield Fault(
-                "logger.log_model is true, but trainer.keep_checkpoints is false: leave one of "
-                "them out.",
-                "config.no_effect",
-            )
-        if self.protocol.grid is not None:
-            yield Fault(
-                "logger.log_model is true, but a tracker has a run for each cell of protocol.grid, "
-                "and only the selected one's checkpoint is kept: leave logger.log_model out.",
-                "config.no_effect",
-            )
