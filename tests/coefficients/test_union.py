@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from structure_reference import random_graph
-from unionsnn.base import npz
+from unionsnn.base import npz, union
 from unionsnn.base.errors import TooLongError
-from unionsnn.coefficients import CoefficientSpec, entries, union
+from unionsnn.base.union import DisjointUnion
+from unionsnn.coefficients import CoefficientSpec, entries
 from unionsnn.coefficients.cache import CoefficientCache
-from unionsnn.coefficients.union import DisjointUnion
 
 SPEC = CoefficientSpec(radius=(1, 2), quantities=("a", "nodes"))
 

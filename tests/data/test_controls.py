@@ -17,7 +17,6 @@ from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.catalog import CatalogEntry
 from unionsnn.data.controls import CONTROLS, TRAINING, controlled_rows, permutation_within
 from unionsnn.data.datamodules import GraphDataModule
-from unionsnn.data.datasets import disjoint_union
 from unionsnn.data.nodes import NodeDataModule
 from unionsnn.data.sources.planetoid import Planetoid
 from unionsnn.data.sources.tu import TU
@@ -85,7 +84,7 @@ def test_a_control_changes_the_rows_and_both_directions_keep_the_same_one(
     assert rows.dtype == real.dtype
     for part in PARTS.values():
         assert not np.array_equal(rows[edge_mask(data, part)], real[edge_mask(data, part)])
-    reverse = reverse_of_each(disjoint_union(data.arrays))
+    reverse = reverse_of_each(data.arrays.edges())
     assert np.array_equal(real, real[reverse])
     assert np.array_equal(rows, rows[reverse])
 

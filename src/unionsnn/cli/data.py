@@ -75,7 +75,6 @@ def _plot(name: str, root: Path, plot: Path, progress: Any) -> None:
     from unionsnn.base.display import display
     from unionsnn.coefficients import CoefficientSpec
     from unionsnn.config.compose import compose_config
-    from unionsnn.data.datasets import disjoint_union
     from unionsnn.reports.figures.plots import check_plot, save_figure
     from unionsnn.reports.views.datasets import draw_histograms
     from unionsnn.training.build import build_data
@@ -86,7 +85,7 @@ def _plot(name: str, root: Path, plot: Path, progress: Any) -> None:
         data = build_data(config, report)
         spec = data.spec or CoefficientSpec(quantities=("a", "a_tree", "nodes", "edges"))
         column = data.coefficients(spec)[:, spec.columns.index("a_r1")]
-    sender, receiver = disjoint_union(data.arrays)
+    sender, receiver = data.arrays.edges()
     degree = np.bincount(receiver, minlength=data.arrays.num_nodes)
     title = f"{name}: {data.arrays.num_nodes:,} nodes, {len(column) // 2:,} edges"
     save_figure(draw_histograms(degree, column[sender < receiver], title), plot)

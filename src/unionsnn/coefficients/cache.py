@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from unionsnn.base.errors import DamagedEntryError
 from unionsnn.base.npz import scratch
+from unionsnn.base.union import DisjointUnion
 from unionsnn.coefficients.blocks import BlockFile
 from unionsnn.coefficients.engine import Progress, threads_for
 from unionsnn.coefficients.entries import ArrayCache, lock_path, read_array, write_array
 from unionsnn.coefficients.graph import IntArray, as_edge_index, check_num_nodes
 from unionsnn.coefficients.planning import MAX_HOURS, check_hours, check_time
 from unionsnn.coefficients.spec import ENGINE_VERSION, CoefficientSpec
-from unionsnn.coefficients.union import DisjointUnion
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 from unionsnn.base.errors import DamagedFileError, MalformedDataError
 from unionsnn.base.files import atomic_write, open_regular
 from unionsnn.base.npz import MAPPED_BYTES, mapped_npz, write_npz
-
-if TYPE_CHECKING:
-    from unionsnn.coefficients.union import DisjointUnion
+from unionsnn.base.union import DisjointUnion
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
@@ -56,7 +54,7 @@ PARTS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True, eq=False)
-class GraphArrays:
+class GraphArrays(DisjointUnion):
     """G concatenated graphs; the slices give the half-open ranges of each graph.
 
     Args:
@@ -89,9 +87,6 @@ class GraphArrays:
         part int64 [G] (or [N]), or [G, S] (or [N, S]).
     """
 
-    edge_index: IntArray
-    node_slices: IntArray
-    edge_slices: IntArray
     y: NDArray[Any]
     node_labels: IntArray | None = None
     node_attributes: FloatArray | None = None
@@ -103,21 +98,6 @@ class GraphArrays:
     class_names: tuple[str, ...] = ()
     level: Literal["graph", "node", "link"] = "graph"
     unread: str = ""
-
-    @property
-    def num_graphs(self) -> int:
-        """Number of graphs."""
-        return len(self.node_slices) - 1
-
-    @property
-    def num_nodes(self) -> int:
-        """Total number of nodes."""
-        return int(self.node_slices[-1])
-
-    @property
-    def num_edges(self) -> int:
-        """Total number of directed edges."""
-        return int(self.edge_slices[-1])
 
     @property
     def num_items(self) -> int:
@@ -177,10 +157,7 @@ class GraphArrays:
 
     @property
     def union(self) -> DisjointUnion:
-        """The graphs as one graph."""
-        # It brings numba, which tables of data sets need not wait for.
-        from unionsnn.coefficients.union import DisjointUnion
-
+        """The graphs alone."""
         return DisjointUnion(self.edge_index, self.node_slices, self.edge_slices)
 
     def validate(self) -> None:
@@ -231,7 +208,7 @@ class GraphArrays:
             self._check_index("link", self.link_index, self.link_slices)
 
     def _check_index(self, kind: str, index: IntArray, all_slices: IntArray) -> None:
-        for begin, end in self.union.parts():
+        for begin, end in self.parts():
             slices = all_slices[begin : end + 1]
             limit = np.repeat(np.diff(self.node_slices[begin : end + 1]), np.diff(slices))
             pairs = index[:, slices[0] : slices[-1]]

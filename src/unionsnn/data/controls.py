@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from unionsnn.base.errors import DataError, RequestError
 from unionsnn.coefficients import SimpleGraph
 from unionsnn.data.arrays import GraphArrays, IntArray
-from unionsnn.data.datasets import disjoint_union
 
 TRAINING = 0
 """Index of the training part in `part`."""
@@ -51,7 +50,7 @@ def controlled_rows(
         raise RequestError(
             f"control is {control!r}; allowed are {', '.join(CONTROLS)}.", code="data.control"
         )
-    simple = SimpleGraph.from_edge_index(disjoint_union(arrays), arrays.num_nodes)
+    simple = SimpleGraph.from_edge_index(arrays.edges(), arrays.num_nodes)
     edge = simple.edge_to_undirected
     proper = edge >= 0
     real = np.empty((simple.num_undirected_edges, rows.shape[1]), dtype=rows.dtype)

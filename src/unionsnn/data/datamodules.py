@@ -27,7 +27,6 @@ from unionsnn.data.controls import controlled_rows
 from unionsnn.data.datasets import (
     GraphDataset,
     build_dataset,
-    disjoint_union,
     edge_feature_widths,
     with_coefficient,
 )
@@ -451,7 +450,7 @@ class GraphDataModule(LightningDataModule):
         return self.encoding_cache.get(
             name,
             size,
-            disjoint_union(arrays),
+            arrays.edges(),
             arrays.node_slices,
             report=self.raw.report(f"encoding {name}"),
             label=self.name,
@@ -516,7 +515,7 @@ class GraphDataModule(LightningDataModule):
     def part_degrees(self, part: str) -> Tensor:
         """Return how many nodes of a part of the split receive 0, 1, 2, ... messages."""
         arrays = self.arrays
-        degree = np.bincount(disjoint_union(arrays)[1], minlength=arrays.num_nodes)
+        degree = np.bincount(arrays.edges()[1], minlength=arrays.num_nodes)
         if arrays.level != "node":
             chosen = np.zeros(arrays.num_graphs, dtype=bool)
             chosen[self._part(part)] = True

@@ -121,11 +121,6 @@ def _local(numbers: PackedArray, slices: IntArray, first: IntArray) -> PackedArr
     return np.ascontiguousarray((numbers - offset[:, None]).T)
 
 
-def disjoint_union(arrays: GraphArrays) -> NDArray[np.int64]:
-    """Return the edges of all graphs as one graph, with global node numbers, [2, num_edges]."""
-    return arrays.union.edges()
-
-
 def build_dataset(
     arrays: GraphArrays,
     features: str,
@@ -318,7 +313,7 @@ def _edge_features(arrays: GraphArrays, features: str, widths: Sequence[int] | N
 
 
 def _capped_degree(arrays: GraphArrays) -> IntArray:
-    degree = np.bincount(disjoint_union(arrays)[1], minlength=arrays.num_nodes)
+    degree = np.bincount(arrays.edges()[1], minlength=arrays.num_nodes)
     # Degrees from 64 share a column, so that a hub does not widen every row.
     return np.minimum(degree, 64)[:, None]
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from unionsnn.coefficients import CoefficientSpec
 from unionsnn.data.arrays import GraphArrays
 from unionsnn.data.controls import TRAINING, controlled_rows
-from unionsnn.data.datasets import build_dataset, disjoint_union
+from unionsnn.data.datasets import build_dataset
 from unionsnn.data.encodings.definitions import ENCODINGS
 from unionsnn.expressivity.graph_sets import Graph
 
@@ -61,7 +61,7 @@ class PairCopies:
         order = [i for half in ((0, 1), (2, 3)) for _ in range(copies) for i in half]
         arrays = _arrays([_relabelled(graphs[i], generator) for i in order])
         coefficients = {
-            name: each.compute(disjoint_union(arrays), arrays.num_nodes, threads=1)
+            name: each.compute(arrays.edges(), arrays.num_nodes, threads=1)
             for name, each in {"edge_coefficient": spec, "layer_coefficient": layer_spec}.items()
             if each is not None
         }
@@ -79,7 +79,7 @@ class PairCopies:
             "constant",
             coefficients,
             {
-                name: ENCODINGS[name](disjoint_union(arrays), arrays.node_slices, size, None)
+                name: ENCODINGS[name](arrays.edges(), arrays.node_slices, size, None)
                 for name, size in (encodings or {}).items()
             },
         )

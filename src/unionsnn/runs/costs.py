@@ -11,7 +11,6 @@ import torch
 from pytorch_lightning.callbacks import Callback
 
 from unionsnn.config.schema import Config
-from unionsnn.data.datasets import disjoint_union
 from unionsnn.data.sources.source import Progress
 from unionsnn.training.build import build_data, build_task, check_request, fit_gates
 from unionsnn.training.callbacks import StopOnNonFinite, shown_epochs
@@ -56,7 +55,7 @@ def timed_preprocessing(config: Config, progress: Progress | None = None) -> Cos
         DataError: The data set could not be obtained or is not what it should be.
     """
     arrays = build_data(config, progress).arrays
-    edges, spec = disjoint_union(arrays), replace(config.coefficient.spec(), radius=(1,))
+    edges, spec = arrays.edges(), replace(config.coefficient.spec(), radius=(1,))
     spec.compute(*_WARM, threads=1)
     begin = time.perf_counter()
     spec.compute(edges, arrays.num_nodes, threads=1)

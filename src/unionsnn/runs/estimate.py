@@ -13,7 +13,6 @@ import torch
 from unionsnn.config.grid import cell_text, cells_of
 from unionsnn.config.schema import Config
 from unionsnn.data.datamodules import GraphDataModule
-from unionsnn.data.datasets import disjoint_union
 from unionsnn.data.sources.source import Progress
 from unionsnn.data.splits import Split
 from unionsnn.runs.selection import CellData
@@ -69,7 +68,7 @@ def estimate(config: Config, trainings: int, progress: Progress | None) -> dict[
 
 def to_compute(data: GraphDataModule) -> list[dict[str, Any]]:
     """Return the coefficients that a run would compute first, with an estimate of the seconds."""
-    edges, nodes = disjoint_union(data.arrays), data.arrays.num_nodes
+    edges, nodes = data.arrays.edges(), data.arrays.num_nodes
     return [
         {
             "columns": list(spec.columns),

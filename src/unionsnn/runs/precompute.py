@@ -13,7 +13,6 @@ from unionsnn.coefficients.entries import read_intact
 from unionsnn.coefficients.summary import column_summary
 from unionsnn.config.schema import Config
 from unionsnn.data.datamodules import GraphDataModule
-from unionsnn.data.datasets import disjoint_union
 from unionsnn.data.sources.source import Progress
 from unionsnn.training.build import build_data
 
@@ -35,7 +34,7 @@ def precompute(config: Config, progress: Progress | None = None) -> dict[str, An
     """
     data = build_data(config, progress)
     spec = data.spec or data.layer_spec or default_spec(config)
-    edges, nodes = disjoint_union(data.arrays), data.arrays.num_nodes
+    edges, nodes = data.arrays.edges(), data.arrays.num_nodes
     path = data.coefficient_cache.path(edges, nodes, spec)
     there = _is_intact(path)
     begin = time.perf_counter()
@@ -60,7 +59,7 @@ def precompute(config: Config, progress: Progress | None = None) -> dict[str, An
 def _encoding(data: GraphDataModule, name: str, size: int) -> dict[str, Any]:
     """Compute an encoding or find it in the cache."""
     arrays = data.arrays
-    path = data.encoding_cache.path(name, size, disjoint_union(arrays), arrays.node_slices)
+    path = data.encoding_cache.path(name, size, arrays.edges(), arrays.node_slices)
     there = _is_intact(path)
     begin = time.perf_counter()
     rows = len(data.encoding(name, size))
@@ -82,7 +81,7 @@ def simple_graph(config: Config, progress: Progress | None = None) -> SimpleGrap
         DataError: The data set could not be obtained or is not what it should be.
     """
     arrays = build_data(config, progress).arrays
-    return SimpleGraph.from_edge_index(disjoint_union(arrays), arrays.num_nodes)
+    return SimpleGraph.from_edge_index(arrays.edges(), arrays.num_nodes)
 
 
 def default_spec(config: Config) -> CoefficientSpec:

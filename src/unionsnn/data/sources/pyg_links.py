@@ -264,7 +264,7 @@ def _check_links(arrays: GraphArrays, links: IntArray, labels: NDArray[Any]) -> 
             f"graph {graph}: the pair of nodes {pair} is labelled both 0 and 1; a pair has no "
             "order, so its two orders have one label"
         )
-    edges = arrays.union.edges()
+    edges = arrays.edges()
     # Edges are sorted.
     known = edges[0] * size + edges[1]
     places = np.searchsorted(known, linked)

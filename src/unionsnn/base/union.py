@@ -32,7 +32,7 @@ class DisjointUnion:
     @property
     def num_graphs(self) -> int:
         """Number of graphs."""
-        return len(self.edge_slices) - 1
+        return len(self.node_slices) - 1
 
     @property
     def num_nodes(self) -> int:
