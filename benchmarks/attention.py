@@ -32,7 +32,7 @@ from unionsnn.config.compose import compose_config
 from unionsnn.data.datamodules import GraphDataModule
 from unionsnn.models.gps import LOCAL, GPSLayer
 from unionsnn.models.graphormer import Graphormer
-from unionsnn.models.network import two_layer_mlp
+from unionsnn.models.parts import two_layer_mlp
 from unionsnn.nn.attention import Attention
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.padding import Padding

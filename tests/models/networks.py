@@ -23,7 +23,7 @@ from unionsnn.config.combinations import plain_model
 from unionsnn.config.compose import compose_config, config_folder
 from unionsnn.config.schema import Config
 from unionsnn.data.nodes import OneBatch
-from unionsnn.models.network import FitsDegrees, FitsSizes
+from unionsnn.models.fitting import FitsDegrees, FitsSizes
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.features import structural_modules
 from unionsnn.training.build import build_model

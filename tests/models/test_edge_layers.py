@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch_geometric.utils import degree
 
 from unionsnn.base.errors import DataError, RequestError
-from unionsnn.models.network import FitsDegrees
+from unionsnn.models.fitting import FitsDegrees
 from unionsnn.nn.conv.edge_gcn import EdgeGCNConv
 from unionsnn.nn.conv.edge_sage import EdgeSAGEConv
 from unionsnn.nn.conv.pna import FittedPNAConv, StdAggregation

@@ -18,7 +18,7 @@ from unionsnn.base.errors import RequestError
 from unionsnn.base.memory import Extent
 from unionsnn.models.gps import EDGE_READING, GPS, LOCAL, GPSLayer
 from unionsnn.models.graphormer import Graphormer
-from unionsnn.models.network import two_layer_mlp
+from unionsnn.models.parts import two_layer_mlp
 from unionsnn.models.ugformer import UGformer
 from unionsnn.nn.attention import Attention
 from unionsnn.nn.loops import SelfLoops

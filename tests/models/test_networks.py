@@ -35,7 +35,7 @@ from unionsnn.models.drop_gin import DropGIN
 from unionsnn.models.gcn import GCN
 from unionsnn.models.gin import GIN
 from unionsnn.models.mpnn import MPNN
-from unionsnn.models.network import two_layer_mlp
+from unionsnn.models.parts import two_layer_mlp
 from unionsnn.models.transformer import GraphTransformer
 from unionsnn.models.unionsnn import UnionSNN
 from unionsnn.nn.batch import ATTRIBUTES, GraphBatch

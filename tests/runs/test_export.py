@@ -15,7 +15,7 @@ import torch
 from unionsnn.base.errors import ExportError
 from unionsnn.config.combinations import plain_model
 from unionsnn.config.compose import compose_config, config_folder
-from unionsnn.models.network import fit_to_training
+from unionsnn.models.fitting import fit_to_training
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.runs.experiment import run_experiment
 from unionsnn.runs.export import TOLERANCE, difference, example, export_checkpoint, traced

@@ -24,7 +24,7 @@ from unionsnn.expressivity.bench import Bench
 from unionsnn.expressivity.edge_colorings import EdgeColoring
 from unionsnn.expressivity.graph_sets import Family, Graph
 from unionsnn.expressivity.relabelled_copies import PairCopies
-from unionsnn.models.network import fit_to_training
+from unionsnn.models.fitting import fit_to_training
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.training.build import build_model, coefficient_spec, layer_spec
 from unionsnn.training.devices import forked_generators, name_of_device

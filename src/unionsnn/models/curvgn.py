@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Unpack
 
+from unionsnn.models.arguments import encodes_edges
 from unionsnn.models.mpnn import CoefficientMPNN, StackOptions
-from unionsnn.models.network import encodes_edges
 from unionsnn.nn.conv.curvgn import CurvGNConv
 
 

@@ -6,16 +6,9 @@ from typing import Unpack
 
 from torch import Tensor, nn
 
-from unionsnn.models.network import (
-    Gate,
-    Network,
-    NetworkOptions,
-    Norm,
-    Readout,
-    make_head,
-    make_norm,
-    refuse_gate,
-)
+from unionsnn.models.arguments import Gate, NetworkOptions, Norm, Readout, refuse_gate
+from unionsnn.models.network import Network
+from unionsnn.models.parts import make_head, make_norm
 from unionsnn.nn.batch import GraphBatch
 
 

@@ -7,8 +7,8 @@ from typing import Unpack
 from torch import Tensor
 from torch_geometric.nn import GATConv
 
+from unionsnn.models.arguments import encodes_edges
 from unionsnn.models.mpnn import MPNN, StackOptions, State
-from unionsnn.models.network import encodes_edges
 from unionsnn.nn.attention import head_width
 from unionsnn.nn.loops import SelfLoops
 

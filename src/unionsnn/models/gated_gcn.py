@@ -7,8 +7,9 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
+from unionsnn.models.arguments import encodes_edges
 from unionsnn.models.mpnn import MPNN, StackOptions
-from unionsnn.models.network import encodes_edges, make_norm
+from unionsnn.models.parts import make_norm
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.conv.gated_gcn import GatedGCNConv
 

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch_geometric.utils import scatter
 
 from unionsnn.base.arguments import require_at_least
+from unionsnn.models.arguments import Encodings, encodes_edges, sole_encoding
 from unionsnn.models.mpnn import MPNN, StackOptions
-from unionsnn.models.network import Encodings, encodes_edges, make_norm, sole_encoding
+from unionsnn.models.parts import make_norm
 from unionsnn.nn.batch import GraphBatch, required
 from unionsnn.nn.conv.gated_gcn_lspe import GatedGCNLSPEConv
 from unionsnn.nn.plugin import UnionPlugin

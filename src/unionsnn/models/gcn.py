@@ -7,8 +7,8 @@ from typing import Literal, Unpack
 from torch_geometric.nn import GCNConv, MessagePassing, SGConv
 
 from unionsnn.base.arguments import require_choice
+from unionsnn.models.arguments import encodes_edges
 from unionsnn.models.mpnn import MPNN, StackOptions
-from unionsnn.models.network import encodes_edges
 from unionsnn.nn.conv.edge_gcn import EdgeGCNConv
 
 

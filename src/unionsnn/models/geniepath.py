@@ -7,8 +7,8 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
+from unionsnn.models.arguments import encodes_edges
 from unionsnn.models.mpnn import MPNN, StackOptions, State
-from unionsnn.models.network import encodes_edges
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.conv.geniepath import GeniePathConv
 from unionsnn.nn.loops import SelfLoops

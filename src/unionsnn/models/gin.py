@@ -6,8 +6,9 @@ from typing import Unpack
 
 from torch_geometric.nn import GINConv, GINEConv, MessagePassing
 
+from unionsnn.models.arguments import encodes_edges
 from unionsnn.models.mpnn import MPNN, StackOptions
-from unionsnn.models.network import encodes_edges, two_layer_mlp
+from unionsnn.models.parts import two_layer_mlp
 from unionsnn.nn.plugin import UnionPlugin
 
 # Rows of the network's width that a layer keeps for the gradients: per node in the MLP and the

@@ -10,7 +10,8 @@ from torch_geometric.nn import GCNConv, GINConv, GINEConv
 
 from unionsnn.base.arguments import require_choice
 from unionsnn.base.errors import RequestError
-from unionsnn.models.network import Norm, Readout, encodes_edges, make_norm, two_layer_mlp
+from unionsnn.models.arguments import Norm, Readout, encodes_edges
+from unionsnn.models.parts import make_norm, two_layer_mlp
 from unionsnn.models.transformer import GraphTransformer, TransformerOptions
 from unionsnn.nn.attention import Attention, feedforward
 from unionsnn.nn.conv.edge_gcn import EdgeGCNConv

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from unionsnn.base.arguments import require_at_least
 from unionsnn.base.errors import RequestError
 from unionsnn.base.memory import Extent
-from unionsnn.models.network import encodes_edges
+from unionsnn.models.arguments import encodes_edges
 from unionsnn.models.transformer import GraphTransformer, TransformerOptions
 from unionsnn.nn.attention import EMBEDDING_STD, TransformerBlock
 from unionsnn.nn.batch import GraphBatch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from unionsnn.models.mpnn import CoefficientMPNN, StackOptions
-from unionsnn.models.network import two_layer_mlp
+from unionsnn.models.parts import two_layer_mlp
 from unionsnn.nn.conv.graphsnn import GraphSNNConv
 
 

@@ -11,17 +11,9 @@ from torch import Tensor, nn
 from torch_geometric.nn import GINConv
 
 from unionsnn.base.errors import RequestError
-from unionsnn.models.network import (
-    Gate,
-    Network,
-    NetworkOptions,
-    Norm,
-    Readout,
-    make_head,
-    make_norm,
-    refuse_gate,
-    two_layer_mlp,
-)
+from unionsnn.models.arguments import Gate, NetworkOptions, Norm, Readout, refuse_gate
+from unionsnn.models.network import Network
+from unionsnn.models.parts import make_head, make_norm, two_layer_mlp
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.mewis import MEWISPool, undirected
 from unionsnn.nn.readout import readout

@@ -9,17 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
-from unionsnn.models.network import (
-    Gate,
-    GateFactory,
-    Network,
-    NetworkOptions,
-    Norm,
-    Readout,
-    factory_of,
-    make_head,
-    make_norm,
-)
+from unionsnn.models.arguments import Gate, GateFactory, NetworkOptions, Norm, Readout, factory_of
+from unionsnn.models.network import Network
+from unionsnn.models.parts import make_head, make_norm
 from unionsnn.nn.batch import GraphBatch, required
 from unionsnn.nn.conv.union import UnionConv
 from unionsnn.nn.features import refuse_other_edges, share

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from unionsnn.base.arguments import require_choice
 from unionsnn.base.errors import RequestError
 from unionsnn.base.memory import Extent
+from unionsnn.models.arguments import Encodings, Readout, sole_encoding
 from unionsnn.models.gin import GIN
 from unionsnn.models.mpnn import StackOptions
-from unionsnn.models.network import Encodings, Readout, sole_encoding
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.gates import given_coefficient
 from unionsnn.nn.readout import READOUTS, readout

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import (
     Any,
     ClassVar,
-    Literal,
     Protocol,
-    Required,
     Self,
-    TypedDict,
-    TypeVar,
     get_args,
-    runtime_checkable,
 )
 
 import torch
@@ -26,120 +20,21 @@ from torch_geometric.data import Data
 from unionsnn.base.arguments import plain, require_at_least, require_choice
 from unionsnn.base.errors import RequestError
 from unionsnn.base.memory import Extent
+from unionsnn.models.arguments import EdgeCoefficients, Level, Readout, factory_of
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.encoders import EdgeEncoder, StructuralEdgeEncoder, make_encoder
 from unionsnn.nn.features import StructuralFeatures, structural_modules
 from unionsnn.nn.gates import PRESETS, StructuralGate
-from unionsnn.nn.norms import BatchCounts, batch_norm
+from unionsnn.nn.norms import BatchCounts
 from unionsnn.nn.readout import READOUTS, pair_scores, readout
 
 _BY_NAME = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
-
-GateFactory = Callable[[int], StructuralGate]
-"""Factory of a gate with a given number of channels."""
-
-EdgeEncoderFactory = Callable[[int], StructuralEdgeEncoder]
-"""Factory of an encoder of coefficients with a given number of channels."""
-
-Gate = str | Mapping[str, Any] | StructuralGate | GateFactory
-"""What makes the gates of a network: the name of a preset, the arguments of `StructuralGate` but
-for its width, an example of the width of the layers, or a factory."""
-
-EdgeCoefficients = str | Mapping[str, Any] | StructuralEdgeEncoder | EdgeEncoderFactory
-"""The same for an encoder of coefficients as features of edges."""
-
-_Reader = TypeVar("_Reader", StructuralGate, StructuralEdgeEncoder)
-
 
 _READERS: Mapping[str, type[StructuralGate] | type[StructuralEdgeEncoder]] = {
     "gate": StructuralGate,
     "structural_encoder": StructuralEdgeEncoder,
 }
 """What reads coefficients, by the argument of a network that makes it."""
-
-
-def factory_of(
-    given: str | Mapping[str, Any] | _Reader | Callable[[int], _Reader] | None,
-    kind: type[_Reader],
-) -> Callable[[int], _Reader] | None:
-    """Return the factory of gates, or of encoders of coefficients, that an argument stands for.
-
-    Args:
-        given: A `Gate`, ``none`` or None for none. A preset reads the columns of
-            `StructuralCoefficients()`; layers get copies of an example, with weights of their own.
-        kind: `StructuralGate` or `StructuralEdgeEncoder`.
-
-    Raises:
-        RequestError: it is none of these; an example of another width is refused where it is used.
-    """
-    if given is None or given == "none":
-        return None
-    if isinstance(given, str):
-        require_choice(kind.kind, given, (*PRESETS, "none"))
-        columns = StructuralGate.preset("default", 1).required_columns
-        return functools.partial(kind.preset, given, columns=columns)
-    if isinstance(given, Mapping):
-        return functools.partial(kind, **given)
-    if isinstance(given, kind):
-        return functools.partial(_like, given)
-    if isinstance(given, nn.Module) or not callable(given):
-        raise RequestError(
-            f"{kind.kind} is a {type(given).__name__}; give the name of a preset "
-            f"({', '.join(PRESETS)}), a {kind.__name__}, or a factory that takes the width, such "
-            f"as functools.partial({kind.__name__}, radius=1).",
-            code="gate.argument",
-        )
-    return given
-
-
-def _like(example: Any, channels: int) -> Any:
-    """Return a gate or encoder with the arguments and statistics of another, and new weights."""
-    made = copy.deepcopy(example)
-    if example.channels == -1:
-        made.materialize(channels)
-    elif example.channels != channels:
-        raise RequestError(
-            f"The {example.kind} has {example.channels} channels, but here it needs {channels}: "
-            f"give the name of a preset, or functools.partial({type(example).__name__}, ...), "
-            "which makes one for each width.",
-            code="gate.width",
-        )
-    made.reset_parameters()
-    return made
-
-
-Level = Literal["graph", "node", "link"]
-"""What has a row of output: a graph, a node, or a pair of nodes."""
-
-
-class Encodings(TypedDict, total=False):
-    """Encodings of position and structure that a network reads."""
-
-    random_walk: int
-    """Steps of the random walk whose encoded landing probabilities are added to the nodes."""
-    laplacian: int
-    """Number of Laplacian eigenvectors whose encoding is added to the nodes."""
-    distance: bool
-    """Whether attention reads the distance of two nodes."""
-    subgraph: int
-    """Number of hops of the subgraphs rooted at the nodes."""
-
-
-Norm = Literal["batch", "layer", "none"]
-"""What normalises the rows of nodes."""
-
-Readout = Literal["sum", "mean", "max"]
-"""What makes the row of a graph of those of its nodes."""
-
-
-class NetworkOptions(TypedDict, total=False):
-    """Arguments of `Network` that every network passes on."""
-
-    in_channels: Required[int | Sequence[int]]
-    level: Level
-    edge_channels: int | Sequence[int] | None
-    structural_encoder: EdgeCoefficients | None
-    hidden_channels: int
 
 
 class CoefficientColumns(Protocol):
@@ -514,132 +409,3 @@ def _shared_options(
             code="checkpoint.arguments",
         )
     return options
-
-
-def encodes_edges(options: NetworkOptions) -> bool:
-    """Return whether a network with these arguments reads edge features."""
-    encoder = options.get("structural_encoder")
-    return options.get("edge_channels") is not None or encoder not in (None, "none")
-
-
-def sole_encoding(
-    network: str,
-    name: Literal["random_walk", "laplacian", "subgraph"],
-    encodings: Encodings | None,
-) -> Encodings:
-    """Return the encodings of a network that reads exactly one of them.
-
-    Raises:
-        RequestError: if it is missing, or another one is given.
-    """
-    given = {key: value for key, value in (encodings or {}).items() if value}
-    size = given.pop(name, 0)
-    if given or not isinstance(size, int) or size < 1:
-        leave = "".join(f" Leave model.encodings.{key} out." for key in given)
-        raise RequestError(
-            f"{network} reads the encoding {name} and no other, but encodings is {encodings}: it "
-            f"must be an integer of at least 1, as in model.encodings.{name}=3, in Python "
-            f'encodings={{"{name}": 3}}.{leave}',
-            code="model.encodings",
-        )
-    return {name: size}  # type: ignore[misc]
-
-
-def refuse_gate(gate: Gate | None, model: str, reason: str) -> None:
-    """Refuse a gate in a network to which the union plug-in does not apply.
-
-    Raises:
-        RequestError: if there is a gate, with the reason.
-    """
-    if gate not in (None, "none"):
-        raise RequestError(
-            f"{model} takes no gate, because {reason}: type gate=none.", code="model.gate"
-        )
-
-
-def make_head(
-    hidden_channels: int, out_channels: int, dropout: float, level: Level
-) -> nn.Sequential:
-    """Make the head from embeddings to classes or targets: linear, ReLU, dropout, linear.
-
-    For links it keeps the width, as its rows are what `pair_scores` multiplies.
-    """
-    return nn.Sequential(
-        nn.Linear(hidden_channels, hidden_channels),
-        nn.ReLU(),
-        nn.Dropout(dropout),
-        nn.Linear(hidden_channels, hidden_channels if level == "link" else out_channels),
-    )
-
-
-@runtime_checkable
-class FitsSizes(Protocol):
-    """A network that depends on the sizes of the training graphs."""
-
-    def fit_sizes(self, num_nodes: Tensor) -> Any:
-        """Read the number of nodes of each training graph, [num_graphs]."""
-
-
-@runtime_checkable
-class FitsDegrees(Protocol):
-    """A network that depends on the degrees in the training graphs."""
-
-    def fit_degrees(self, histogram: Tensor) -> Any:
-        """Read how many nodes receive 0, 1, 2, ... messages, [largest number of messages + 1]."""
-
-
-def fit_to_training(
-    network: nn.Module,
-    rows: Callable[[], Tensor],
-    sizes: Callable[[], Tensor],
-    degrees: Callable[[], Tensor],
-    *,
-    again: bool = True,
-) -> None:
-    """Fit a network to the training graphs: statistics of gates and encoders, sizes and degrees.
-
-    Args:
-        network: The network; with a method of `FitsSizes` or `FitsDegrees`, that is called, and
-            an attribute `fitted` says whether it has been.
-        rows: Returns the coefficients of all training edges, [num_edges, num_columns].
-        sizes: Returns the number of nodes of each training graph, [num_graphs].
-        degrees: Returns how many of their nodes receive 0, 1, 2, ... messages.
-        again: Whether to fit what is fitted already, as in a network of a checkpoint.
-    """
-    needing = [
-        module
-        for module in structural_modules(network)
-        if module.needs_statistics and (again or not module.fitted)
-    ]
-    if needing:
-        fitted_to = rows()
-        for module in needing:
-            module.fit_statistics(fitted_to)
-    if getattr(network, "fitted", False) and not again:
-        return
-    if isinstance(network, FitsSizes):
-        network.fit_sizes(sizes())
-    if isinstance(network, FitsDegrees):
-        network.fit_degrees(degrees())
-
-
-def two_layer_mlp(channels: int, norm: str = "batch") -> nn.Sequential:
-    """Make the MLP of GIN, GraphSNN and UnionSNN layers: linear, norm, ReLU, linear."""
-    return nn.Sequential(
-        nn.Linear(channels, channels),
-        make_norm(norm, channels),
-        nn.ReLU(),
-        nn.Linear(channels, channels),
-    )
-
-
-def make_norm(kind: str, channels: int) -> nn.Module:
-    """Make a normalisation of node features.
-
-    Raises:
-        RequestError: if `kind` is unknown.
-    """
-    require_choice("norm", kind, get_args(Norm))
-    if kind == "batch":
-        return batch_norm(channels)
-    return nn.LayerNorm(channels) if kind == "layer" else nn.Identity()

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from unionsnn.base.arguments import require_at_least
 from unionsnn.base.errors import DataError, RequestError
+from unionsnn.models.arguments import encodes_edges
 from unionsnn.models.mpnn import MPNN, StackOptions
-from unionsnn.models.network import encodes_edges
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.conv.pna import FittedPNAConv
 

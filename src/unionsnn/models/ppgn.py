@@ -8,14 +8,9 @@ from torch import Tensor, nn
 
 from unionsnn.base.arguments import require_at_least
 from unionsnn.base.memory import Extent
-from unionsnn.models.network import (
-    Gate,
-    Network,
-    NetworkOptions,
-    Readout,
-    make_head,
-    refuse_gate,
-)
+from unionsnn.models.arguments import Gate, NetworkOptions, Readout, refuse_gate
+from unionsnn.models.network import Network
+from unionsnn.models.parts import make_head
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.padding import SPREAD
 from unionsnn.nn.pairs import PairBlock, PairPadding, node_rows, pair_features

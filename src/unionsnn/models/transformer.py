@@ -9,15 +9,9 @@ from torch import Tensor, nn
 
 from unionsnn.base.errors import RequestError
 from unionsnn.base.memory import Extent
-from unionsnn.models.network import (
-    Encodings,
-    Gate,
-    Network,
-    NetworkOptions,
-    Readout,
-    factory_of,
-    make_head,
-)
+from unionsnn.models.arguments import Encodings, Gate, NetworkOptions, Readout, factory_of
+from unionsnn.models.network import Network
+from unionsnn.models.parts import make_head
 from unionsnn.nn.attention import AttentionBias, attention_bytes
 from unionsnn.nn.batch import GraphBatch, required
 from unionsnn.nn.encoders import LaplacianEncoder, RandomWalkEncoder

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import GCNConv
 
-from unionsnn.models.network import Readout, encodes_edges
+from unionsnn.models.arguments import Readout, encodes_edges
 from unionsnn.models.transformer import GraphTransformer, TransformerOptions
 from unionsnn.nn.attention import TransformerBlock
 from unionsnn.nn.conv.edge_gcn import EdgeGCNConv

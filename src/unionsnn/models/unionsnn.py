@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Unpack
 
 from unionsnn.base.errors import RequestError
+from unionsnn.models.arguments import factory_of
 from unionsnn.models.mpnn import MPNN, StackOptions
-from unionsnn.models.network import factory_of, two_layer_mlp
+from unionsnn.models.parts import two_layer_mlp
 from unionsnn.nn.conv.union import UnionConv
 from unionsnn.nn.gates import StructuralGate
 

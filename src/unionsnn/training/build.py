@@ -33,7 +33,9 @@ from unionsnn.data.encodings.definitions import Encodings
 from unionsnn.data.nodes import NodeDataModule
 from unionsnn.data.sources.download import data_root
 from unionsnn.data.sources.source import NodeSource, Progress, Source
-from unionsnn.models.network import EdgeEncoderFactory, GateFactory, Network, fit_to_training
+from unionsnn.models.arguments import EdgeEncoderFactory, GateFactory
+from unionsnn.models.fitting import fit_to_training
+from unionsnn.models.network import Network
 from unionsnn.models.own import DEFAULTS, adapt, constructor_arguments, reads_edges
 from unionsnn.nn.encoders import StructuralEdgeEncoder
 from unionsnn.nn.features import structural_modules

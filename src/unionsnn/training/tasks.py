@@ -20,7 +20,8 @@ from unionsnn.base.rows import version_of
 from unionsnn.base.words import nearest
 from unionsnn.config.schema import TASK_METRICS
 from unionsnn.data.datamodules import GraphDataModule
-from unionsnn.models.network import Network, fit_to_training
+from unionsnn.models.fitting import fit_to_training
+from unionsnn.models.network import Network
 from unionsnn.models.own import adapt, reads_edges
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.nn.rescaled import Scale
