@@ -154,27 +154,19 @@ def numbered(count: int) -> GraphStore:
 
 def test_each_graph_comes_once_in_new_orders_from_the_generator_alone() -> None:
     store = numbered(10)
-    loader = BatchLoader(
-        store,
-        range(1, 10),
-        batch_size=4,
-        shuffle=True,
-        generator=torch.Generator().manual_seed(0),
-    )
+
+    def seeded() -> BatchLoader:
+        order = torch.Generator().manual_seed(0)
+        return BatchLoader(store, range(1, 10), batch_size=4, shuffle=True, generator=order)
+
+    loader = seeded()
     assert len(loader) == 3
     torch.manual_seed(1)
     first, second = seen(loader), seen(loader)
     assert sorted(flat(first)) == sorted(flat(second)) == list(range(1, 10))
     assert first != second
-    again = BatchLoader(
-        store,
-        range(1, 10),
-        batch_size=4,
-        shuffle=True,
-        generator=torch.Generator().manual_seed(0),
-    )
     torch.manual_seed(2)
-    assert seen(again) == first
+    assert seen(seeded()) == first
     assert seen(BatchLoader(store, [3, 1, 2], batch_size=2)) == [[3, 1], [2]]
     with pytest.raises(ValueError, match="batch_size is 0"):
         BatchLoader(store, [0], batch_size=0)

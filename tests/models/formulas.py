@@ -17,7 +17,7 @@ from unionsnn.nn.plugin import UnionPlugin
 EXACT = {"rtol": 0, "atol": 1e-10}
 
 
-def all_sizes(channels: int = 3) -> Batch:
+def graphs_of_all_sizes(channels: int = 3) -> list[Data]:
     """Random graphs, one of 1 node, one of 2, a star with a node apart, and one without edges."""
     made = [
         *random_graphs(6, torch.Generator().manual_seed(3), channels),
@@ -30,9 +30,12 @@ def all_sizes(channels: int = 3) -> Batch:
     generator = torch.Generator().manual_seed(4)
     for data in made:
         data.x = torch.randn(data.num_nodes, channels, generator=generator)
-    return Batch.from_data_list(
-        [data.apply(lambda value: value.double(), "x", "edge_coefficient") for data in made]
-    )
+    return [data.apply(lambda value: value.double(), "x", "edge_coefficient") for data in made]
+
+
+def all_sizes(channels: int = 3) -> Batch:
+    """These graphs in a batch."""
+    return Batch.from_data_list(graphs_of_all_sizes(channels))
 
 
 def shaken(network: nn.Module) -> nn.Module:
@@ -45,6 +48,36 @@ def shaken(network: nn.Module) -> nn.Module:
             if "running" in name:
                 buffer += 0.2 * torch.rand(buffer.shape, generator=generator).double()
     return network
+
+
+def gradients(network: nn.Module, data: Batch, out: Tensor) -> list[Tensor]:
+    """Those of an output, with different weights of its entries, by node features and weights."""
+    weight = torch.linspace(-1, 1, out.numel(), dtype=torch.float64).view_as(out)
+    inputs = [data.x, *network.parameters()]
+    return list(torch.autograd.grad((weight * out).sum(), inputs, retain_graph=True))
+
+
+def assert_same_gradients(network: nn.Module, data: Batch, out: Tensor, expected: Tensor) -> None:
+    pairs = zip(gradients(network, data, out), gradients(network, data, expected), strict=True)
+    for one, other in pairs:
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def assert_padding_changes_nothing(network: nn.Module) -> None:
+    """Beside a far larger graph, outputs and gradients of the others are what they were."""
+    small = graphs_of_all_sizes()
+    large = graph(cycle(40), 40, 3).apply(lambda value: value.double(), "x", "edge_coefficient")
+    results = []
+    for graphs in (small, [*small, large]):
+        data = Batch.from_data_list(graphs)
+        data.x.requires_grad_()
+        out = network(read_by(network, data))[: len(small)]
+        nodes = sum(one.num_nodes for one in small)
+        found = gradients(network, data, out)
+        assert torch.equal(found[0][nodes:], torch.zeros_like(found[0][nodes:]))
+        results.append([out, found[0][:nodes], *found[1:]])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
 
 
 def plain(conv: nn.Module) -> nn.Module:

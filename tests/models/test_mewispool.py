@@ -6,8 +6,9 @@ import math
 
 import pytest
 import torch
+from formulas import all_sizes, graphs_of_all_sizes, shaken
 from networks import apply, auxiliary_of, build
-from test_transformers import batch_norm, graphs_of_all_sizes, linear, shaken, two_linear
+from test_transformers import batch_norm, linear, two_linear
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
@@ -131,7 +132,7 @@ def test_a_pooling_is_its_formula() -> None:
     """Kept nodes, edges among them, loss and its gradients."""
     torch.manual_seed(0)
     pool = shaken(MEWISPool(8).double())
-    data = Batch.from_data_list(graphs_of_all_sizes())
+    data = all_sizes()
     h = data.x.clone().requires_grad_()
     kept, edges, losses = pool(h, data.edge_index, data.batch, data.num_graphs)
     p = dict(pool.named_parameters())
@@ -156,9 +157,7 @@ def test_a_pooling_is_its_formula() -> None:
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 
-def test_the_choice_is_algorithm_1_for_any_scores() -> None:
-    data, score = random_scores(60)
-    entropy = torch.rand(data.num_nodes, dtype=torch.float64, generator=torch.Generator())
+def assert_algorithm_1(data: Batch, entropy: Tensor, score: Tensor) -> None:
     h = data.x.double()
     found = independent_set(entropy, score, h, data.edge_index, data.batch, data.num_graphs)
     assert not (found[data.edge_index[0]] & found[data.edge_index[1]]).any()
@@ -170,6 +169,12 @@ def test_the_choice_is_algorithm_1_for_any_scores() -> None:
         assert chosen
 
 
+def test_the_choice_is_algorithm_1_for_any_scores() -> None:
+    data, score = random_scores(60)
+    entropy = torch.rand(data.num_nodes, dtype=torch.float64, generator=torch.Generator())
+    assert_algorithm_1(data, entropy, score)
+
+
 def test_ranks_along_a_path_take_many_rounds_and_costly_nodes_as_many_again() -> None:
     """Each decision depends on the one before; entropies of both signs cause rejections."""
     data = Batch.from_data_list([graph([(i, i + 1) for i in range(69)], 70), graph(cycle(50), 50)])
@@ -177,13 +182,7 @@ def test_ranks_along_a_path_take_many_rounds_and_costly_nodes_as_many_again() ->
     generator = torch.Generator().manual_seed(0)
     for spread in (0.1, 2.0, 20.0):
         entropy = spread * torch.randn(120, dtype=torch.float64, generator=generator)
-        h = data.x.double()
-        found = independent_set(entropy, score, h, data.edge_index, data.batch, 2)
-        for index in range(2):
-            nodes, whole = adjacency(data, index)
-            A = torch.from_numpy(whole)
-            chosen = chosen_nodes(entropy[nodes], score[nodes], h[nodes], A)
-            assert torch.nonzero(found[nodes]).flatten().tolist() == chosen
+        assert_algorithm_1(data, entropy, score)
 
 
 def test_a_graph_whose_nodes_all_cost_too_much_keeps_its_first() -> None:

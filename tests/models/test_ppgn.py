@@ -6,9 +6,16 @@ from typing import Any
 
 import pytest
 import torch
-from formulas import edge_matrix, with_edge_features
+from formulas import (
+    all_sizes,
+    assert_padding_changes_nothing,
+    assert_same_gradients,
+    edge_matrix,
+    shaken,
+    with_edge_features,
+)
 from networks import apply, build, bytes_kept, bytes_stated
-from test_transformers import gradients, graphs_of_all_sizes, linear, shaken
+from test_transformers import linear
 from torch import Tensor, nn
 from torch_geometric.data import Batch
 
@@ -85,32 +92,18 @@ def test_the_network_is_its_formula(
     """Outputs and gradients of graphs of many sizes, padded to the largest: padding is unseen."""
     choices = {"readout": readout, "mlp_layers": mlp_layers, "num_layers": 2}
     network = shaken(build("ppgn", "none", level=level, edges=width, **choices).double())
-    data = with_edge_features(Batch.from_data_list(graphs_of_all_sizes()), width)
+    data = with_edge_features(all_sizes(), width)
     data.x.requires_grad_()
     out, expected = apply(network, data), reference(network, data)
     torch.testing.assert_close(out, expected, **CLOSE)
-    pairs = zip(gradients(network, data, out), gradients(network, data, expected), strict=True)
-    for one, other in pairs:
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+    assert_same_gradients(network, data, out, expected)
 
 
 @pytest.mark.parametrize("readout", READOUTS)
 def test_padding_changes_nothing(readout: str) -> None:
-    """Beside a far larger graph, outputs and gradients of the others are what they were."""
-    small = graphs_of_all_sizes()
-    large = graph(cycle(40), 40, 3).apply(lambda value: value.double(), "x", "edge_coefficient")
-    network = shaken(build("ppgn", "none", readout=readout, num_layers=2).double())
-    results = []
-    for graphs in (small, [*small, large]):
-        data = Batch.from_data_list(graphs)
-        data.x.requires_grad_()
-        out = apply(network, data)[: len(small)]
-        nodes = sum(one.num_nodes for one in small)
-        found = gradients(network, data, out)
-        assert torch.equal(found[0][nodes:], torch.zeros_like(found[0][nodes:]))
-        results.append([out, found[0][:nodes], *found[1:]])
-    for one, other in zip(*results, strict=True):
-        torch.testing.assert_close(one, other, **CLOSE)
+    assert_padding_changes_nothing(
+        shaken(build("ppgn", "none", readout=readout, num_layers=2).double())
+    )
 
 
 def test_edges_count_once_and_loops_not_at_all() -> None:

@@ -9,13 +9,21 @@ from typing import Any
 import networkx as nx
 import pytest
 import torch
-from formulas import edge_matrix, part, with_edge_features
+from formulas import (
+    all_sizes,
+    assert_padding_changes_nothing,
+    assert_same_gradients,
+    edge_matrix,
+    part,
+    shaken,
+    with_edge_features,
+)
 from networks import build, bytes_kept, bytes_stated, read_by
 from torch import Tensor, nn
 from torch.nn.functional import gelu
 from torch_geometric.data import Batch, Data
 
-from graphs import cycle, graph, random_graphs, star
+from graphs import cycle, graph
 from positions import adjacency, distances
 from unionsnn.nn.batch import GraphBatch
 
@@ -23,34 +31,6 @@ State = Mapping[str, Tensor]
 EXACT: dict[str, Any] = {"rtol": 0, "atol": 1e-10}
 NETWORKS = ["graphormer", "gps", "ugformer"]
 both_gates = pytest.mark.parametrize("gate", ["none", "default", "paper"])
-
-
-def graphs_of_all_sizes() -> list[Data]:
-    """Random graphs, one of 1 node, one of 2, a star with a node apart, and one without edges."""
-    channels = 3
-    made = [
-        *random_graphs(6, torch.Generator().manual_seed(3), channels),
-        graph([], 1, channels),
-        graph([(0, 1)], 2, channels),
-        graph(star(5), 7, channels),
-        graph([], 4, channels),
-    ]
-    generator = torch.Generator().manual_seed(4)
-    for data in made:
-        data.x = torch.randn(data.num_nodes, channels, generator=generator)
-    return [data.apply(lambda value: value.double(), "x", "edge_coefficient") for data in made]
-
-
-def shaken(network: nn.Module) -> nn.Module:
-    """Move all parameters away from the values that they start with, such as biases of 0."""
-    generator = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter += 0.2 * torch.randn(parameter.shape, generator=generator).double()
-        for name, buffer in network.named_buffers():
-            if "running" in name:
-                buffer += 0.2 * torch.rand(buffer.shape, generator=generator).double()
-    return network
 
 
 # The formulas. `p` is the state of a network, `at` the name of a part of it.
@@ -223,17 +203,11 @@ BODIES = {"graphormer": graphormer, "gps": gps, "ugformer": ugformer}
 
 def outputs(name: str, gate: str, **model: Any) -> tuple[nn.Module, Batch, Tensor, Tensor]:
     network = shaken(build(name, gate, num_layers=2, **model).double()).eval()
-    data = with_edge_features(Batch.from_data_list(graphs_of_all_sizes()), model.get("edges"))
+    data = with_edge_features(all_sizes(), model.get("edges"))
     data.x.requires_grad_()
     given = read_by(network, data)
     out = network(given)
     return network, data, out, reference(name, network, data, given)
-
-
-def gradients(network: nn.Module, data: Batch, out: Tensor) -> list[Tensor]:
-    weight = torch.linspace(-1, 1, out.numel(), dtype=torch.float64).view_as(out)
-    inputs = [data.x, *network.parameters()]
-    return list(torch.autograd.grad((weight * out).sum(), inputs, retain_graph=True))
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -243,9 +217,7 @@ def test_a_network_is_its_formula(name: str, level: str, gate: str) -> None:
     """Outputs and gradients of graphs of many sizes, padded to the largest: padding is unseen."""
     network, data, out, expected = outputs(name, gate, level=level)
     torch.testing.assert_close(out, expected, **EXACT)
-    pairs = zip(gradients(network, data, out), gradients(network, data, expected), strict=True)
-    for one, other in pairs:
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+    assert_same_gradients(network, data, out, expected)
 
 
 @pytest.mark.parametrize(
@@ -265,9 +237,7 @@ def test_a_network_with_edge_features_is_its_formula(
     inject = "gate" if gate == "none" else "both"
     network, data, out, expected = outputs(name, gate, edges=2, inject=inject, **model)
     torch.testing.assert_close(out, expected, **EXACT)
-    pairs = zip(gradients(network, data, out), gradients(network, data, expected), strict=True)
-    for one, other in pairs:
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+    assert_same_gradients(network, data, out, expected)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -280,21 +250,7 @@ def test_a_network_with_all_encodings_is_its_formula(name: str) -> None:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_padding_changes_nothing(name: str) -> None:
-    """Beside a far larger graph, outputs and gradients of the others are what they were."""
-    small = graphs_of_all_sizes()
-    large = graph(cycle(40), 40, 3).apply(lambda value: value.double(), "x", "edge_coefficient")
-    network = shaken(build(name, "default").double()).eval()
-    results = []
-    for graphs in (small, [*small, large]):
-        data = Batch.from_data_list(graphs)
-        data.x.requires_grad_()
-        out = network(read_by(network, data))[: len(small)]
-        nodes = sum(one.num_nodes for one in small)
-        found = gradients(network, data, out)
-        assert torch.equal(found[0][nodes:], torch.zeros_like(found[0][nodes:]))
-        results.append([out, found[0][:nodes], *found[1:]])
-    for one, other in zip(*results, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+    assert_padding_changes_nothing(shaken(build(name, "default").double()).eval())
 
 
 @pytest.mark.parametrize("name", NETWORKS)
