@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch_geometric.data import Batch
+from torch_geometric.data import Batch, Data
 
 from unionsnn.base.memory import Extent
 from unionsnn.base.rows import note_loops
@@ -18,6 +18,7 @@ from unionsnn.data.controls import TRAINING
 from unionsnn.data.datamodules import GraphDataModule, Part
 from unionsnn.data.datasets import GraphDataset
 from unionsnn.data.sources.source import NodeSource
+from unionsnn.data.splits import Split
 
 
 class NodeDataModule(GraphDataModule):
@@ -62,33 +63,26 @@ class NodeDataModule(GraphDataModule):
         self._batch = self._batch.to(self.device)
         note_loops(self._batch.edge_index, self._loops)
         batch = self._batch.clone("train_mask", "val_mask", "test_mask")
-        for name, part in (("train", "train"), ("val", "validation"), ("test", "test")):
-            batch[f"{name}_mask"] = self._mask(getattr(split, part)).to(batch.x.device)
+        self._set_masks(batch, split)
         return batch
 
     def pyg_dataset(self, part: Part | None = None) -> GraphDataset:
         """Return the graph with the masks of the split, whatever the part."""
         split, graph = self._given_split(), self.graphs[0]
-        for name, place in (("train", "train"), ("val", "validation"), ("test", "test")):
-            graph[f"{name}_mask"] = self._mask(getattr(split, place))
+        self._set_masks(graph, split)
         return GraphDataset(*GraphDataset.collate([graph]))
 
-    def _mask(self, items: NDArray[np.int64]) -> Tensor:
-        mask = torch.zeros(self.num_items, dtype=torch.bool)
-        mask[torch.from_numpy(items)] = True
-        return mask
+    def _set_masks(self, graph: Data, split: Split) -> None:
+        for name, part in (("train", "train"), ("val", "validation"), ("test", "test")):
+            mask = torch.zeros(self.num_items, dtype=torch.bool)
+            mask[torch.from_numpy(getattr(split, part))] = True
+            graph[f"{name}_mask"] = mask.to(graph.x.device)
 
     def train_dataloader(self) -> Batches:
         """Return the full batch, once per epoch."""
         return OneBatch(self.full_batch())
 
-    def val_dataloader(self) -> Batches:
-        """Return the full batch, once per epoch."""
-        return OneBatch(self.full_batch())
-
-    def test_dataloader(self) -> Batches:
-        """Return the full batch, once per epoch."""
-        return OneBatch(self.full_batch())
+    val_dataloader = test_dataloader = train_dataloader
 
 
 class OneBatch:

@@ -82,28 +82,17 @@ def read_pyg_dataset(
         kept = np.flatnonzero(labelled)
         graphs = [graphs[i] for i in kept]
         sizes, names = [sizes[i] for i in kept], [names[i] for i in kept]
-    edges = [edges_of(*given) for given in zip(graphs, sizes, names, strict=True)]
-    of_edges: dict[str, Any] = {}
-    if edge_features:
-        counts = [each.shape[1] for each in edges]
-        of_edges = _features(graphs, counts, names, "edge_attr", "edge")
-    else:
+    if not edge_features:
         fields["unread"] = _edge_features_of(graphs)
+    arrays = _arrays(
+        graphs, sizes, names, edge_features, symmetrize=symmetrize, level=level, **fields
+    )
     if any(data.get("edge_weight") is not None for data in graphs):
         logger.warning(
             "the set has edge_weight, which is not read; call it edge_attr and type "
             "data.edge_features=attributes"
         )
-    return graphs_of_edges(
-        edges,
-        slices(sizes),
-        names,
-        symmetrize=symmetrize,
-        edge_features=of_edges,
-        **fields,
-        **_features(graphs, sizes, names, "x", "node"),
-        level=level,
-    )
+    return arrays
 
 
 def read_pyg_graphs(graphs: Any, *, level: str, edge_features: bool) -> GraphArrays:
@@ -128,18 +117,12 @@ def read_pyg_graphs(graphs: Any, *, level: str, edge_features: bool) -> GraphArr
     graphs = graphs_of(graphs, targets=False)
     names = [f"graph {i}" for i in range(len(graphs))]
     sizes = [num_nodes(data, name) for data, name in zip(graphs, names, strict=True)]
-    edges = [edges_of(*given) for given in zip(graphs, sizes, names, strict=True)]
-    of_edges: dict[str, Any] = {}
-    if edge_features:
-        counts = [each.shape[1] for each in edges]
-        of_edges = _features(graphs, counts, names, "edge_attr", "edge")
-    arrays = graphs_of_edges(
-        edges,
-        slices(sizes),
+    arrays = _arrays(
+        graphs,
+        sizes,
         names,
+        edge_features,
         remedy="torch_geometric.transforms.ToUndirected()",
-        edge_features=of_edges,
-        **_features(graphs, sizes, names, "x", "node"),
         y=np.arange(sum(sizes) if level == "node" else len(graphs)),
         level="node" if level == "node" else "graph",
     )
@@ -176,6 +159,23 @@ def require_pairs(sizes: ArrayLike) -> None:
             ".predict(graphs)",
             code="data.memory",
         )
+
+
+def _arrays(
+    graphs: Sequence[Any],
+    sizes: Sequence[int],
+    names: Sequence[str],
+    edge_features: bool,
+    **fields: Any,
+) -> GraphArrays:
+    """Return the arrays of graphs with their edges and features, and other fields."""
+    edges = [edges_of(*given) for given in zip(graphs, sizes, names, strict=True)]
+    counts = [each.shape[1] for each in edges]
+    of_edges = _features(graphs, counts, names, "edge_attr", "edge") if edge_features else {}
+    of_nodes = _features(graphs, sizes, names, "x", "node")
+    return graphs_of_edges(
+        edges, slices(sizes), names, edge_features=of_edges, **of_nodes, **fields
+    )
 
 
 def _features(
