@@ -68,5 +68,6 @@ class DisjointUnion:
         end = self.num_graphs if end is None else end
         slices = self.edge_slices[begin : end + 1]
         first = self.node_slices[begin:end] - self.node_slices[begin]
-        local: IntArray = self.edge_index[:, slices[0] : slices[-1]]
-        return local + np.repeat(first, np.diff(slices))
+        part = self.edge_index[:, slices[0] : slices[-1]]
+        renumbered: IntArray = part + np.repeat(first, np.diff(slices))
+        return renumbered
