@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unionsnn.base.errors import DataUnavailableError, MalformedDataError
+from unionsnn.base.union import DisjointUnion
 from unionsnn.data.arrays import NPZ_ERRORS, GraphArrays, IntArray
 from unionsnn.data.edges import (
     cut_by_graph,
@@ -276,9 +277,6 @@ def zinc_graphs(
     Raises:
         DataError: A type is unknown, or a bond has only one direction, or two types.
     """
-    # It brings numba, which tables of data sets need not wait for.
-    from unionsnn.coefficients.union import DisjointUnion
-
     if types.max(initial=0) >= ATOM_TYPES:
         raise MalformedDataError(f"{where}: atom type {types.max()} is unknown; types are 0..27")
     if bonds is not None:
