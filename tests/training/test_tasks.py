@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.callbacks import Callback
 from torch import nn
 from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
@@ -91,6 +92,31 @@ def test_validation_and_test_metrics_of_one_loop_are_kept_apart() -> None:
     }  # fmt: skip
     (again,) = trainer().test(task, loaders[1], verbose=False)
     assert again["test_loss"] == pytest.approx(curves.history[-1]["test_loss"], abs=1e-6)
+
+
+class Interrupts(Callback):
+    """End the first evaluation after its first batch."""
+
+    done = False
+
+    def on_validation_batch_end(self, *_: object, **__: object) -> None:
+        if not self.done:
+            self.done = True
+            raise ValueError("interrupted")
+
+    on_test_batch_end = on_validation_batch_end
+
+
+@pytest.mark.parametrize("name", ["validate", "test"])
+def test_an_interrupted_evaluation_leaves_nothing_to_the_next(name: str) -> None:
+    loader = DataLoader(seven_graphs(True), batch_size=4)
+    task = make(GraphRegression, 1)
+    expected = getattr(trainer(), name)(task, loader, verbose=False)
+    interrupted = trainer(callbacks=[Interrupts()])
+    with pytest.raises(ValueError, match="interrupted"):
+        getattr(interrupted, name)(task, loader, verbose=False)
+    for runner in (interrupted, trainer()):
+        assert getattr(runner, name)(task, loader, verbose=False) == expected
 
 
 def test_node_classification_counts_the_nodes_of_the_part_only() -> None:

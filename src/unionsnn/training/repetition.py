@@ -67,6 +67,7 @@ from unionsnn.training.devices import (
     uses_all_parameters,
 )
 from unionsnn.training.evaluation import other_evaluations, require_metric
+from unionsnn.training.loop import EpochLoop
 from unionsnn.training.memory import memory_errors, require_memory
 from unionsnn.training.profile import parts_of_time
 from unionsnn.training.records import Repetition
@@ -341,6 +342,7 @@ def fit(
     if world_size() > 1:
         strategy = ddp_strategy(all_used=uses_all_parameters(task, data))
     trainer = make_trainer(config, callbacks, strategy)
+    trainer.fit_loop.epoch_loop = EpochLoop(trainer)
     data.device = trainer.strategy.root_device
     data.accumulated = config.trainer.accumulate_grad_batches
     require_memory(task.model, data, data.device)

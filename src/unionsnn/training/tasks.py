@@ -317,6 +317,16 @@ class Task(pl.LightningModule):
         self._held[part] = total, rows
         return output, target
 
+    def on_validation_epoch_start(self) -> None:
+        """Reset the metrics and mean losses; an earlier evaluation may have been interrupted."""
+        self._held = {}
+        for metric in self.metrics.values():
+            metric.reset()
+
+    def on_test_epoch_start(self) -> None:
+        """Reset the metrics and mean losses; an earlier evaluation may have been interrupted."""
+        self.on_validation_epoch_start()
+
     def on_validation_epoch_end(self) -> None:
         """Log the metrics and mean losses, once for all batches."""
         for part, (total, rows) in self._held.items():
