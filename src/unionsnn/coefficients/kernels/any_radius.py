@@ -22,7 +22,7 @@ from unionsnn.coefficients.kernels.arguments import (
     Workspace,
 )
 from unionsnn.coefficients.kernels.curvature import curvature_in_graph
-from unionsnn.coefficients.kernels.jit import kernel, variant
+from unionsnn.coefficients.kernels.jit import inlined, kernel, variant
 from unionsnn.coefficients.kernels.neighborhoods import (
     OVERLAP,
     UNION,
@@ -189,7 +189,7 @@ def compute_chunk(
         release(work.nodes, gathered, work.depth_v, work.depth_u)
 
 
-@kernel
+@inlined
 def _memory_of(work: Workspace) -> Memory:
     return Memory(work.depth_u, work.mark, work.scratch, work.matrix)
 
@@ -233,7 +233,7 @@ def _radius_one_rows(
     return size, ends, at_v, at_u
 
 
-@kernel
+@inlined
 def _no_rows(
     indptr: IntArray,
     indices: NodeArray,
@@ -272,7 +272,7 @@ def _common_nodes(indptr: IntArray, indices: NodeArray, v: int, u: int, nodes: N
     return count
 
 
-@kernel
+@inlined
 def lists_at(
     indptr: IntArray,
     indices: NodeArray,
@@ -323,7 +323,7 @@ def write_rows(starts: IntArray, neighbors: NodeArray, rows: IntArray) -> None:
         rows[i] = row
 
 
-@kernel
+@inlined
 def _value_by_small_quotient(
     subgraph: Subgraph, numbers: Numbers, work: Workspace, memory: Memory
 ) -> float:

@@ -86,13 +86,27 @@ def _kept(function: Function, folder: str) -> Function:
     return cast("Function", compiled)
 
 
+def inlined(function: Function) -> Function:
+    """Compile a function as a part of the kernels that call it, for one that has a caller or two.
+
+    A kernel is optimised again with each kernel that calls it; in a chain of them, each time.
+
+    Args:
+        function: A file-level function in numba's nopython subset.
+
+    Returns:
+        The function, which is compiled in memory if it is called from Python.
+    """
+    return cast("Function", numba.njit(inline="always", **_OPTIONS)(function))
+
+
 def variant(template: Function, name: str, **functions: Callable[..., Any]) -> Function:
     """Return a kernel with other functions in the place of some that its code names.
 
     Each variant is compiled, and kept on disk, when it is called first.
 
     Args:
-        template: A kernel.
+        template: A kernel, or an inlined function.
         name: Appended to its name.
         functions: Kernels, by the names in the code.
     """
@@ -101,7 +115,8 @@ def variant(template: Function, name: str, **functions: Callable[..., Any]) -> F
     copy = types.FunctionType(code.__code__, names, f"{code.__name__}_{name}", code.__defaults__)
     # Machine code on disk is found by this name.
     copy.__qualname__ = copy.__name__
-    return cast("Function", kernel(copy))
+    decorate = inlined if "inline" in template.targetoptions else kernel  # type: ignore[attr-defined]
+    return cast("Function", decorate(copy))
 
 
 COMPILING = "compiling kernels (once, about 10 s)"

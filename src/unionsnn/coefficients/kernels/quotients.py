@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unionsnn.coefficients.kernels.arguments import Memory, Numbers, Quotient, Subgraph
-from unionsnn.coefficients.kernels.jit import kernel, variant
+from unionsnn.coefficients.kernels.jit import inlined, kernel, variant
 from unionsnn.coefficients.kernels.spectra import OWN_SOLVER_LIMIT, diagonalize, tridiagonalize
 from unionsnn.coefficients.kernels.substructures import TRUE_TWINS, WORD, mix, popcount
 
@@ -30,7 +30,7 @@ IntArray = npt.NDArray[np.int64]
 _ROUNDS = 3
 
 
-@kernel
+@inlined
 def path_singular_value_sum(quotient: Quotient, numbers: Numbers, memory: Memory) -> float:
     """Return the sum of singular values of P, or NaN if the eigenvalue iteration did not converge.
 
@@ -98,7 +98,7 @@ def _largest(eigenvalues: FloatArray, other: float) -> float:
     return largest
 
 
-@kernel
+@inlined
 def _path_eigenvalues(quotient: Quotient, matrix: FloatArray) -> FloatArray:
     """Return the eigenvalues of the quotient path matrix, NaN on failure."""
     matrix = path_lengths(quotient, matrix)
@@ -128,7 +128,7 @@ def eigenvalues_of(matrix: FloatArray, order: int) -> FloatArray:
     return _eigenvalues_of_few(matrix, order)
 
 
-@kernel
+@inlined
 def _eigenvalues_of_few(matrix: FloatArray, order: int) -> FloatArray:
     """Return the eigenvalues of a symmetric matrix within the limit of our solver."""
     diagonal, squared = matrix[-2], matrix[-1]
