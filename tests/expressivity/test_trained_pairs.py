@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,9 @@ from pretended import pretended_cuda
 from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import config_folder
 from unionsnn.config.pairs import PairProtocolConfig
-from unionsnn.expressivity import pair_test, trained_pairs
+from unionsnn.expressivity import pair_test, pairs_together, trained_pairs
 from unionsnn.expressivity.graph_sets import Family, golden_pairs
+from unionsnn.expressivity.pairs_together import blocks_of
 from unionsnn.expressivity.trained_pairs import (
     RECORD,
     Pair,
@@ -192,6 +193,93 @@ def test_a_control_over_its_bar_is_a_fault(golden: list[Pair], run: Any) -> None
     assert "FAULT: gin is a control, and tells 1 pairs apart" in " ".join(
         trained_table([record]).notes
     )
+
+
+# -- together ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _double() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.usefixtures("_double")
+@pytest.mark.parametrize(
+    "words",
+    [
+        # Twelve epochs without a lower loss halve the rate of pairs that are never told apart.
+        ["model=gin", "trainer.max_epochs=14", "optimizer.lr=0.01"],
+        ["model=union_gin", "model.dropout=0.3", "trainer.max_epochs=6", "optimizer.lr=0.01"],
+        ["model=unionsnn", "gate.features=[raw,cyclomatic]", "coefficient.control=shuffled"],
+        ["model=union_gcn", "data.batch_size=5"],
+    ],
+)
+def test_together_is_what_each_pair_is_alone(
+    words: list[str], golden: list[Pair], run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In double precision, with the same epochs, verdicts and, to 1e-9, losses and statistics."""
+    monkeypatch.setattr(pairs_together, "_MOST_PAIRS", 4)
+    alone, together = (
+        run(golden, *words, f"protocol.together={how}", f"run_dir={tmp_path / how}")
+        for how in ("false", "true")
+    )
+    # The largest is left over, in a block of its own.
+    alone_still = [o["name"] for o in together["pairs"] if not o.pop("together", False)]
+    assert alone_still == ["Rook / Shrikhande"]
+    assert together["config_hash"] == alone["config_hash"]
+    for one, other in zip(content(alone), content(together), strict=True):
+        assert other.pop("loss") == pytest.approx(one.pop("loss"), rel=1e-9, abs=1e-9)
+        # Adam takes whole steps along gradients that are rounding, such as of a bias before a norm.
+        for key in ("statistic", "distance", "spread", "reliability"):
+            assert other.pop(key) == pytest.approx(one.pop(key), rel=1e-6, abs=1e-6)
+        assert one == other
+    if "model.dropout=0.3" in words:
+        assert len({outcome["epochs"] for outcome in together["pairs"]}) > 1
+
+
+@pytest.mark.parametrize(
+    ("words", "cpu", "cuda"),
+    [
+        (["model=gin"], False, True),
+        (["model=gin", "protocol.together=false"], False, False),
+        (["model=gin", "protocol.together=true"], True, True),
+        (["model=ppgn"], False, False),
+    ],
+)
+def test_what_goes_together_where(
+    words: list[str], cpu: bool, cuda: bool, golden: list[Pair]
+) -> None:
+    config = trained_config([*WIDTH, *words], "own", golden, protocol=SMALL)
+    for device, expected in (("cpu", cpu), ("cuda", cuda)):
+        assert trained_pairs._go_together(config, torch.device(device)) is expected
+
+
+@pytest.mark.parametrize("words", [["model=ppgn"], ["model=union_gin", "gate=paper"]])
+def test_what_cannot_be_stacked_goes_one_by_one(
+    words: list[str], golden: list[Pair], run: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A line says so, if it was asked for."""
+    wanted = [*words, "trainer.max_epochs=1", "protocol.together=true"]
+    record = run(golden, *wanted, wanted=[0, 1])
+    assert not any("together" in outcome for outcome in record["pairs"])
+    assert [line.partition(":")[0] for line in caplog.messages] == [
+        "Pairs are trained one after another"
+    ]
+
+
+def test_blocks_hold_pairs_of_similar_size(golden: list[Pair]) -> None:
+    def blocks(size: int, device: str = "cpu", workers: int = 1) -> list[list[int]]:
+        graphs = [pair.graphs for pair in golden]
+        return blocks_of(graphs, range(5), size, torch.device(device), workers)
+
+    # Of 6, 12, 96, 22 and 20 edges at most.
+    assert blocks(16) == [[0, 1, 4, 3, 2]]
+    assert blocks(16, workers=2) == [[0, 1, 4], [3, 2]]
+    assert blocks(100) == [[0, 1, 4, 3], [2]]
+    assert blocks(100, "cuda") == [[0, 1, 4, 3, 2]]
+    assert blocks(100_000) == [[0], [1], [4], [3], [2]]
 
 
 # -- records -------------------------------------------------------------------------------

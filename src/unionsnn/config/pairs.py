@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from unionsnn.config.schema import CoefficientConfig, GateConfig, ModelConfig, PathsConfig
-from unionsnn.config.sections import PositiveInt, Section
+from unionsnn.config.sections import PositiveInt, Section, absent_at
 
 
 class PairSetConfig(Section):
@@ -28,6 +28,7 @@ class PairProtocolConfig(Section):
         margin: Margin of the loss.
         stop_loss: Mean loss of an epoch below which training ends.
         workers: Number of processes.
+        together: Whether several pairs are trained in one step.
     """
 
     name: Literal["paired_comparison"] = "paired_comparison"
@@ -37,6 +38,8 @@ class PairProtocolConfig(Section):
     margin: float = 0.0
     stop_loss: float = 0.2
     workers: PositiveInt = 1
+    # Not recorded unless it is set: it changes no result.
+    together: bool | Literal["auto"] = absent_at("auto")
 
 
 class PairTrainerConfig(Section):

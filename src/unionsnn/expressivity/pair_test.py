@@ -17,7 +17,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 from unionsnn.base.errors import NonFiniteLossError, RequestError
-from unionsnn.config.pairs import PairConfig
+from unionsnn.config.pairs import PairConfig, PairProtocolConfig
 from unionsnn.data.encodings.definitions import Encodings
 from unionsnn.data.store import GraphStore
 from unionsnn.expressivity.bench import Bench
@@ -28,10 +28,72 @@ from unionsnn.models.fitting import fit_to_training
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.training.build import build_model, coefficient_spec, layer_spec
 from unionsnn.training.devices import forked_generators, name_of_device
-from unionsnn.training.memory import require_batches
+from unionsnn.training.memory import BatchMemory, require_batches
 
 RESOLUTION = float(np.finfo(np.float32).eps)
 """Differences below this share of an embedding's length are rounding to a trained network."""
+
+
+class PairNetwork:
+    """A network for a pair of graphs, and the relabelled copies that it is trained and tested on.
+
+    Pair i draws from SeedSequence([seed, i]), whatever ran before it and in which process; torch's
+    global generators are seeded, and left as training goes on from them.
+
+    Args:
+        config: A configuration from `unionsnn.expressivity.trained_pairs.trained_config`.
+        pair: G and H.
+        index: i.
+        device: Where the network is trained.
+
+    Attributes:
+        model: The network.
+        copies: The copies.
+    """
+
+    def __init__(
+        self, config: PairConfig, pair: tuple[Graph, Graph], index: int, device: torch.device
+    ) -> None:
+        self.pair, self.index = pair, index
+        protocol = config.protocol
+        copy_seed, model_seed = np.random.SeedSequence([config.seed, index]).generate_state(2)
+        encodings = config.model.encodings
+        self.copies = PairCopies(
+            pair,
+            protocol.copies,
+            generator=np.random.default_rng(copy_seed),
+            spec=coefficient_spec(config),
+            layer_spec=layer_spec(config),
+            encodings=Encodings(**(encodings.to_dict() if encodings else {})).wanted(),
+            control=config.coefficient.control,
+        )
+        self.seed = int(model_seed)
+        torch.manual_seed(self.seed)
+        self.model = build_model(config, self.copies.dataset.num_features, protocol.channels)
+        fit_to_training(
+            self.model,
+            self.copies.test_rows,
+            lambda: torch.tensor([num_nodes for _, num_nodes in pair]),
+            lambda: torch.from_numpy(
+                np.bincount(np.concatenate([np.bincount(e[1], minlength=n) for e, n in pair]))
+            ),
+        )
+        self.model.to(device)
+
+    def record(
+        self, outcome: dict[str, Any], epochs: int, loss: float, seconds: float
+    ) -> dict[str, Any]:
+        """Return plain types: an outcome of `compare_reliably`, and how it came about."""
+        bench = Bench([Family("", "", self.pair)], threads=1)
+        return {
+            "index": self.index,
+            **outcome,
+            "told_by_1wl": bool(bench.run(EdgeColoring.parse("1wl")).told[0]),
+            "epochs": epochs,
+            "loss": loss,
+            "device": name_of_device(device_of(self.model)),
+            "seconds": round(seconds, 3),
+        }
 
 
 def compare_pair(
@@ -39,12 +101,10 @@ def compare_pair(
 ) -> dict[str, Any]:
     """Train a network on relabelled copies of two graphs, then test whether it tells them apart.
 
-    Pair i draws from SeedSequence([seed, i]), whatever ran before it and in which process.
-
     Args:
         config: A configuration from `unionsnn.expressivity.trained_pairs.trained_config`.
         pair: G and H.
-        index: i.
+        index: The pair's number, by which it is seeded.
         device: Where the network is trained.
 
     Returns:
@@ -57,42 +117,11 @@ def compare_pair(
         FloatingPointError: if an embedding is not finite.
     """
     begin = time.perf_counter()
-    protocol = config.protocol
-    copy_seed, model_seed = np.random.SeedSequence([config.seed, index]).generate_state(2)
-    encodings = config.model.encodings
-    copies = PairCopies(
-        pair,
-        protocol.copies,
-        generator=np.random.default_rng(copy_seed),
-        spec=coefficient_spec(config),
-        layer_spec=layer_spec(config),
-        encodings=Encodings(**(encodings.to_dict() if encodings else {})).wanted(),
-        control=config.coefficient.control,
-    )
     with forked_generators(device):
-        torch.manual_seed(int(model_seed))
-        model = build_model(config, copies.dataset.num_features, protocol.channels)
-        fit_to_training(
-            model,
-            copies.test_rows,
-            lambda: torch.tensor([num_nodes for _, num_nodes in pair]),
-            lambda: torch.from_numpy(
-                np.bincount(np.concatenate([np.bincount(e[1], minlength=n) for e, n in pair]))
-            ),
-        )
-        model.to(device)
-        epochs, loss = train_contrastive(model, copies, config)
-        outcome = compare_reliably(model, copies, config)
-    bench = Bench([Family("", "", pair)], threads=1)
-    return {
-        "index": index,
-        **outcome,
-        "told_by_1wl": bool(bench.run(EdgeColoring.parse("1wl")).told[0]),
-        "epochs": epochs,
-        "loss": loss,
-        "device": name_of_device(device),
-        "seconds": round(time.perf_counter() - begin, 3),
-    }
+        network = PairNetwork(config, pair, index, device)
+        epochs, loss = train_contrastive(network.model, network.copies, config)
+        outcome = compare_reliably(network.model, network.copies, config)
+    return network.record(outcome, epochs, loss, time.perf_counter() - begin)
 
 
 def train_contrastive(
@@ -124,10 +153,13 @@ def train_contrastive(
     # Whole pairs in each batch.
     parts = torch.split(numbers, config.data.batch_size // 2 * 2)
     model.train()
-    _require_memory(model, store, numbers, config)
-    # Networks are trained in single precision.
+    require_memory(model, store, numbers, config)
+    # Copies are in double precision, networks are trained in single precision.
+    dtype = next(model.parameters()).dtype
     batches = [
-        store.batch(part).apply(lambda value: value.float() if value.is_floating_point() else value)
+        store.batch(part).apply(
+            lambda value: value.to(dtype) if value.is_floating_point() else value
+        )
         for part in parts
     ]
     epoch, mean = 0, float("nan")
@@ -154,15 +186,19 @@ def train_contrastive(
 
 def compare_reliably(model: nn.Module, copies: PairCopies, config: PairConfig) -> dict[str, Any]:
     """Compare the two graphs, and one of them with itself, in double precision."""
-    protocol = config.protocol
-    threshold = t2_threshold(protocol.channels, protocol.copies, protocol.alpha)
     model.double().eval()
     store, size = GraphStore(copies.dataset).to(device_of(model)), config.data.batch_size
-    _require_memory(model, store, torch.cat(copies.test), config)
+    require_memory(model, store, torch.cat(copies.test), config)
     test, check = (
         paired_t2(embeddings(model, store, first, size), embeddings(model, store, second, size))
         for first, second in (copies.test, copies.check)
     )
+    return verdict(test, check, config.protocol)
+
+
+def verdict(test: PairedTest, check: PairedTest, protocol: PairProtocolConfig) -> dict[str, Any]:
+    """Return what two comparisons say: that of the graphs, and that of one of them with itself."""
+    threshold = t2_threshold(protocol.channels, protocol.copies, protocol.alpha)
     reliable = check.statistic <= threshold
     return {
         "told": test.statistic > threshold and reliable,
@@ -175,13 +211,13 @@ def compare_reliably(model: nn.Module, copies: PairCopies, config: PairConfig) -
     }
 
 
-def _require_memory(
+def require_memory(
     model: nn.Module, store: GraphStore, numbers: Tensor, config: PairConfig
-) -> None:
-    """Refuse a batch of these graphs that does not fit into memory."""
+) -> BatchMemory:
+    """Return the memory of a batch of these graphs; refuse one that does not fit."""
     size = min(config.data.batch_size, len(numbers))
     advice = "type a smaller data.batch_size, or choose a smaller model or smaller graphs"
-    require_batches(model, [store.extent(numbers, size)], advice, device_of(model))
+    return require_batches(model, [store.extent(numbers, size)], advice, device_of(model))
 
 
 def device_of(model: nn.Module) -> torch.device:

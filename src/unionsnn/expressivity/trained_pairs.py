@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,9 +30,12 @@ from unionsnn.config.pairs import (
 )
 from unionsnn.expressivity.graph_sets import Family, Graph
 from unionsnn.expressivity.pair_test import chance_bound, compare_pair, t2_threshold
+from unionsnn.expressivity.pairs_together import blocks_of, compare_together, obstacle
 from unionsnn.runs.run_folder import RunFolder
 from unionsnn.training.build import build_model, check_model, count_parameters, locate
 from unionsnn.training.devices import named_device
+
+logger = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, int], None]
 
@@ -48,7 +52,8 @@ DEFAULTS = (
 
 _ALLOWED = (
     *("model", "gate", "coefficient", "optimizer.lr", "optimizer.weight_decay", "seed"),
-    *("trainer.max_epochs", "trainer.threads", "data.batch_size", "protocol.workers"),
+    *("trainer.max_epochs", "trainer.threads", "data.batch_size"),
+    *("protocol.workers", "protocol.together"),
     *("run_dir", "force", "paths"),
 )
 NOISE = ("random", "shuffled")
@@ -140,7 +145,9 @@ def trained_config(
         data=PairSetConfig(
             name=name, content=content_hash(pairs), batch_size=composed.data.batch_size
         ),
-        protocol=(protocol or PairProtocolConfig()).replace({"workers": composed.protocol.workers}),
+        protocol=(protocol or PairProtocolConfig()).replace(
+            {"workers": composed.protocol.workers, "together": composed.protocol.together}
+        ),
         trainer=PairTrainerConfig(
             max_epochs=trainer.max_epochs, threads=trainer.threads, progress=trainer.progress
         ),
@@ -234,33 +241,60 @@ def _compared(
     Raises:
         RuntimeError: if a worker is killed.
     """
-    count = min(config.protocol.workers, len(pending))
-    if count <= 1:
-        for index in pending:
-            yield compare_pair(config, pairs[index], index, device)
+    workers = max(1, min(config.protocol.workers, len(pending)))
+    work = _Worker(config, pairs, device)
+    if _go_together(config, device):
+        blocks = blocks_of(pairs, pending, config.data.batch_size, device, workers)
+    else:
+        blocks = [[index] for index in pending]
+    if workers == 1:
+        for block in blocks:
+            yield from work.outcomes(block)
         return
-    with ProcessPool(_Worker(config, pairs, device), count) as pool:
-        for _, outcome in pool.run(deque(pending)):
-            if isinstance(outcome, Died):
+    with ProcessPool(work, workers) as pool:
+        for _, outcomes in pool.run(deque(blocks)):
+            if isinstance(outcomes, Died):
                 raise RuntimeError(
-                    f"A worker process died ({outcome}). If memory ran out, lower protocol.workers "
-                    "or data.batch_size. Finished pairs are kept; rerun the command to "
-                    "resume."
+                    f"A worker process died ({outcomes}). If memory ran out, lower "
+                    "protocol.workers or data.batch_size. Finished pairs are kept; rerun the "
+                    "command to resume."
                 )
-            yield outcome
+            yield from outcomes
+
+
+def _go_together(config: PairConfig, device: torch.device) -> bool:
+    """Return whether pairs are trained in blocks; say if they cannot be though that is asked for.
+
+    On a GPU they are. On a CPU they are only if that is asked for: coefficients of the copies take
+    most of the time there, and results stay the same bit for bit, whichever pairs are asked for.
+    """
+    wanted = config.protocol.together
+    if wanted is False or (wanted == "auto" and device.type == "cpu"):
+        return False
+    reason = obstacle(config)
+    if reason and wanted is True:
+        logger.warning("Pairs are trained one after another: %s.", reason)
+    return not reason
 
 
 @dataclass(frozen=True)
 class _Worker:
-    """Trains and tests on pairs in a worker process; called with the number of a pair."""
+    """Trains and tests on blocks of pairs, also in a worker process."""
 
     config: PairConfig
     pairs: Sequence[tuple[Graph, Graph]]
     device: torch.device
 
-    def __call__(self, index: int) -> dict[str, Any]:
+    def __call__(self, block: Sequence[int]) -> list[dict[str, Any]]:
         torch.set_num_threads(self.config.trainer.threads)
-        return compare_pair(self.config, self.pairs[index], index, self.device)
+        return [*self.outcomes(block)]
+
+    def outcomes(self, block: Sequence[int]) -> Iterator[dict[str, Any]]:
+        """Yield the outcome of each pair when it is done."""
+        if len(block) > 1:
+            yield from compare_together(self.config, self.pairs, block, self.device)
+        else:
+            yield compare_pair(self.config, self.pairs[block[0]], block[0], self.device)
 
 
 def _begun(

@@ -78,8 +78,8 @@ def _memory(model: nn.Module, parts: Parts, device: torch.device) -> BatchMemory
 
 def require_batches(
     model: nn.Module, extents: Sequence[Extent], advice: str, device: torch.device
-) -> None:
-    """Refuse batches that do not fit on a device, in the model's current mode.
+) -> BatchMemory:
+    """Return the memory of the largest batch in the model's current mode; refuse one too large.
 
     Raises:
         TooLargeError: A batch does not fit; with the advice.
@@ -87,6 +87,7 @@ def require_batches(
     memory = _memory(model, [(model.training, extents)], device)
     if not memory.fits:
         raise TooLargeError(f"The largest batch has {memory}: {advice}.")
+    return memory
 
 
 def require_memory(model: nn.Module, data: GraphDataModule, device: torch.device) -> BatchMemory:
