@@ -85,14 +85,15 @@ class EpochLoop(_TrainingEpochLoop):
 
         def closure() -> Tensor:
             with torch.enable_grad():
-                task._current_fx_name = "training_step"
-                loss: Tensor = task.training_step(batch, number)
-                task._current_fx_name = None
                 counts.zero_grad.increment_ready()
                 hooks.call("on_before_zero_grad", optimizer)
                 counts.zero_grad.increment_started()
+                # Not after the forward pass, which can use the memory.
                 optimizer.zero_grad()
                 counts.zero_grad.increment_completed()
+                task._current_fx_name = "training_step"
+                loss: Tensor = task.training_step(batch, number)
+                task._current_fx_name = None
                 hooks.call("on_before_backward", loss)
                 torch.autograd.backward(loss)
                 hooks.call("on_after_backward")
