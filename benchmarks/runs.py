@@ -168,13 +168,28 @@ GOALS = {"zinc10k 100,000": (0.100, 0.090), "zinc10k 500,000": (0.090, 0.075)}
 COMMANDS = {name: f"compare {arguments}" for name, arguments in SHORT.items()} | FULL
 """All commands, by what they show."""
 
+PAIRS = {
+    "BREC: MEWISPool": ("model=mewispool", 0.2),
+    "BREC: GatedGCN-LSPE": ("model=gatedgcn_lspe", 0.4),
+    "BREC: NestedGIN": ("model=nested_gin", 2.8),
+    "BREC: PPGN": ("model=ppgn", 3.7),
+    "BREC: DropGIN": ("model=drop_gin", 5.3),
+}
+"""Networks that have trained on a sample of BREC's pairs only, and core-hours of all 400."""
+
+
+def command_of(name: str) -> str:
+    """Return what a name of `COMMANDS` or `PAIRS` runs."""
+    return COMMANDS.get(name) or f"expressivity brec --trained {PAIRS[name][0]}"
+
 
 def run(name: str, output: Path) -> int:
     """Run one command, what it prints into a file; return its exit status."""
     program = str(Path(sys.executable).with_name("unionsnn"))
-    fixed = ["trainer.progress=none", f"paths.output={output / 'runs'}"]
+    fixed = [f"paths.output={output / 'runs'}"]
+    fixed += ["trainer.progress=none"] if name in COMMANDS else []
     with (output / f"{name}.txt").open("w") as file:
-        arguments = [*shlex.split(COMMANDS[name]), *fixed]
+        arguments = [*shlex.split(command_of(name)), *fixed]
         status = subprocess.run([program, *arguments], stdout=file, stderr=file).returncode
     print(f"{name}: exit status {status}", flush=True)
     return status
@@ -182,6 +197,8 @@ def run(name: str, output: Path) -> int:
 
 def hours(name: str, output: Path) -> float:
     """Return how long a command will train at most, as its dry run estimates it."""
+    if name in PAIRS:
+        return PAIRS[name][1]
     program = str(Path(sys.executable).with_name("unionsnn"))
     command, *arguments = shlex.split(COMMANDS[name])
     asked = [program, command, "--dry-run", "--json", *arguments, f"paths.output={output / 'runs'}"]
@@ -205,6 +222,14 @@ def keep_records(output: Path) -> float:
             kept.parent.mkdir(parents=True, exist_ok=True)
             kept.write_text(json.dumps(record, indent=1) + "\n")
             seconds += record["seconds"]
+    for path in sorted((output / "runs" / "brec").rglob("pairs.json")):
+        record = json.loads(path.read_text())
+        if record["state"] == "finished":
+            record["config"]["paths"] = {"data": None, "output": "runs"}
+            kept = RECORDS / "brec" / record["model"] / f"{path.parent.name}.json"
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            kept.write_text(json.dumps(record, separators=(",", ":")) + "\n")
+            seconds += sum(pair["seconds"] for pair in record["pairs"])
     return seconds / 3600
 
 
@@ -213,7 +238,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--output", type=Path, required=True, help="folder of the runs")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--only", nargs="+", choices=COMMANDS, default=list(COMMANDS))
+    names = [*COMMANDS, *PAIRS]
+    parser.add_argument("--only", nargs="+", choices=names, default=names)
     parser.add_argument(
         "--dry-run", action="store_true", help="print the commands and their hours only"
     )
@@ -221,7 +247,7 @@ def main() -> None:
     if given.dry_run:
         left = [hours(name, given.output) for name in given.only]
         for name, own, total in zip(given.only, left, accumulate(left), strict=True):
-            print(f"{own:5.1f} h, in all {total:5.1f} h  {name}: unionsnn {COMMANDS[name]}")
+            print(f"{own:5.1f} h, in all {total:5.1f} h  {name}: unionsnn {command_of(name)}")
         return
     given.output.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(given.workers) as executor:
