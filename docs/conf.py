@@ -130,6 +130,8 @@ def _own_links(*event: object) -> None:
     for link, here in {**LINKS, **(FORMULAS if "coefficients" in event else {})}.items():
         source[0] = source[0].replace(link, here)
     source[0] = FILE_AS_TEXT.sub(r"[]\1", source[0])
+    # A value stays on one line with its deviation.
+    source[0] = re.sub(r"(?<=\d) ± (?=\d)", "\u00a0±\u00a0", source[0])
 
 
 def _dashes(app: Sphinx, doctree: nodes.document) -> None:
