@@ -167,7 +167,7 @@ def tables(records: list[StoredRecord]) -> Iterator[tuple[Table, list[str]]]:
         common = [word for word in changed[0] if all(word in words_ for words_ in changed)]
         notes = [
             f"protocol: {protocol}; split {split}; seed {rows[0].record.protocol.seed}",
-            "n: number of repetitions; hours: of training, on one thread of a CPU",
+            "n: number of repetitions; hours: of training by the clock, on one thread of a CPU that other work may have shared",
         ]
         if common:
             notes.append(f"changed in all rows: {' '.join(common)}")

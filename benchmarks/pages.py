@@ -233,7 +233,7 @@ class Book:
                 found.setdefault(_protocol(record), []).append(record.data)
         for text, data in found.items():
             yield f"{', '.join(dict.fromkeys(data))}: {text}"
-        yield "n: number of repetitions; hours: of training, on one thread of a CPU"
+        yield "n: number of repetitions; hours: of training by the clock, on one thread of a CPU that other work may have shared"
 
     def goals(self) -> str:
         """Return whether the errors wanted on ZINC are reached."""
