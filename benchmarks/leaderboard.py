@@ -11,7 +11,6 @@ tell apart.
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from runs import RECORDS, read_checked
 from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import compose_config
 from unionsnn.config.grid import flatten
@@ -29,9 +29,6 @@ from unionsnn.reports.formatting import interval_text, spread_text
 from unionsnn.reports.table import Table, markdown, numbers, words
 from unionsnn.reports.views.records import by_dataset
 from unionsnn.training.records import Result
-
-RECORDS = Path(__file__).parent / "records"
-
 
 _READS = {
     "raw": "a",
@@ -90,6 +87,13 @@ def revisions(records: Iterable[Result]) -> str:
     known = [r.git_revision for r in records]
     flat = [each for k in known for each in (k if isinstance(k, list) else [k])]
     return ", ".join(dict.fromkeys(map(str, flat)))
+
+
+def devices(records: Iterable[Result]) -> str:
+    """Return what trained records, each device once."""
+    shared = "one thread of a CPU that other work may have shared"
+    found = dict.fromkeys(row.device for record in records for row in record.repetitions)
+    return ", ".join(shared if name == "cpu (1 thread(s))" else name for name in found)
 
 
 def changed_keys(record: Result) -> list[str]:
@@ -167,7 +171,8 @@ def tables(records: list[StoredRecord]) -> Iterator[tuple[Table, list[str]]]:
         common = [word for word in changed[0] if all(word in words_ for words_ in changed)]
         notes = [
             f"protocol: {protocol}; split {split}; seed {rows[0].record.protocol.seed}",
-            "n: number of repetitions; hours: of training by the clock, on one thread of a CPU that other work may have shared",
+            "n: number of repetitions; hours: of training by the clock, on "
+            f"{devices(stored.record for stored in rows)}",
         ]
         if common:
             notes.append(f"changed in all rows: {' '.join(common)}")
@@ -214,15 +219,22 @@ def _row(number: int, record: Result, report: str, changed: list[str]) -> list[o
     ]
 
 
+def read_pairs(folder: Path) -> list[dict[str, Any]]:
+    """Read the records of BREC."""
+    return [read_checked(path) for path in sorted(folder.glob("brec/*/*.json"))]
+
+
+def told(record: Mapping[str, Any]) -> int:
+    """Count the pairs of BREC that a network tells apart, without unreliable ones."""
+    return sum(pair["told"] and pair["reliable"] for pair in record["pairs"])
+
+
 def pairs_table(folder: Path) -> Table | None:
     """Return the pairs of BREC that each network tells apart; None without records of them."""
-    found = [json.loads(path.read_text()) for path in sorted(folder.glob("brec/*/*.json"))]
+    found = read_pairs(folder)
     if not found:
         return None
     shared = [dict(flatten(each["config"])) for each in found]
-
-    def told(each: dict[str, Any]) -> int:
-        return sum(pair["told"] for pair in each["pairs"])
 
     def changed(i: int) -> str:
         """The keys by which a record differs from the others of its network and control."""
@@ -258,7 +270,8 @@ def pairs_table(folder: Path) -> Table | None:
         *words("revision"),
     ]
     notes = [
-        "protocol: a network for each pair, Hotelling's paired T²; seed 0",
+        "protocol: a network for each pair, Hotelling's paired T²; seed 0; unreliable pairs do not "
+        "count as told apart",
         "of 400: all pairs; of fewer: a part of them, whose share is not that of all",
         "unionsnn expressivity brec --trained model=MODEL trains a row, with its changed keys",
     ]

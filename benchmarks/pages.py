@@ -16,13 +16,13 @@ import argparse
 import json
 import re
 import shlex
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from leaderboard import described, pairs_table, revisions
+from leaderboard import described, devices, pairs_table, read_pairs, revisions, told
 from runs import (
     COMMANDS,
     CONTROLLED,
@@ -34,8 +34,10 @@ from runs import (
     helps_words,
     keep_records,
 )
+from unionsnn.base.errors import RequestError, UnionsnnError
 from unionsnn.base.files import write_json
 from unionsnn.config.compose import compose_config
+from unionsnn.config.grid import flatten
 from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import metric_mode
 from unionsnn.reports.claims import claims_report, from_records
@@ -149,8 +151,15 @@ class Book:
 
     @classmethod
     def read(cls) -> Book:
-        """Read the kept records and the commands as last composed."""
-        return cls(collect([RECORDS])[0], read_index())
+        """Read the kept records and the commands as last composed.
+
+        Raises:
+            RequestError: A record is damaged, or two are of one configuration; names the files.
+        """
+        records, faults = collect([RECORDS])
+        if faults := [*faults, *contradictions(records)]:
+            raise RequestError(*faults)
+        return cls(records, read_index())
 
     def record(self, each: Asked) -> Result | None:
         """Return the finished record of a configuration."""
@@ -162,7 +171,7 @@ class Book:
         if first.hash not in self.of or other.hash not in self.of or first is other:
             return None
         stored = (self.of[each.hash] for each in (first, other))
-        both = [Candidate(e.record.model, e.folder, record=e.record) for e in stored]
+        both = [Candidate(str(e.folder), e.folder, record=e.record) for e in stored]
         refuse_incomparable(both)
         return compare_records(both).differences[0]
 
@@ -228,12 +237,13 @@ class Book:
     def _notes(self, entries: Iterable[Asked]) -> Iterator[str]:
         """Say once what results share: metric, protocol, split, seed."""
         found: dict[str, list[str]] = {}
-        for each in entries:
-            if (record := self.record(each)) is not None:
-                found.setdefault(_protocol(record), []).append(record.data)
+        done = [r for each in entries if (r := self.record(each)) is not None]
+        for record in done:
+            found.setdefault(_protocol(record), []).append(record.data)
         for text, data in found.items():
             yield f"{', '.join(dict.fromkeys(data))}: {text}"
-        yield "n: number of repetitions; hours: of training by the clock, on one thread of a CPU that other work may have shared"
+        if found:
+            yield f"n: number of repetitions; hours: of training by the clock, on {devices(done)}"
 
     def goals(self) -> str:
         """Return whether the errors wanted on ZINC are reached."""
@@ -288,7 +298,7 @@ class Book:
         if done:
             notes[-1] = (
                 f"{_parameters(done)} parameters; {len(done)} of {len(by_words)} runs; "
-                f"{sum(r.seconds for r in done) / 3600:.2f} hours on one thread of a CPU; "
+                f"{_hours(done)}; "
                 f"revision {revisions(done)}"
             )
             notes.append("after the semicolon: difference to GIN, paired, with 95 % interval")
@@ -323,7 +333,7 @@ class Book:
         if done:
             notes[-1] = (
                 f"in brackets the 95 % interval; {_parameters(done)} parameters; "
-                f"{sum(r.seconds for r in done) / 3600:.2f} hours on one thread of a CPU; "
+                f"{_hours(done)}; "
                 f"revision {revisions(done)}"
             )
         table = Table("", [*words("model"), *numbers(*sets)], rows, notes)
@@ -353,10 +363,7 @@ class Book:
                 continue
             shown = [o for o in outcomes if o.cell.paper.dataset in sets]
             done = [o.record for o in shown if o.record is not None]
-            facts = (
-                f"{sum(r.seconds for r in done) / 3600:.2f} hours on one thread of a CPU; revision "
-                f"{revisions(done)}; –: not run"
-            )
+            facts = f"{_hours(done)}; revision {revisions(done)}; –: not run"
             made = [
                 markdown(replace(each, notes=[*each.notes, facts]))
                 for each in reproduction_report(shown).tables
@@ -379,23 +386,30 @@ class Book:
 
     # README.
 
-    @cached_property
-    def _told(self) -> dict[tuple[str, str, int], dict[str, Any]]:
-        found = [json.loads(path.read_text()) for path in sorted(self.folder.glob("brec/*/*.json"))]
-        return {
-            (each["model"], each["control"], sum(p["told"] for p in each["pairs"])): each
-            for each in found
-            if len(each["pairs"]) == 400
-        }
+    def _all_pairs(self, model: str, **keys: Any) -> dict[str, Any]:
+        """Return the record of all pairs of BREC with keys of the configuration."""
+        wanted = keys | {"model.name": model, "coefficient.control": "none"}
+        for each in read_pairs(self.folder):
+            config = dict(flatten(each["config"]))
+            if len(each["pairs"]) == 400 and wanted.items() <= config.items():
+                return each
+        raise RequestError(f"README.md has a row of BREC, which has no record of {model} {keys}.")
 
     def readme(self) -> str:
-        """Return the README's table; rows without both GIN and UnionGIN are left out."""
+        """Return the README's table.
+
+        Raises:
+            RequestError: A row has no record of GIN or UnionGIN.
+        """
         rows, facts = [], []
         for what, reads, name, wanted in README_ROWS:
             by_words = {each.words: each for each in self.commands[name]}
             entries = [by_words.get(each) for each in wanted]
             if not all(each and self.record(each) for each in entries[:2]):
-                continue
+                raise RequestError(
+                    f"README.md has a row of {name!r}, which has no record of {wanted[0]} or of "
+                    f"{wanted[1]}; run them, or change README_ROWS."
+                )
             done = [r for each in entries if each and (r := self.record(each)) is not None]
             cells = []
             for each in entries:
@@ -405,42 +419,56 @@ class Book:
                     continue
                 report, result = record.protocol.report, record.summary
                 cells.append(_short(report, result.mean, result.std))
-            cells[1] = f"**{cells[1]}**"
+            gain = self.difference(*entries[:2])
+            if gain and _better(done[0].protocol.report, gain):
+                cells[1] = f"**{cells[1]}**"
             rows.append([f"{what}, {_runs(done[0])}", reads, *cells])
             facts.append(
                 f"{what}: {_protocol(done[0])}; {_parameters(done)} parameters; revision "
                 f"{revisions(done)}; {sum(r.seconds for r in done) / 3600:.2f} hours; "
                 f"`unionsnn {COMMANDS[name]}`"
             )
-        best = max(
-            (key for key in self._told if key[0] == "union_gin" and key[1] == "none"),
-            key=lambda key: key[2],
-            default=None,
+        plain, union = (self._all_pairs("gin"), self._all_pairs("union_gin", **_BREC))
+        what = "BREC, of 400 pairs told apart by training"
+        reads = "a_vu and marked spectrum at radii 1 and 2"
+        rows.append([what, reads, str(told(plain)), str(told(union)), NOT_RUN, NOT_RUN])
+        revised = dict.fromkeys(
+            e["git_revision"] for r in (plain, union) for e in r["environments"]
         )
-        plain = next((key for key in self._told if key[0] == "gin"), None)
-        if best and plain:
-            what = "BREC, of 400 pairs told apart by training"
-            reads = "a_vu and marked spectrum at radii 1 and 2"
-            rows.append([what, reads, str(plain[2]), f"**{best[2]}**", NOT_RUN, NOT_RUN])
-            both = [self._told[plain], self._told[best]]
-            known = dict.fromkeys(e["git_revision"] for each in both for e in each["environments"])
-            seconds = sum(pair["seconds"] for each in both for pair in each["pairs"])
-            facts.append(
-                f"{what}: a network for each pair, Hotelling's paired T²; all 400 pairs; seed 0; "
-                f"{both[0]['parameters']:,} to {both[1]['parameters']:,} parameters; revision "
-                f"{', '.join(known)}; {seconds / 3600:.2f} hours; `unionsnn expressivity brec "
-                "--trained model=union_gin gate.features=[raw,marked] coefficient.radius=[1,2]`, "
-                "and `model=gin`"
-            )
+        seconds = sum(pair["seconds"] for each in (plain, union) for pair in each["pairs"])
+        facts.append(
+            f"{what}: a network for each pair, Hotelling's paired T²; all 400 pairs; seed 0; "
+            f"{plain['parameters']:,} to {union['parameters']:,} parameters; revision "
+            f"{', '.join(revised)}; {seconds / 3600:.2f} hours; `unionsnn expressivity brec "
+            "--trained model=union_gin gate.features=[raw,marked] coefficient.radius=[1,2]`, "
+            "and `model=gin`"
+        )
         head = (
             "| on the test part | read of each edge | GIN | UnionGIN | shuffled within each graph"
         )
         lines = [f"{head} | shuffled over all graphs |", f"|{'---|' * 6}"]
         lines += [f"| {' | '.join(row)} |" for row in rows]
         numbered = [f"{i}. {fact}" for i, fact in enumerate(facts, 1)]
+        numbered += [
+            "",
+            "Bold: better than GIN, 0 outside the 95 % interval of the paired difference.",
+        ]
         summary = "Protocol, split, seeds, parameters, revision, hours and command of each row"
         lines += ["", f"<details><summary>{summary}</summary>", "", *numbered, "", "</details>"]
         return "\n".join(lines) + "\n"
+
+
+def contradictions(records: Sequence[StoredRecord]) -> list[str]:
+    """Say of which records the hash is not that of the configuration, and which share one."""
+    faults = []
+    first: dict[str, Path] = {}
+    for each in records:
+        given, own = each.record.config_hash, config_hash(each.record.config)
+        if given != own:
+            faults.append(f"{each.folder}: config_hash is {given}, of its configuration {own}")
+        elif first.setdefault(own, each.folder) != each.folder:
+            faults.append(f"{first[own]} and {each.folder} are of one configuration; delete one")
+    return faults
 
 
 def _reached(mean: float, most: float) -> str:
@@ -469,7 +497,7 @@ def _better(report: str, difference: Difference) -> bool:
 
 
 def _short(report: str, mean: float, std: float | None) -> str:
-    scale, digits = (100, 1 if std is None else 2) if is_percent(report) else (1, 3)
+    scale, digits = (100, 2) if is_percent(report) else (1, 3)
     text = f"{scale * mean:.{digits}f}"
     return text if std is None else f"{text} ± {scale * std:.{digits}f}"
 
@@ -491,6 +519,10 @@ def _protocol(record: Result) -> str:
     )
 
 
+def _hours(records: Sequence[Result]) -> str:
+    return f"{sum(r.seconds for r in records) / 3600:.2f} hours by the clock on {devices(records)}"
+
+
 def _parameters(records: Iterable[Result]) -> str:
     counts = sorted({r.parameters for r in records if isinstance(r.parameters, int)})
     ends = counts if len(counts) < 2 else [counts[0], counts[-1]]
@@ -501,6 +533,9 @@ def _commands(*names: str) -> str:
     lines = "\n".join(f"unionsnn {COMMANDS[name].removesuffix(' --')}" for name in names)
     return f"```sh\n{lines}\n```\n"
 
+
+_BREC = {"gate.features": ["raw", "marked"], "coefficient.radius": [1, 2]}
+"""The network of the README's row of BREC."""
 
 _UNION = "model=union_gin"
 _BONDS = "data.edge_features=labels"
@@ -594,21 +629,32 @@ def rewritten(text: str, book: Book, blocks: Mapping[str, Callable[[Book], str]]
 
 
 def main() -> None:
-    """Copy finished records, if asked; write the pages."""
+    """Write the pages, or say which record is at fault."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--runs", type=Path, help="folder above runs/, whose records are copied")
     parser.add_argument("--compose", action="store_true", help="compose unchanged commands, too")
     given = parser.parse_args()
-    if given.runs is not None:
-        print(f"records of {keep_records(given.runs):.1f} core-hours copied")
-    known = json.loads(INDEX.read_text()) if INDEX.exists() and not given.compose else {}
+    try:
+        write_pages(given.runs, compose=given.compose)
+    except UnionsnnError as error:
+        sys.exit(f"no page is written: {error}")
+
+
+def write_pages(runs: Path | None, *, compose: bool) -> None:
+    """Copy finished records, if asked; write the pages.
+
+    Raises:
+        UnionsnnError: A record is damaged or missing; no page is written.
+    """
+    if runs is not None:
+        print(f"records of {keep_records(runs):.1f} core-hours copied")
+    known = json.loads(INDEX.read_text()) if INDEX.exists() and not compose else {}
     write_json(INDEX, asked(known))
     book = Book.read()
-    for name in PAGES:
-        path = ROOT / name
-        old = path.read_text()
-        if (new := rewritten(old, book)) != old:
-            path.write_text(new)
+    pages = {name: rewritten((ROOT / name).read_text(), book) for name in PAGES}
+    for name, new in pages.items():
+        if (ROOT / name).read_text() != new:
+            (ROOT / name).write_text(new)
             print(f"{name} is rewritten")
     for name, entries in book.commands.items():
         if count := sum(each.hash not in book.of for each in entries):

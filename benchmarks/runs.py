@@ -17,8 +17,12 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
-from unionsnn.training.records import sealed
+from unionsnn.base.errors import DamagedFileError, RequestError, UnionsnnError
+from unionsnn.base.files import read_json
+from unionsnn.config.identity import config_hash
+from unionsnn.training.records import Result, sealed
 
 RECORDS = Path(__file__).parent / "records"
 
@@ -208,22 +212,52 @@ def hours(name: str, output: Path) -> float:
     return sum(p["seconds_at_most"] or 0 for p in each.values()) / 3600
 
 
+def read_checked(path: Path) -> dict[str, Any]:
+    """Read the file of a run, or of BREC's pairs.
+
+    Raises:
+        DamagedFileError: It is altered, or its hash is not that of its configuration; names it.
+    """
+    try:
+        content: dict[str, Any] = read_json(path)
+        if "pairs" not in content:
+            Result.from_json(content)
+        own = config_hash(content["config"])
+    except (OSError, LookupError, TypeError, DamagedFileError) as error:
+        raise DamagedFileError(
+            f"{path}: is no record of this package, or damaged ({error})"
+        ) from None
+    if content["config_hash"] != own:
+        raise DamagedFileError(
+            f"{path}: its config_hash is {content['config_hash']}, that of its configuration {own}"
+        )
+    return content
+
+
 def keep_records(output: Path) -> float:
-    """Copy the records of finished runs; return the hours that they took."""
+    """Copy the records of finished runs; return the hours that they took.
+
+    Raises:
+        RequestError: The folder has no records.
+        DamagedFileError: One is altered; nothing is copied.
+    """
+    folder = output / "runs"
+    trained = {path: read_checked(path) for path in sorted(folder.rglob("results.json"))}
+    paired = {path: read_checked(path) for path in sorted((folder / "brec").rglob("pairs.json"))}
+    if not trained and not paired:
+        raise RequestError(f"{folder} holds no record; name the folder above runs/.")
     seconds = 0.0
-    for path in sorted((output / "runs").rglob("results.json")):
-        record = json.loads(path.read_text())
+    for path, record in trained.items():
         if record["state"] == "finished":
             # Folders of one machine mean nothing on another.
             for section, key in (("paths", "data"), ("paths", "output"), ("data", "mirror")):
                 record["config"][section][key] = None
             record = sealed(record)
-            kept = RECORDS / path.relative_to(output / "runs")
+            kept = RECORDS / path.relative_to(folder)
             kept.parent.mkdir(parents=True, exist_ok=True)
             kept.write_text(json.dumps(record, indent=1) + "\n")
             seconds += record["seconds"]
-    for path in sorted((output / "runs" / "brec").rglob("pairs.json")):
-        record = json.loads(path.read_text())
+    for path, record in paired.items():
         if record["state"] == "finished":
             record["config"]["paths"] = {"data": None, "output": "runs"}
             kept = RECORDS / "brec" / record["model"] / f"{path.parent.name}.json"
@@ -252,7 +286,10 @@ def main() -> None:
     given.output.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(given.workers) as executor:
         statuses = list(executor.map(lambda name: run(name, given.output), given.only))
-    print(f"{keep_records(given.output):.1f} core-hours")
+    try:
+        print(f"{keep_records(given.output):.1f} core-hours")
+    except UnionsnnError as error:
+        sys.exit(f"no record is copied: {error}")
     sys.exit(max(statuses))
 
 

@@ -6,6 +6,7 @@ import json
 import shlex
 import shutil
 import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from made_records import record
+from unionsnn.base.errors import RequestError
 from unionsnn.config.compose import compose_config
 from unionsnn.config.identity import config_hash
 from unionsnn.reports.claims import CLAIMS, from_records, wins
@@ -202,6 +204,119 @@ def test_an_incomplete_record_is_not_run() -> None:
     content = record("gin", "mutag", None) | {"config_hash": "gg"}
     book = pages.Book([stored(content, "x")], {})
     assert book.record(pages.Asked("model=gin", "GIN", "mutag", "gg")) is None
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of one record, of which the pages are made."""
+    path = tmp_path / "records/mutag/gin/run/results.json"
+    path.parent.mkdir(parents=True)
+    first = sorted((ROOT / "benchmarks/records/mutag/gin").rglob("results.json"))[0]
+    shutil.copy(first, path)
+    monkeypatch.setattr(pages, "RECORDS", tmp_path / "records")
+    monkeypatch.setattr(runs, "RECORDS", tmp_path / "copied")
+    return path
+
+
+def changed(path: Path, **keys: Any) -> None:
+    content = json.loads(path.read_text())
+    for dotted, value in keys.items():
+        *sections, key = dotted.split("__")
+        section = content
+        for each in sections:
+            section = section[each]
+        section[key] = value
+    path.write_text(json.dumps(runs.sealed(content)))
+
+
+def test_two_records_of_one_configuration_are_refused(kept: Path) -> None:
+    other = kept.parents[1] / "run-of-another-day" / kept.name
+    other.parent.mkdir()
+    shutil.copy(kept, other)
+    changed(other, seconds=1.0)
+    with pytest.raises(RequestError, match="one configuration; delete one") as caught:
+        pages.Book.read()
+    assert all(str(path.parent) in str(caught.value) for path in (kept, other))
+
+
+@pytest.mark.parametrize("keys", [{"config_hash": "0" * 8}, {"config__optimizer__lr": 0.5}])
+def test_a_hash_that_is_not_of_the_configuration_is_refused(
+    kept: Path, keys: dict[str, Any]
+) -> None:
+    changed(kept, **keys)
+    with pytest.raises(RequestError, match="config_hash is") as caught:
+        pages.Book.read()
+    assert str(kept.parent) in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"pairs": []}', None])
+def test_a_damaged_record_ends_the_command_and_is_not_copied(
+    kept: Path, text: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if text is None:
+        # Sealed before the change.
+        content = runs.sealed(json.loads(kept.read_text()))
+        text = json.dumps(content | {"seconds": 1.0})
+    kept.write_text(text)
+    with pytest.raises(RequestError) as caught:
+        pages.Book.read()
+    assert str(kept) in str(caught.value)
+    shutil.copytree(kept.parents[2], kept.parents[3] / "out/runs")
+    monkeypatch.setattr(sys, "argv", ["pages.py", "--runs", str(kept.parents[3] / "out")])
+    with pytest.raises(SystemExit, match=r"out/runs/gin/run/results\.json: is no record"):
+        pages.main()
+    assert not runs.RECORDS.exists()
+
+
+def test_a_folder_without_records_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["pages.py", "--runs", str(tmp_path)])
+    with pytest.raises(SystemExit, match="holds no record; name the folder above"):
+        pages.main()
+
+
+def test_records_on_other_splits_are_named() -> None:
+    name, book = helps_book(gin=[0.5, 0.6], a=[0.6, 0.7])
+    record = book.records[1].record
+    rows = [replace(row, split_hash="0" * 64) for row in record.repetitions]
+    book.of["aa"] = StoredRecord(Path("a"), replace(record, repetitions=rows))
+    with pytest.raises(RequestError, match=r"split hash is .* in gin and .* in a;"):
+        book.helps(name)
+
+
+def test_a_row_of_the_readme_does_not_vanish(book: Any) -> None:
+    lost = next(e for e in book.commands["zinc10k GIN"] if e.words == "model=union_gin").hash
+    left = [each for each in book.records if each.record.config_hash != lost]
+    with pytest.raises(RequestError, match="row of 'zinc10k GIN', which has no record"):
+        pages.Book(left, book.commands).readme()
+    with pytest.raises(RequestError, match="BREC, which has no record of gin"):
+        pages.Book(book.records, book.commands, Path("none")).readme()
+
+
+def test_the_readme_marks_what_an_interval_shows(book: Any) -> None:
+    rows = [line for line in book.readme().splitlines() if line.startswith("| ")]
+    (cycles,) = (row for row in rows if "4-cycle" in row)
+    # One run has no interval, and one wrong graph in 10,000 is not none.
+    assert cycles.split(" | ")[2:4] == ["52.88", "99.99"]
+    assert sum("**" in row for row in rows) == len(rows) - 3
+    flipped = {"model=gin": "model=union_gin", "model=union_gin": "model=gin"}
+    name = "zinc10k GIN"
+    turned = [replace(e, words=flipped.get(e.words, e.words)) for e in book.commands[name]]
+    worse = pages.Book(book.records, {**book.commands, name: turned}).readme()
+    assert "**" not in next(line for line in worse.splitlines() if line.startswith("| ZINC"))
+
+
+def test_unreliable_pairs_do_not_count() -> None:
+    pairs = [{"told": True, "reliable": flag} for flag in (True, False)]
+    assert pages.told({"pairs": [*pairs, {"told": False, "reliable": True}]}) == 1
+
+
+def test_hours_are_of_the_device_of_the_record() -> None:
+    content = made("gin", "g" * 8, [0.5, 0.6])
+    content["repetitions"][0]["device"] = "NVIDIA H200"
+    found = pages.devices([Result.from_json(content)])
+    assert found == "NVIDIA H200, cpu"
 
 
 def test_kept_records_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
