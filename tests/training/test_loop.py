@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 
 from graphs import random_graphs
+from unionsnn.base.errors import RequestError
 from unionsnn.models.gin import GIN
 from unionsnn.training.averaging import WeightAverage
 from unionsnn.training.loop import EpochLoop, _Hooks
@@ -31,6 +32,22 @@ class Seen(Callback):
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
         pl_module.log("steps", float(trainer.global_step))
         self.calls.append(f"step {trainer.global_step}")
+
+
+class OfTheTask(Callback):
+    """Gives the task hooks of its own when training starts."""
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        def halve() -> None:
+            for parameter in pl_module.parameters():
+                parameter.grad *= 0.5
+
+        pl_module.on_after_backward = halve
+
+
+class WithoutClosure(torch.optim.SGD):
+    def step(self, closure: Any = None) -> Any:
+        return super().step()
 
 
 class OfValidation(Callback):
@@ -89,6 +106,7 @@ OPTIONS: dict[str, tuple[Any, dict[str, Any]]] = {
     "averaged": (lambda: [WeightAverage(0.9)], {}),
     "scheduled": (lambda: [OneCycleSchedule(0.01, 0.3, 25.0, 1e4)], {}),
     "a user's": (lambda: [Seen(), OfValidation()], {}),
+    "set on the task": (lambda: [OfTheTask()], {}),
 }
 
 
@@ -112,7 +130,7 @@ def test_it_equals_lightnings_to_the_last_bit(options: tuple[Any, dict[str, Any]
         ({"callbacks": [OneCycleSchedule(0.01, 0.3, 25.0, 1e4)]}, True),
         ({"callbacks": [Seen()]}, False),
         ({"precision": "64-true"}, False),
-        ({"profiler": "simple"}, False),
+        ({"callbacks": [OfTheTask()]}, False),
     ],
 )
 def test_a_step_is_left_to_lightning_where_more_may_be_asked(
@@ -129,3 +147,13 @@ def test_a_step_is_left_to_lightning_where_more_may_be_asked(
     monkeypatch.setattr(_Hooks, "of", classmethod(noted))
     fitted(True, **{"callbacks": [], "max_epochs": 1, **options})
     assert found[0] == own
+
+
+def test_an_optimizer_must_call_its_closure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        GraphClassification,
+        "configure_optimizers",
+        lambda task: WithoutClosure(task.parameters(), lr=0.01),
+    )
+    with pytest.raises(RequestError, match="WithoutClosure takes a step without its closure"):
+        fitted(True, [])

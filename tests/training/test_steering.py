@@ -582,6 +582,8 @@ def test_a_profiled_trial_says_where_the_time_goes(
     rows = {row[0]: row for row in profile_table(folder / "profile" / "00.json").rows}
     # Three batches of training and one of validation in each of three epochs.
     assert (rows["backward pass"][1], rows["validation"][1]) == (9, 3)
+    assert rows["gathering training batches"][1] >= 9
+    assert rows["gathering validation batches"][1] >= 3
     assert all(row[2] >= 0 for row in rows.values())
     assert sum(float(row[4].split()[0]) for row in rows.values()) == pytest.approx(100, abs=6)
     print_debug(folder, record)

@@ -12,10 +12,11 @@ from pytorch_lightning.loops.evaluation_loop import _EvaluationLoop
 from pytorch_lightning.loops.fetchers import _DataFetcher
 from pytorch_lightning.loops.training_epoch_loop import _TrainingEpochLoop
 from pytorch_lightning.plugins.precision import Precision
-from pytorch_lightning.profilers import PassThroughProfiler
 from pytorch_lightning.strategies import SingleDeviceStrategy
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import Tensor
+
+from unionsnn.base.errors import Fault, RequestError
 
 _TRAINING = (
     *("on_train_batch_start", "on_before_zero_grad", "on_before_backward", "on_after_backward"),
@@ -26,6 +27,7 @@ _VALIDATION = ("on_validation_batch_start", "on_validation_batch_end")
 _OF_MODULE = (
     *("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer"),
     *("backward", "optimizer_step", "optimizer_zero_grad"),
+    *("configure_gradient_clipping", "clip_gradients"),
 )
 
 
@@ -36,7 +38,7 @@ class EpochLoop(_TrainingEpochLoop):
     tenth of a small network's step on a CPU. Here those alone are called that a callback of this
     package has. Where more may be asked for, the step is Lightning's: a callback of somebody else
     that has a hook of a batch, several processes, accumulated gradients, another precision, a
-    logger or profiler of Lightning's, the first step after a resume. Progress is counted in both,
+    logger of Lightning's, the first step after a resume. Progress is counted in both,
     so that checkpoints are the same.
 
     Args:
@@ -85,15 +87,14 @@ class EpochLoop(_TrainingEpochLoop):
 
         def closure() -> Tensor:
             with torch.enable_grad():
-                counts.zero_grad.increment_ready()
-                hooks.call("on_before_zero_grad", optimizer)
-                counts.zero_grad.increment_started()
-                # Not after the forward pass, which can use the memory.
-                optimizer.zero_grad()
-                counts.zero_grad.increment_completed()
                 task._current_fx_name = "training_step"
                 loss: Tensor = task.training_step(batch, number)
                 task._current_fx_name = None
+                counts.zero_grad.increment_ready()
+                hooks.call("on_before_zero_grad", optimizer)
+                counts.zero_grad.increment_started()
+                optimizer.zero_grad()
+                counts.zero_grad.increment_completed()
                 hooks.call("on_before_backward", loss)
                 torch.autograd.backward(loss)
                 hooks.call("on_after_backward")
@@ -110,6 +111,14 @@ class EpochLoop(_TrainingEpochLoop):
 
         counts.step.increment_ready()
         optimizer.step(closure)
+        if not kept:
+            raise RequestError(
+                Fault(
+                    f"{type(optimizer).__name__} takes a step without its closure, which computes "
+                    "the loss; step(closure) must call it",
+                    "optimizer.closure",
+                )
+            )
         counts.step.increment_completed()
         progress.increment_processed()
         hooks.call("on_train_batch_end", {"loss": kept[0]}, batch, number)
@@ -164,7 +173,7 @@ class _Hooks:
         self.trainer = trainer
         self.elsewhere = trainer.strategy.root_device.type != "cpu"
         self.had: dict[str, list[Callable[..., object]]] = {
-            name: [getattr(each, name) for each in trainer.callbacks if _has(each, name)]
+            name: [getattr(each, name) for each in trainer.callbacks if _has(each, Callback, name)]
             for name in names
         }
 
@@ -172,22 +181,20 @@ class _Hooks:
     def of(cls, trainer: Any, names: tuple[str, ...]) -> _Hooks | None:
         """Return them; None if a batch must be left to Lightning."""
         task = trainer.lightning_module
-        lightning = pl.LightningModule
         steps = (
             type(trainer.strategy) is SingleDeviceStrategy
             and type(trainer.precision_plugin) is Precision
-            and isinstance(trainer.profiler, PassThroughProfiler)
             and not trainer.loggers
             and task.automatic_optimization
-            and all(
-                getattr(type(task), name) is getattr(lightning, name)
+            and not any(
+                _has(task, pl.LightningModule, name)
                 for name in (*_TRAINING, *_VALIDATION, *_OF_MODULE)
             )
         )
         ours = all(
             type(each).__module__.startswith("unionsnn.")
             for each in trainer.callbacks
-            if any(_has(each, name) for name in names)
+            if any(_has(each, Callback, name) for name in names)
         )
         return cls(trainer, names) if steps and ours else None
 
@@ -201,6 +208,6 @@ class _Hooks:
         return self.trainer.strategy.batch_to_device(batch) if self.elsewhere else batch
 
 
-def _has(callback: Callback, name: str) -> bool:
-    """Return whether a callback has a hook of its own."""
-    return getattr(getattr(callback, name), "__func__", None) is not getattr(Callback, name)
+def _has(owner: object, base: type, name: str) -> bool:
+    """Return whether a callback or module has a hook of its own, be it of its class or not."""
+    return getattr(getattr(owner, name), "__func__", None) is not getattr(base, name)

@@ -342,7 +342,9 @@ def fit(
     if world_size() > 1:
         strategy = ddp_strategy(all_used=uses_all_parameters(task, data))
     trainer = make_trainer(config, callbacks, strategy)
-    trainer.fit_loop.epoch_loop = EpochLoop(trainer)
+    if config.debug != "profile":
+        # A profile names the parts of Lightning's own step.
+        trainer.fit_loop.epoch_loop = EpochLoop(trainer)
     data.device = trainer.strategy.root_device
     data.accumulated = config.trainer.accumulate_grad_batches
     require_memory(task.model, data, data.device)
