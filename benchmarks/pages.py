@@ -42,7 +42,7 @@ from unionsnn.config.identity import config_hash
 from unionsnn.config.schema import metric_mode
 from unionsnn.reports.claims import claims_report, from_records
 from unionsnn.reports.collection import StoredRecord, collect
-from unionsnn.reports.formatting import interval_text, is_percent, spread_text
+from unionsnn.reports.formatting import difference_text, interval_text, is_percent, spread_text
 from unionsnn.reports.paper import paper_table
 from unionsnn.reports.reproduction import Cell, Outcome, plan_table
 from unionsnn.reports.table import Mark, Table, markdown, numbers, words
@@ -190,13 +190,15 @@ class Book:
         """
         rows: list[list[Any]] = []
         marks: dict[tuple[int, int], Mark] = {}
+        shows: set[str] = set()
         if self._waiting(*names):
             return f"Not run:\n\n{_commands(*names)}"
         for name in names:
             entries = self.commands[name]
             for each in entries:
-                row, better = self._row(entries[0], each, paired=paired)
-                if better:
+                row, shown = self._row(entries[0], each, paired=paired)
+                shows.add(shown)
+                if shown == "better":
                     marks[len(rows), 2 if len(names) == 1 else 3] = "best"
                 rows.append(row if len(names) == 1 else [name, *row])
         first = [] if len(names) == 1 else words("comparison")
@@ -214,12 +216,14 @@ class Book:
         notes = [*self._notes(each for name in names for each in self.commands[name])]
         if marks:
             notes.append("bold: better than the first of its comparison, 0 outside the interval")
+        if "worse" in shows:
+            notes.append("worse: than the first of its comparison, 0 outside the interval")
         return f"{markdown(Table('', columns, rows, notes, marks))}\n{_commands(*names)}"
 
-    def _row(self, first: Asked, each: Asked, *, paired: bool) -> tuple[list[Any], bool]:
+    def _row(self, first: Asked, each: Asked, *, paired: bool) -> tuple[list[Any], str]:
         record = self.record(each)
         if record is None:
-            return [each.text, None, NOT_RUN, *[None] * (5 if paired else 4)], False
+            return [each.text, None, NOT_RUN, *[None] * (5 if paired else 4)], ""
         report, result = record.protocol.report, record.summary
         difference = self.difference(first, each) if paired else None
         row = [
@@ -232,7 +236,7 @@ class Book:
             record.seconds / 3600,
             revisions([record]),
         ]
-        return row, difference is not None and _better(report, difference)
+        return row, "" if difference is None else _shown(report, difference)
 
     def _notes(self, entries: Iterable[Asked]) -> Iterator[str]:
         """Say once what results share: metric, protocol, split, seed."""
@@ -377,7 +381,7 @@ class Book:
         """Return each claim of the paper: holds, fails or not run."""
         (table,) = claims_report(from_records(self.records)).tables
         shell = "```sh\nunionsnn report --claims benchmarks/records\n```\n"
-        return f"{markdown(replace(table, title=''))}\n{shell}"
+        return f"{table.title}.\n\n{markdown(replace(table, title=''))}\n{shell}"
 
     def pairs(self) -> str:
         """Return the pairs of BREC that networks tell apart."""
@@ -420,7 +424,7 @@ class Book:
                 report, result = record.protocol.report, record.summary
                 cells.append(_short(report, result.mean, result.std))
             gain = self.difference(*entries[:2])
-            if gain and _better(done[0].protocol.report, gain):
+            if gain and _shown(done[0].protocol.report, gain) == "better":
                 cells[1] = f"**{cells[1]}**"
             rows.append([f"{what}, {_runs(done[0])}", reads, *cells])
             facts.append(
@@ -476,24 +480,26 @@ def _reached(mean: float, most: float) -> str:
 
 
 def difference_cell(report: str, difference: Difference) -> str:
-    """Format a paired difference with its interval, in points or per cent."""
+    """Format a paired difference with its interval; of an error its share, too."""
     paired = difference.paired
-    if is_percent(report):
-        text = f"{100 * paired.mean:+.2f} points"
-    elif metric_mode(report) == "min" and difference.relative is not None:
-        text = f"{100 * difference.relative:+.1f} %"
-    else:
-        text = f"{paired.mean:+.4f}"
-    scale, digits = (100, 2) if is_percent(report) else (1, 4)
+    text = difference_text(report, paired.mean)
     if paired.interval is not None:
+        scale, digits = (100, 2) if is_percent(report) else (1, 4)
         low, high = (f"{scale * bound:+.{digits}f}" for bound in paired.interval)
         text += f" ({low} to {high})"
+    if metric_mode(report) == "min" and difference.relative is not None:
+        text += f", {100 * difference.relative:+.1f} %"
+    if _shown(report, difference) == "worse":
+        text += ", worse"
     return text.replace("-", "−")
 
 
-def _better(report: str, difference: Difference) -> bool:
+def _shown(report: str, difference: Difference) -> str:
+    """Return better or worse where 0 is outside the interval, else nothing."""
     low, high = difference.paired.interval or (0.0, 0.0)
-    return high < 0 if metric_mode(report) == "min" else low > 0
+    if low <= 0 <= high:
+        return ""
+    return "better" if (high < 0) == (metric_mode(report) == "min") else "worse"
 
 
 def _short(report: str, mean: float, std: float | None) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 import shlex
 import shutil
 import sys
@@ -13,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from made_records import record
 from unionsnn.base.errors import RequestError
@@ -21,6 +24,7 @@ from unionsnn.config.identity import config_hash
 from unionsnn.reports.claims import CLAIMS, from_records, wins
 from unionsnn.reports.collection import StoredRecord, collect
 from unionsnn.reports.paper import ablation_values
+from unionsnn.reports.table import show
 from unionsnn.reports.views.records import labels, records_report
 from unionsnn.training.records import Result
 
@@ -52,6 +56,12 @@ def test_the_page_has_the_claims_that_records_decide(book: Any) -> None:
             verdict = claim.judge(ours)
             text = f"{verdict.state}: {verdict.evidence}" if verdict else "not run"
             assert row.strip("| ").split(" | ")[2] == text
+    starts = tuple(f"| {claim.text} |".replace("|V| or |E|", r"\|V\| or \|E\|") for claim in CLAIMS)
+    ours_ = [line.split(" | ")[2].split(":")[0] for line in lines if line.startswith(starts)]
+    assert len(ours_) == len(CLAIMS)
+    counts = [ours_.count(state) for state in ("holds", "fails", "not run")]
+    (line,) = (line for line in lines if line.startswith("Claims of the paper, by our"))
+    assert [int(number) for number in re.findall(r"\d+", line)] == counts
 
 
 def test_the_index_is_of_the_commands() -> None:
@@ -125,6 +135,29 @@ def test_what_helps_pairs_each_row_with_gin_and_says_what_is_not_run() -> None:
     assert f"unionsnn {runs.COMMANDS[name]}" in lines
     _, nothing = helps_book()
     assert "±" not in nothing.helps(name)
+
+
+@pytest.mark.parametrize(
+    ("others", "text"),
+    [
+        ([0.3, 0.2, 0.3], "−0.3333 (−0.6202 to −0.0465), −55.6 %"),
+        ([0.9, 1.0, 1.0], "+0.3667 (+0.2232 to +0.5101), +61.1 %, worse"),
+        ([0.5, 0.6, 0.8], "+0.0333 (−0.1101 to +0.1768), +5.6 %"),
+    ],
+)
+def test_a_difference_and_its_interval_have_one_unit(others: list[float], text: str) -> None:
+    contents = [made("gin", "g", [0.5, 0.6, 0.7], "zinc10k"), made("gin", "u", others, "zinc10k")]
+    for content in contents:
+        content["protocol"]["report"] = "test_mae"
+        for row in content["repetitions"]:
+            row["metrics"] = {"test_mae": row["metrics"]["test_accuracy"]}
+    asked = [pages.Asked(word, word, "zinc10k", word) for word in "gu"]
+    records = [stored(content, content["config_hash"]) for content in contents]
+    book = pages.Book(records, {"4-cycles": asked})
+    assert pages.difference_cell("test_mae", book.difference(*asked)) == text
+    table = book.compared("4-cycles")
+    assert ("\n- worse: than the first" in table) == ("worse" in text)
+    assert ("\n- bold: better than" in table) == text.startswith("−")
 
 
 def test_configurations_are_told_apart_in_words() -> None:
@@ -366,6 +399,17 @@ def test_records_of_other_coefficients_are_rows_of_tables_8_to_10() -> None:
     # The paper's rows of curvature read it as it is.
     assert rows(descriptor="curvature", encoding=None) == set()
     assert rows(gate="default") == set()
+
+
+@pytest.mark.parametrize("width", [80, 120, 160])
+def test_the_report_tells_controls_from_the_real_row_at_any_width(width: int) -> None:
+    stored_, _ = collect([ROOT / "benchmarks/records/zinc10k/union_gin"])
+    console = Console(width=width, file=io.StringIO(), no_color=True)
+    show(records_report(stored_).tables, console)
+    text: str = console.file.getvalue()  # type: ignore[attr-defined]
+    for control in ("shuffled", "shuffled_within"):
+        wanted = sum(each.record.control == control for each in stored_)
+        assert text.count(f"({control})") == wanted > 0
 
 
 def test_labels_say_whether_edge_features_are_read() -> None:

@@ -144,7 +144,9 @@ def deletions_always(what: Literal["raise", "lower"]) -> Verdict:
     assert share is not None
     return Verdict.of(
         share == 1,
-        f"a is {what.rstrip('e')}ed in {100 * share:.1f} % of {shares.cases:,} deletions",
+        f"no counterexample in {shares.cases:,} deletions"
+        if share == 1
+        else f"a is {what.rstrip('e')}ed in {100 * share:.1f} % of {shares.cases:,} deletions",
     )
 
 

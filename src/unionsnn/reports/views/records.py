@@ -85,7 +85,7 @@ def gate_text(record: Result) -> str:
 
 
 def coefficient_text(record: Result) -> str:
-    """Format the coefficient that the gate reads, its radii, and the control."""
+    """Format the coefficient that the gate reads, and its radii."""
     if record.gate is None:
         return "–"
     section = record.config["coefficient"]
@@ -95,8 +95,6 @@ def coefficient_text(record: Result) -> str:
     if section["encoding"] not in (None, "singular_value_sum"):
         parts.append(section["encoding"])
     parts.append(f"r={','.join(map(str, section['radius'] or ['auto']))}")
-    if record.control != "none":
-        parts.append(f"(control: {record.control})")
     return " ".join(parts)
 
 
@@ -139,6 +137,11 @@ def labels(group: Sequence[StoredRecord]) -> list[str]:
             label = " ".join([label, *told])
         names.append(label)
     return names
+
+
+def _controlled(label: str, record: Result) -> str:
+    """Return a label with the control, without which its row would pass for the real one."""
+    return label if record.control == "none" else f"{label} ({record.control})"
 
 
 def records_report(records: Sequence[StoredRecord]) -> Report:
@@ -232,8 +235,7 @@ def _by_row(
     names, further = {}, {}
     for group in sets.values():
         for each, label in zip(group, labels(group), strict=True):
-            control = each.record.control
-            names[each.folder] = label if control == "none" else f"{label} ({control})"
+            names[each.folder] = _controlled(label, each.record)
             further[each.folder] = iter(
                 [
                     f"gate {gate_text(each.record)}",
@@ -299,7 +301,8 @@ def _table(group: Sequence[StoredRecord], full: Sequence[Mapping[str, Any]]) -> 
         notes.append(f"{TUNED}: hyper-parameters chosen by {', '.join(by)}; the others are as set")
     rows, incomplete, failed = [], [], []
     for each, row in zip(group, full, strict=True):
-        record, name, report = each.record, row["model"], row["metric"]
+        record, report = each.record, row["metric"]
+        name = _controlled(row["model"], record)
         paper = paper_value(record)
         comparable = paper is not None and report == f"test_{paper.metric}"
         if record.missing:
@@ -308,7 +311,7 @@ def _table(group: Sequence[StoredRecord], full: Sequence[Mapping[str, Any]]) -> 
         failed += [f"FAILED: {name}, {line}" for line in failure_lines(record.failed)]
         rows.append(
             [
-                f"{row['model']}{f' {TUNED}' if row['tuned'] else ''}",
+                f"{name}{f' {TUNED}' if row['tuned'] else ''}",
                 *(row[key] for key in ("gate", "coefficient", "protocol")),
                 spread_text(report, row["mean"], row["std"]),
                 interval_text(report, each.record.summary.interval),
