@@ -27,7 +27,7 @@ from interrupted import run_until
 from steered import SignDescent
 from unionsnn.base.errors import RequestError, UnionsnnError
 from unionsnn.config.compose import compose_config
-from unionsnn.config.grid import may_vary
+from unionsnn.config.grid import cells_of, may_vary
 from unionsnn.config.identity import config_hash, refuse_debug
 from unionsnn.config.schema import Config
 from unionsnn.config.targets import own_code
@@ -424,6 +424,49 @@ def test_a_grid_varies_them() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "grid"),
+    [
+        ([], "optimizer.schedule:[none,cosine]"),
+        (["optimizer.schedule=cosine"], "optimizer.schedule:[none,plateau]"),
+        ([], "optimizer.schedule:[onecycle],optimizer.pct_start:[0.2,0.4]"),
+        ([], "optimizer._target_:[torch.optim.SGD,torch.optim.Adam]"),
+        (
+            [],
+            "optimizer._target_:[torch.optim.AdamW,torch.optim.Adam],"
+            "optimizer.schedule:[plateau,cosine]",
+        ),
+        (["optimizer=sgd"], "optimizer.lr:[0.1],optimizer.momentum:[0.0,0.5]"),
+    ],
+    ids=str,
+)
+def test_a_cell_is_the_request_of_its_values(words: list[str], grid: str) -> None:
+    config = compose_config([*words, f"protocol.grid={{{grid}}}"])
+    check_request(config)
+    for cell in cells_of(config.protocol.grid):
+        own = config.with_cell(cell)
+        alone = compose_config([*words, *(f"{key}={value}" for key, value in cell.items())])
+        assert own == alone
+        assert own.optimizer.target == cell.get("optimizer._target_", own.optimizer.target)
+        assert config_hash(own) == config_hash(alone)
+
+
+def test_the_key_of_a_schedule_goes_to_the_cells_with_that_schedule() -> None:
+    words = ["optimizer.schedule=cosine", "optimizer.warmup=5"]
+    config = compose_config([*words, "protocol.grid={optimizer.schedule:[none,cosine]}"])
+    made = [config.with_cell(cell).optimizer for cell in cells_of(config.protocol.grid)]
+    assert [(each.schedule, each.warmup) for each in made] == [("none", None), ("cosine", 5)]
+    with pytest.raises(RequestError, match=r"optimizer\.warmup has no effect"):
+        compose_config([*words, "protocol.grid={optimizer.schedule:[none,plateau]}"])
+
+
+def test_an_argument_left_open_keeps_the_class_s_default() -> None:
+    config = compose_config(["optimizer=sgd", "protocol.grid={optimizer.momentum:[null,0.5]}"])
+    made = [config.with_cell(cell).optimizer for cell in cells_of(config.protocol.grid)]
+    assert [each.arguments.get("momentum") for each in made] == [None, 0.5]
+    assert "momentum" not in made[0].arguments
+
+
+@pytest.mark.parametrize(
     ("words", "code", "message"),
     [
         (["optimizer.lr=0"], "config.type config.value", ""),
@@ -431,6 +474,8 @@ def test_a_grid_varies_them() -> None:
         (["optimizer.pct_start=0.5"], "config.no_effect", "type optimizer.schedule=onecycle"),
         (["optimizer=sgd", "+optimizer.momentun=0.9"], "optimizer.argument", "'momentum'"),
         (["optimizer=sgd", "+optimizer.fused=true"], "optimizer.argument", "not an argument"),
+        (["optimizer=sgd", "protocol.grid={optimizer._target_:[torch.optim.Adam]}"],
+         "optimizer.argument", "not an argument of torch.optim.Adam"),
         (["optimizer.betas=[0.9,1.5]"], "config.value", "beta"),
         (["optimizer.betas=0.9"], "config.value", ""),
         (["optimizer=sgd", "optimizer.nesterov=true", "optimizer.momentum=0.0"],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from unionsnn.base.errors import RequestError
 from unionsnn.base.words import nearest
+from unionsnn.config.sections import SCHEDULE_DEFAULTS
 
 if TYPE_CHECKING:
     from unionsnn.config.schema import Config
@@ -49,9 +50,18 @@ def cell_text(cell: Mapping[str, Any]) -> str:
 
 
 def with_cell(plain: Mapping[str, Any], cell: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an unchecked request with the values of a cell and without the grid."""
+    """Return an unchecked request with the values of a cell and without the grid.
+
+    Keys of the request that belong to one of the grid's schedules are left out of cells with
+    another.
+    """
     made: dict[str, Any] = copy.deepcopy(dict(plain))
-    made["protocol"].pop("grid", None)
+    grid = made["protocol"].pop("grid", None) or {}
+    chosen = cell.get("optimizer.schedule")
+    for schedule, keys in SCHEDULE_DEFAULTS.items():
+        if schedule in grid.get("optimizer.schedule", ()) and schedule != chosen:
+            for key in keys:
+                made["optimizer"].pop(key, None)
     for key, value in cell.items():
         section, parts = made, key.split(".")
         for part in parts[:-1]:
@@ -157,7 +167,7 @@ def _cell_faults(
         except RequestError as error:
             faults |= dict.fromkeys(f"{where}: {fault}" for fault in error.faults)
             continue
-        expected = dict(flatten(checked.replace(cell).to_dict()))
+        expected = dict(flatten(checked.with_cell(cell).to_dict()))
         for key in sorted(expected.keys() | settled.keys()):
             if expected.get(key) != settled.get(key):
                 faults[

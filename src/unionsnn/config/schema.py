@@ -482,7 +482,8 @@ class Config(Section):
 
     def with_cell(self, cell: Mapping[str, Any]) -> Self:
         """Return the configuration of a cell of the grid, without the grid."""
-        return self.replace({"protocol.grid": None, **cell})
+        made = self.replace({"protocol.grid": None, **cell})
+        return made.model_copy(update={"optimizer": made.optimizer.of_its_schedule()})
 
     @model_validator(mode="after")
     def _as_a_whole(self) -> Self:

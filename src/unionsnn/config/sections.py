@@ -64,8 +64,10 @@ class Section(BaseModel):
             changes: Values by their dotted keys, such as ``trainer.progress``.
         """
         made = self
+        names = {field.alias: name for name, field in type(self).model_fields.items()}
         for key, value in changes.items():
             name, _, inner = key.partition(".")
+            name = names.get(name, name)
             if name not in type(self).model_fields and self.model_config["extra"] != "allow":
                 raise KeyError(f"{type(self).__name__} has no key {name!r}.")
             new = getattr(made, name).replace({inner: value}) if inner else value
@@ -250,8 +252,8 @@ class OptimizerConfig(Section):
     @property
     def arguments(self) -> dict[str, Any]:
         """Arguments of the class beside learning rate and weight decay."""
-        own = {"betas": self.betas, "eps": self.eps}
-        return {k: v for k, v in own.items() if v is not None} | dict(self.model_extra or {})
+        own = {"betas": self.betas, "eps": self.eps, **(self.model_extra or {})}
+        return {k: v for k, v in own.items() if v is not None}
 
     @model_validator(mode="before")
     @classmethod
@@ -285,7 +287,14 @@ class OptimizerConfig(Section):
             )
         if faults:
             raise RequestError(*faults, code="config.no_effect")
-        return self._settled(SCHEDULE_DEFAULTS.get(self.schedule, {}))
+        return self.of_its_schedule()
+
+    def of_its_schedule(self) -> Self:
+        """Return a copy without keys of other schedules, with this one's open keys resolved."""
+        own = SCHEDULE_DEFAULTS.get(self.schedule, {})
+        keys = (key for each in SCHEDULE_DEFAULTS.values() for key in each)
+        others = {key: None for key in keys if key not in own}
+        return self.model_copy(update=others)._settled(own)
 
 
 class CallbackConfig(Section):

@@ -24,6 +24,7 @@ from unionsnn.base.imports import import_named
 from unionsnn.base.memory import free_bytes
 from unionsnn.base.words import format_bytes, nearest
 from unionsnn.coefficients import CoefficientSpec
+from unionsnn.config.grid import cells_of
 from unionsnn.config.pairs import PairConfig
 from unionsnn.config.schema import CoefficientChoices, Config
 from unionsnn.config.sections import sentences
@@ -362,8 +363,9 @@ def check_request(config: Config) -> None:
         TooLargeError: if the weights do not fit into memory.
     """
     check_model(config)
-    section = config.optimizer
-    check_optimizer(locate(section.target, Optimizer, "optimizer._target_"), section)
+    for cell in cells_of(config.protocol.grid or {}):
+        section = config.with_cell(cell).optimizer
+        check_optimizer(locate(section.target, Optimizer, "optimizer._target_"), section)
     check_extras(config.trainer)
     own_callbacks(config)
 
