@@ -32,6 +32,7 @@ class Here:
 
     def __init__(self, lost: int = 0, threads: int = 2) -> None:
         self.lost, self.threads = lost, threads
+        self.status = "running"
         self.calls: list[tuple[str, int]] = []
         self.sent = 0
         self.lock = threading.Lock()
@@ -157,9 +158,15 @@ def test_lost_parts_are_computed_again_but_not_for_ever(losses):
             compute()
 
 
-def test_a_client_without_workers_is_refused():
-    with pytest.raises(RuntimeError, match="no worker; start one"):
-        structural_coefficients_distributed(Here(threads=0), [[0, 1], [1, 0]], 2)
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [("running", "no worker; start one"), ("closed", "is closed; make another")],
+)
+def test_a_client_that_cannot_compute_is_refused(status, words):
+    client = Here(threads=0)
+    client.status = status
+    with pytest.raises(RuntimeError, match=words):
+        structural_coefficients_distributed(client, [[0, 1], [1, 0]], 2)
 
 
 @pytest.fixture(scope="module")

@@ -81,6 +81,6 @@ def test_the_time_of_all_parts_is_checked_before_the_first(
     monkeypatch.setattr(union, "PART_EDGES", 60)
     monkeypatch.setattr(CoefficientSpec, "estimated_seconds", lambda *args, **options: 3000.0)
     cache = CoefficientCache(tmp_path)
-    with pytest.raises(TooLongError):
+    with pytest.raises(TooLongError, match="finished edges are kept"):
         cache.get_union(graphs, SPEC, max_hours=1)
     assert not cache.entries()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import networkx as nx
@@ -14,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from pretended import pretended_cuda
-from unionsnn.base.errors import RequestError
+from unionsnn.base.errors import NonFiniteLossError, RequestError
 from unionsnn.config.compose import config_folder
 from unionsnn.config.pairs import PairProtocolConfig
 from unionsnn.expressivity import pair_test, pairs_together, trained_pairs
@@ -225,6 +227,9 @@ def test_together_is_what_each_pair_is_alone(
         run(golden, *words, f"protocol.together={how}", f"run_dir={tmp_path / how}")
         for how in ("false", "true")
     )
+    notes = " ".join(trained_table([together]).notes)
+    assert "4 of 5 tested pairs were trained together" in notes
+    assert "trained together" not in " ".join(trained_table([alone]).notes)
     # The largest is left over, in a block of its own.
     alone_still = [o["name"] for o in together["pairs"] if not o.pop("together", False)]
     assert alone_still == ["Rook / Shrikhande"]
@@ -237,6 +242,55 @@ def test_together_is_what_each_pair_is_alone(
         assert one == other
     if "model.dropout=0.3" in words:
         assert len({outcome["epochs"] for outcome in together["pairs"]}) > 1
+
+
+@pytest.mark.parametrize("fault", ["training", "embedding"])
+def test_a_pair_that_fails_leaves_the_others(
+    fault: str, golden: list[Pair], run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the error of a pair alone, and the records of the others are what they would be."""
+    words = ["model=gin", "trainer.max_epochs=1", "protocol.together=true"]
+    expected = content(run(golden, *words, f"run_dir={tmp_path / 'whole'}"))
+    if fault == "training":
+        made = pair_test.PairNetwork.__init__
+
+        def broken(self: Any, config: Any, pair: Any, index: int, device: Any) -> None:
+            made(self, config, pair, index, device)
+            if index == 1:
+                next(self.model.parameters()).data.fill_(torch.nan)
+
+        monkeypatch.setattr(pair_test.PairNetwork, "__init__", broken)
+        error, said = NonFiniteLossError, "The loss of pair 1 is nan in epoch 1; type"
+    else:
+        # The second pair of a block, and the only one of a block of its own.
+        for module, numbers in ((pairs_together, count(-2)), (pair_test, count())):
+            monkeypatch.setattr(module, "paired_t2", broken_t2(module.paired_t2, numbers))
+        error, said = FloatingPointError, "Pair 1: An embedding is NaN or infinite"
+    for index, how in (([1], "alone"), (range(5), "together")):
+        with pytest.raises(error, match=said):
+            run(golden, *words, f"run_dir={tmp_path / how}", wanted=index)
+    kept = json.loads((tmp_path / "together" / RECORD).read_text())
+    assert content(kept) == [outcome for outcome in expected if outcome["index"] != 1]
+
+
+def test_a_worker_hands_over_what_it_has_before_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def outcomes(self: Any, block: Any) -> Iterator[dict[str, Any]]:
+        yield {"index": 0}
+        raise pair_test.diverged(1, float("inf"), 3)
+
+    config = SimpleNamespace(trainer=SimpleNamespace(threads=1))
+    monkeypatch.setattr(trained_pairs._Worker, "outcomes", outcomes)
+    worker = trained_pairs._Worker(config, [], torch.device("cpu"))  # type: ignore[arg-type]
+    done, error = pickle.loads(pickle.dumps(worker([0, 1])))
+    assert done == {"index": 0}
+    assert str(error) == "The loss of pair 1 is inf in epoch 3; type a smaller optimizer.lr."
+
+
+def broken_t2(compare: Any, numbers: Iterator[int]) -> Any:
+    def compared(first: Any, second: Any) -> Any:
+        return compare(first * float("nan") if next(numbers) == 0 else first, second)
+
+    return compared
 
 
 @pytest.mark.parametrize(

@@ -198,7 +198,8 @@ def test_trained_networks_on_own_pairs(trained: Command, own: Path, tmp_path: Pa
     (kept,) = (tmp_path / "runs" / "own" / "union_gin").glob("paired_comparison-*/pairs.json")
     assert json.loads(kept.read_text())["pairs"] == record["pairs"]
     table = tmp_path / "table.csv"
-    done = trained(own, "model=gin", "--out", table)
+    done = trained(own, "model=gin", "trainer.progress=none", "--out", table)
+    assert "own, gin" not in done.stderr
     assert "Told apart in own by trained networks" in done.stdout
     assert "FAULT" not in done.stdout
     rows = list(csv.DictReader(io.StringIO(table.read_text())))

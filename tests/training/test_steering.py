@@ -498,7 +498,7 @@ def test_an_argument_left_open_keeps_the_class_s_default() -> None:
         (["data=zinc10k", "data.class_weights=balanced"], "config.no_effect", "no classes"),
         (["trainer.extra={max_epochs: 3}"], "trainer.extra", "type trainer.max_epochs="),
         (["trainer.extra={fast_dev_run: true}"], "trainer.extra", "type debug=fast"),
-        (["trainer.extra={plugins: []}"], "trainer.extra", "type nothing"),
+        (["trainer.extra={plugins: []}"], "trainer.extra", "leave it out: resuming"),
         (["trainer.extra={limit_train_batch: 3}"], "trainer.extra", "'limit_train_batches'"),
         (["trainer.extra={limit_train_batches: -3}"], "trainer.extra", "trainer.extra: "),
         (["trainer.extra={limit_train_batches: 0}"], "trainer.extra", "is 0, but every epoch"),

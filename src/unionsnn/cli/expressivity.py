@@ -256,7 +256,7 @@ def _trained(request: Request, progress_kind: str) -> dict[str, Any]:
 
     refuse_repeats(request.overrides)
     name = request.sets[0] if request.sets else "brec"
-    with display(progress_kind) as progress:
+    with display(progress_kind):
         with loading("torch"):
             from unionsnn.expressivity.graph_sets import SETS, load_set
             from unionsnn.expressivity.trained_pairs import (
@@ -271,6 +271,7 @@ def _trained(request: Request, progress_kind: str) -> dict[str, Any]:
         stem = Path(name).stem
         title = Path(name).name if name != stem and stem in SETS else stem
         config = trained_config(request.overrides, title, pairs, config_dir=request.config_dir)
-        wanted = None if request.sample is None else sample_of(pairs, request.sample)
-        device = "cpu" if request.device is None else request.device
+    wanted = None if request.sample is None else sample_of(pairs, request.sample)
+    device = "cpu" if request.device is None else request.device
+    with display("none" if progress_kind == "none" else config.trainer.progress) as progress:
         return compare_pairs(config, pairs, wanted, progress, device)

@@ -156,7 +156,7 @@ class CoefficientCache(ArrayCache):
                     spec.estimated_seconds(union.edges(*part), nodes_of(*part), threads=threads)
                     for part in parts
                 )
-                check_time(seconds, threads or threads_for(1e9 * seconds), max_hours)
+                check_time(seconds, threads or threads_for(1e9 * seconds), max_hours, kept=True)
             values, kept = scratch(shape, np.float64, self.root), []
             for begin, end in parts:
                 edges, nodes = union.edges(begin, end), nodes_of(begin, end)

@@ -73,12 +73,15 @@ def structural_coefficients_distributed(
         TypeError: edge_index or num_nodes is not of integers.
         RequestError: The graph, num_chunks or max_hours cannot be used as given.
         TooLongError: It would take longer than `max_hours`.
-        RuntimeError: There is no worker, or a part was lost several times with its worker.
+        RuntimeError: The client is closed or has no worker, or a part was lost several times with
+            its worker.
     """
     check_hours(max_hours)
     spec = spec or CoefficientSpec()
     num_chunks = check_count("num_chunks", num_chunks, "eight for each thread of the workers")
     graph = SimpleGraph.from_edge_index(edge_index, num_nodes, symmetrize=symmetrize)
+    if client.status in ("closing", "closed"):
+        raise RuntimeError("The Dask client is closed; make another, as distributed.Client(...).")
     threads = sum(client.nthreads().values())
     if not threads:
         raise RuntimeError("The Dask client has no worker; start one and check that it connects.")

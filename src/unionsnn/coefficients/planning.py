@@ -104,8 +104,16 @@ def enough_hours(seconds: float) -> int:
     return int(np.ceil(1.5 * seconds / 3600.0))
 
 
-def check_time(seconds: float, threads: int, max_hours: float | None) -> None:
+def check_time(
+    seconds: float, threads: int, max_hours: float | None, *, kept: bool = False
+) -> None:
     """Refuse work that is expected to take longer than allowed; tell where somebody would wait.
+
+    Args:
+        seconds: Expected time.
+        threads: Number of threads.
+        max_hours: Hours that are allowed; None for no limit.
+        kept: Whether an interrupted computation goes on where it stopped.
 
     Raises:
         TooLongError: It would take longer; with what to type.
@@ -124,6 +132,7 @@ def check_time(seconds: float, threads: int, max_hours: float | None) -> None:
         f"The structural coefficients would take {in_words(seconds, threads)}; allowed are "
         f"{allowed}. To compute them all the same, type coefficient.max_hours={enough} with train, "
         "precompute and other commands that take overrides, --yes with coefficients and predict, "
-        f"or max_hours={enough} in Python; finished edges are kept in the cache if you interrupt "
-        "it. A smaller radius takes less.",
+        f"or max_hours={enough} in Python"
+        + ("; finished edges are kept in the cache if you interrupt it" if kept else "")
+        + ". A smaller radius takes less.",
     )

@@ -189,7 +189,7 @@ class CoefficientSpec:
         threads = check_count("threads", threads, "all cores available")
         block_size = check_count("block_size", block_size, "no limit")
         check_hours(max_hours)
-        told = functools.partial(check_time, max_hours=max_hours)
+        told = functools.partial(check_time, max_hours=max_hours, kept=blocks is not None)
         with compiling():
             graph = SimpleGraph.from_edge_index(edge_index, num_nodes, symmetrize=symmetrize)
             return graph.to_directed(

@@ -119,14 +119,27 @@ def compare_pair(
     begin = time.perf_counter()
     with forked_generators(device):
         network = PairNetwork(config, pair, index, device)
-        epochs, loss = train_contrastive(network.model, network.copies, config)
-        outcome = compare_reliably(network.model, network.copies, config)
+        epochs, loss = train_contrastive(network, config)
+        try:
+            outcome = compare_reliably(network.model, network.copies, config)
+        except FloatingPointError as error:
+            raise of_pair(index, error) from None
     return network.record(outcome, epochs, loss, time.perf_counter() - begin)
 
 
-def train_contrastive(
-    model: nn.Module, copies: PairCopies, config: PairConfig
-) -> tuple[int, float]:
+def of_pair(index: int, error: FloatingPointError) -> FloatingPointError:
+    """Return the error of an embedding, with the pair named."""
+    return FloatingPointError(f"Pair {index}: {error}")
+
+
+def diverged(index: int, loss: float, epoch: int) -> NonFiniteLossError:
+    """Return the error of a pair whose loss is not finite."""
+    return NonFiniteLossError(
+        f"The loss of pair {index} is {loss} in epoch {epoch}; type a smaller optimizer.lr."
+    )
+
+
+def train_contrastive(network: PairNetwork, config: PairConfig) -> tuple[int, float]:
     r"""Push the embeddings of the two graphs' copies apart.
 
     .. math::
@@ -142,6 +155,7 @@ def train_contrastive(
         NonFiniteLossError: if training diverges.
     """
     protocol, section = config.protocol, config.optimizer
+    model, copies = network.model, network.copies
     criterion = nn.CosineEmbeddingLoss(margin=protocol.margin)
     optimizer = torch.optim.Adam(
         model.parameters(), lr=section.lr, weight_decay=section.weight_decay
@@ -170,9 +184,7 @@ def train_contrastive(
             apart = -output.new_ones(len(output) // 2)
             loss = criterion(output[0::2], output[1::2], apart)
             if not torch.isfinite(loss):
-                raise NonFiniteLossError(
-                    f"The loss is {loss.item()} in epoch {epoch}; type a smaller optimizer.lr."
-                )
+                raise diverged(network.index, loss.item(), epoch)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

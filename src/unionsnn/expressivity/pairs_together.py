@@ -15,11 +15,17 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_embedding_loss
 from torch_geometric.data import Data
 
-from unionsnn.base.errors import NonFiniteLossError
 from unionsnn.config.pairs import PairConfig
 from unionsnn.data.store import GraphStore
 from unionsnn.expressivity.graph_sets import Graph
-from unionsnn.expressivity.pair_test import PairNetwork, paired_t2, require_memory, verdict
+from unionsnn.expressivity.pair_test import (
+    PairNetwork,
+    diverged,
+    of_pair,
+    paired_t2,
+    require_memory,
+    verdict,
+)
 from unionsnn.models.stacked import Blocks, StackedNetwork, unstackable
 from unionsnn.nn.batch import GraphBatch
 from unionsnn.training.build import build_model
@@ -109,7 +115,7 @@ def compare_together(
 
     Each is trained on its own copies from its own seeds, with its own learning rate, and ends by
     its own loss: the record is that of `compare_pair` up to the order of sums, and its share of the
-    time.
+    time. One that fails leaves the others, and its error is raised when they have ended.
 
     Args:
         config: A configuration from `unionsnn.expressivity.trained_pairs.trained_config`, without
@@ -132,16 +138,30 @@ def compare_together(
         if memory.needed and memory.free:
             fitting = max(1, min(fitting, memory.free // memory.needed))
     rest = block[len(members) :]
+    failed: list[Exception] = []
     while members:
         members, ended = _trained(members, config, device)
+        failed += [
+            diverged(each.index, each.loss, each.epochs)
+            for each in ended
+            if not math.isfinite(each.loss)
+        ]
+        ended = [each for each in ended if math.isfinite(each.loss)]
+        if not ended:
+            continue
         begin = time.perf_counter()
         outcomes = _tested(ended, config, device)
         share = (time.perf_counter() - begin) / len(ended)
         for member, outcome in zip(ended, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                failed.append(outcome)
+                continue
             record = member.record(outcome, member.epochs, member.loss, member.seconds + share)
             yield {**record, "together": True}
     if rest:
         yield from compare_together(config, pairs, rest, device)
+    if failed:
+        raise failed[0]
 
 
 def _trained(
@@ -178,12 +198,8 @@ def _trained(
         for member, mean in zip(members, means.tolist(), strict=True):
             member.epochs += 1
             member.loss = mean
-            if not math.isfinite(mean):
-                raise NonFiniteLossError(
-                    f"The loss of pair {member.index} is {mean} in epoch {member.epochs}; type a "
-                    "smaller optimizer.lr."
-                )
-            if mean < protocol.stop_loss or member.epochs == config.trainer.max_epochs:
+            last = member.epochs == config.trainer.max_epochs
+            if last or mean < protocol.stop_loss or not math.isfinite(mean):
                 ended.append(member)
             else:
                 member.plateau.step(mean)
@@ -196,8 +212,12 @@ def _trained(
 @torch.no_grad()
 def _tested(
     members: Sequence[_Member], config: PairConfig, device: torch.device
-) -> list[dict[str, Any]]:
-    """Compare the two graphs of each member, and one of them with itself, in double precision."""
+) -> list[dict[str, Any] | FloatingPointError]:
+    """Compare the two graphs of each member, and one of them with itself, in double precision.
+
+    Returns:
+        The outcome of each, or the error of one whose embeddings are not finite.
+    """
     models = [member.model.double() for member in members]
     stack = StackedNetwork(models, [member.dropout for member in members]).eval()
 
@@ -212,10 +232,13 @@ def _tested(
 
     copies = members[0].copies
     both = [[embeddings(side) for side in sides] for sides in (copies.test, copies.check)]
-    outcomes = []
-    for place in range(len(members)):
-        test, check = (paired_t2(first[place], second[place]) for first, second in both)
-        outcomes.append(verdict(test, check, config.protocol))
+    outcomes: list[dict[str, Any] | FloatingPointError] = []
+    for place, member in enumerate(members):
+        try:
+            test, check = (paired_t2(first[place], second[place]) for first, second in both)
+            outcomes.append(verdict(test, check, config.protocol))
+        except FloatingPointError as error:
+            outcomes.append(of_pair(member.index, error))
     return outcomes
 
 

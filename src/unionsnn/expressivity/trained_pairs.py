@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from unionsnn.base.environment import environment
-from unionsnn.base.errors import DamagedFileError, RequestError
+from unionsnn.base.errors import DamagedFileError, NonFiniteLossError, RequestError
 from unionsnn.base.files import read_json, set_aside, write_json
 from unionsnn.base.processes import Died, ProcessPool
 from unionsnn.config.compose import compose_config
@@ -52,7 +52,7 @@ DEFAULTS = (
 
 _ALLOWED = (
     *("model", "gate", "coefficient", "optimizer.lr", "optimizer.weight_decay", "seed"),
-    *("trainer.max_epochs", "trainer.threads", "data.batch_size"),
+    *("trainer.max_epochs", "trainer.threads", "trainer.progress", "data.batch_size"),
     *("protocol.workers", "protocol.together"),
     *("run_dir", "force", "paths"),
 )
@@ -202,6 +202,7 @@ def compare_pairs(
             there is no such device.
         RunFolderError: if the run folder cannot be used.
         NonFiniteLossError: if training diverges.
+        FloatingPointError: if an embedding is not finite.
         RuntimeError: if a worker is killed.
     """
     place = named_device(device)
@@ -259,7 +260,10 @@ def _compared(
                     "protocol.workers or data.batch_size. Finished pairs are kept; rerun the "
                     "command to resume."
                 )
-            yield from outcomes
+            for outcome in outcomes:
+                if isinstance(outcome, Exception):
+                    raise outcome
+                yield outcome
 
 
 def _go_together(config: PairConfig, device: torch.device) -> bool:
@@ -285,9 +289,16 @@ class _Worker:
     pairs: Sequence[tuple[Graph, Graph]]
     device: torch.device
 
-    def __call__(self, block: Sequence[int]) -> list[dict[str, Any]]:
+    def __call__(self, block: Sequence[int]) -> list[dict[str, Any] | Exception]:
+        """Return the outcome of each pair, and in the end the error of one that diverges."""
         torch.set_num_threads(self.config.trainer.threads)
-        return [*self.outcomes(block)]
+        done: list[dict[str, Any] | Exception] = []
+        try:
+            for outcome in self.outcomes(block):
+                done.append(outcome)
+        except (NonFiniteLossError, FloatingPointError) as error:
+            done.append(error)
+        return done
 
     def outcomes(self, block: Sequence[int]) -> Iterator[dict[str, Any]]:
         """Yield the outcome of each pair when it is done."""

@@ -18,7 +18,8 @@ from unionsnn.config.sections import TrainerConfig
 from unionsnn.training.devices import quiet_lightning
 
 _OF_A_KEY = {
-    **dict.fromkeys(("logger",), "logger=NAME"),
+    "callbacks": "trainer.callbacks=[{_target_: package.module.Class}]",
+    "logger": "logger=NAME",
     "strategy": "trainer=ddp",
     "fast_dev_run": "debug=fast",
     "overfit_batches": "debug=overfit",
@@ -37,19 +38,18 @@ _OF_A_KEY = {
 """Arguments whose meaning has another key, and what to type instead."""
 
 _SET = {
-    "callbacks": "trainer.callbacks=[{_target_: package.module.Class}]",
-    "plugins": "nothing: resuming depends on those of the suite",
-    "use_distributed_sampler": "nothing: the loader shares out the batches",
-    "num_sanity_val_steps": "nothing: it would draw random numbers before the training does",
-    "val_check_interval": "nothing: every epoch is validated, and selected by that",
-    "check_val_every_n_epoch": "nothing: every epoch is validated, and selected by that",
-    "log_every_n_steps": "nothing: metrics are logged once per epoch",
-    "enable_autolog_hparams": "nothing: the whole configuration is recorded",
-    "reload_dataloaders_every_n_epochs": "nothing: each epoch draws a new order",
-    "limit_predict_batches": "nothing: unionsnn predict reads all of its input",
-    "model_registry": "nothing: trainer.keep_checkpoints=true keeps the weights",
+    "plugins": "resuming depends on those of the suite",
+    "use_distributed_sampler": "the loader shares out the batches",
+    "num_sanity_val_steps": "it would draw random numbers before the training does",
+    "val_check_interval": "every epoch is validated, and the best is chosen by it",
+    "check_val_every_n_epoch": "every epoch is validated, and the best is chosen by it",
+    "log_every_n_steps": "metrics are logged once per epoch",
+    "enable_autolog_hparams": "the whole configuration is recorded",
+    "reload_dataloaders_every_n_epochs": "each epoch draws a new order",
+    "limit_predict_batches": "unionsnn predict reads all of its input",
+    "model_registry": "trainer.keep_checkpoints=true keeps the weights",
 }
-"""Arguments that the suite sets, or that have no effect in it."""
+"""Arguments that the suite sets, or that have no effect in it, and why."""
 
 
 def check_extras(section: TrainerConfig) -> None:
@@ -73,9 +73,11 @@ def _argument_faults(section: TrainerConfig) -> Iterator[Fault]:
     known = [*inspect.signature(pl.Trainer).parameters]
     for name, value in (section.extra or {}).items():
         if name in TrainerConfig.model_fields:
-            instead = f"trainer.{name}=..."
-        elif (other := _OF_A_KEY.get(name) or _SET.get(name)) is not None:
-            instead = other
+            instead = f"type trainer.{name}=..."
+        elif name in _OF_A_KEY:
+            instead = f"type {_OF_A_KEY[name]}"
+        elif name in _SET:
+            instead = f"leave it out: {_SET[name]}"
         elif name not in known:
             yield Fault(
                 f"trainer.extra names {name!r}, which Lightning's Trainer does not take."
@@ -93,7 +95,7 @@ def _argument_faults(section: TrainerConfig) -> Iterator[Fault]:
         else:
             continue
         yield Fault(
-            f"trainer.extra names {name!r}, which the suite sets itself; type {instead}.",
+            f"trainer.extra names {name!r}, which the suite sets itself; {instead}.",
             "trainer.extra",
         )
 

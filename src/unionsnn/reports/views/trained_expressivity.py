@@ -58,6 +58,12 @@ def trained_table(records: Sequence[Mapping[str, Any]]) -> Table:
         notes += [f"FAULT: {fault}" for fault in faults(record)]
         if record["control"] in NOISE and _over_bar(summary):
             notes.append(f"{label(record)} {_over_bar(summary)}: the noise tells them apart.")
+        if count := sum(outcome.get("together", False) for outcome in record["pairs"]):
+            notes.append(
+                f"{label(record)}: {count} of {summary['tested']} tested pairs were trained "
+                "together (protocol.together); alone, numbers differ by rounding, which training "
+                "amplifies."
+            )
         if record["state"] != "finished" and summary["tested"]:
             duration = duration_text(estimate(record))
             notes.append(f"{label(record)}: all pairs would take {duration}.")
