@@ -6,7 +6,8 @@ Rewrites what stands between `<!-- records: NAME -->` and `<!-- end of records -
 text around it is written by hand. Which record belongs to a row follows from the commands of
 `runs.py`: each is composed, and the hash of a configuration is that of its record. The hashes are
 kept in `records/commands.json` and made anew for commands that have changed, with `--compose` for
-all. A configuration without a finished record is shown as not run. With `--runs`, finished records
+all. A configuration without a finished record is shown as not run; a damaged record, or two of one
+configuration, end the command before a page is written. With `--runs`, finished records
 of a folder of runs are copied first.
 """
 

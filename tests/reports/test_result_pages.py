@@ -316,6 +316,10 @@ def test_records_on_other_splits_are_named() -> None:
     book.of["aa"] = StoredRecord(Path("a"), replace(record, repetitions=rows))
     with pytest.raises(RequestError, match=r"split hash is .* in gin and .* in a;"):
         book.helps(name)
+    protocol = replace(record.protocol, split_hash="0" * 64)
+    book.of["aa"] = StoredRecord(Path("a"), replace(record, protocol=protocol))
+    with pytest.raises(RequestError, match=r"split hash is .* in gin and \['0+', 'f+'"):
+        book.helps(name)
 
 
 def test_a_row_of_the_readme_does_not_vanish(book: Any) -> None:

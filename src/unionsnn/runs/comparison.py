@@ -384,7 +384,11 @@ def _refuse_other_records(candidates: Sequence[Candidate]) -> None:
         identities.append(
             {
                 "the data set": record.dataset,
-                "the split hash": [row.split_hash[:12] for row in rows],
+                # Of all splits together, then of each.
+                "the split hash": [
+                    str(each)[:12]
+                    for each in (record.protocol.split_hash, *(row.split_hash for row in rows))
+                ],
                 "the report metric": record.protocol.report,
                 "the list of repetitions and seeds": [(row.index, row.seed) for row in rows],
             }
