@@ -40,7 +40,7 @@ _READS = {
     "marked": "marked spectrum",
 }
 _GATES = {"default": "default gate", "paper": "the paper's gate", "authors-code": "authors' gate"}
-_CONTROLS = {
+CONTROL_WORDS = {
     "shuffled": "shuffled over all graphs",
     "shuffled_within": "shuffled within each graph",
 }
@@ -78,7 +78,7 @@ def described(config: Mapping[str, Any]) -> str:
         bonds = config["data"]["name"].startswith(("zinc", "mol")) and read == "labels"
         parts.append("bonds" if bonds else f"edge {'features' if read == 'both' else read}")
     if (control := coefficient["control"]) != "none":
-        parts.append(_CONTROLS.get(control, f"control {control}"))
+        parts.append(CONTROL_WORDS.get(control, f"control {control}"))
     return ", ".join(parts)
 
 

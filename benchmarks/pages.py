@@ -23,13 +23,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from leaderboard import described, devices, pairs_table, read_pairs, revisions, told
+from leaderboard import CONTROL_WORDS, described, devices, pairs_table, read_pairs, revisions, told
 from runs import (
     COMMANDS,
     CONTROLLED,
     CONTROLS,
     GOALS,
     HELPS,
+    PAIRED,
     RECORDS,
     WANTED,
     helps_words,
@@ -176,6 +177,16 @@ class Book:
         refuse_incomparable(both)
         return compare_records(both).differences[0]
 
+    def remaining(self, plain: Asked, real: Asked, control: Asked) -> float | None:
+        """Return which part of the gain of `real` over `plain` a control keeps; None of no gain."""
+        gain, kept = (self.difference(plain, each) for each in (real, control))
+        if gain is None or kept is None or _shown(self._report(real), gain) != "better":
+            return None
+        return max(0.0, kept.paired.mean / gain.paired.mean)
+
+    def _report(self, each: Asked) -> str:
+        return self.of[each.hash].record.protocol.report
+
     def _waiting(self, *names: str) -> bool:
         """Whether nothing of commands is run."""
         return not any(self.record(each) for name in names for each in self.commands[name])
@@ -215,6 +226,8 @@ class Book:
             *words("revision"),
         ]
         notes = [*self._notes(each for name in names for each in self.commands[name])]
+        for name in names:
+            notes += self._controls(self.commands[name])
         if marks:
             notes.append("bold: better than the first of its comparison, 0 outside the interval")
         if "worse" in shows:
@@ -249,6 +262,20 @@ class Book:
             yield f"{', '.join(dict.fromkeys(data))}: {text}"
         if found:
             yield f"n: number of repetitions; hours: of training by the clock, on {devices(done)}"
+
+    def _controls(self, entries: Sequence[Asked]) -> Iterator[str]:
+        """Say what controls keep of a gain, and by how much the real values are ahead of them."""
+        by_words = {each.words: each for each in entries}
+        for each in entries:
+            words_, _, control = each.words.rpartition(" coefficient.control=")
+            if (real := by_words.get(words_)) is None:
+                continue
+            kept, ahead = self.remaining(entries[0], real, each), self.difference(each, real)
+            if kept is not None and ahead is not None:
+                yield (
+                    f"{real.text}: {CONTROL_WORDS[control]}, {_share(kept)} of its gain remains; "
+                    f"real against shuffled {difference_cell(self._report(each), ahead)}"
+                )
 
     def goals(self) -> str:
         """Return whether the errors wanted on ZINC are reached."""
@@ -308,7 +335,30 @@ class Book:
             )
             notes.append("after the semicolon: difference to GIN, paired, with 95 % interval")
         notes.append(f"–: not asked; shuffled are {', '.join(CONTROLLED)}")
-        return f"{markdown(Table('', columns, rows, notes))}\n{_commands(name)}"
+        table = markdown(Table("", columns, rows, notes))
+        return f"{table}\n{self._contrasts(by_words)}{_commands(name)}"
+
+    def _contrasts(self, by_words: Mapping[str, Asked]) -> str:
+        """Return the features against each other, and the real ones against their controls."""
+        pairs = [(f"{a} against {b}", helps_words(b), helps_words(a)) for a, b in PAIRED]
+        for feature in CONTROLLED:
+            for control in CONTROLS:
+                against = f"{feature}: real against {CONTROL_WORDS[control.partition('=')[2]]}"
+                pairs.append((against, helps_words(feature, control), helps_words(feature)))
+        rows = []
+        for text, *both in pairs:
+            first, other = (by_words.get(each) for each in both)
+            if first is None or other is None or not {first.hash, other.hash} <= {*self.of}:
+                continue
+            report, difference = self._report(first), self.difference(first, other)
+            assert difference is not None
+            shown = difference_cell(report, difference).removesuffix(", worse")
+            rows.append([text, shown, _shown(report, difference) or "no difference shown"])
+        if not rows:
+            return ""
+        columns = [*words("paired"), *numbers("difference, 95 % interval"), *words("it is")]
+        notes = ["no difference shown: 0 is inside the interval, whatever the mean"]
+        return f"{markdown(Table('', columns, rows, notes))}\n"
 
     def across_sets(self, prefix: str) -> str:
         """Return configurations × data sets, with corrected intervals.
@@ -427,6 +477,11 @@ class Book:
             gain = self.difference(*entries[:2])
             if gain and _shown(done[0].protocol.report, gain) == "better":
                 cells[1] = f"**{cells[1]}**"
+            plain, union, *controls = entries
+            for place, each in enumerate(controls, 2):
+                if plain and union and each:
+                    kept = self.remaining(plain, union, each)
+                    cells[place] += "" if kept is None else f" ({_share(kept)})"
             rows.append([f"{what}, {_runs(done[0])}", reads, *cells])
             facts.append(
                 f"{what}: {_protocol(done[0])}; {_parameters(done)} parameters; revision "
@@ -448,15 +503,15 @@ class Book:
             "--trained model=union_gin gate.features=[raw,marked] coefficient.radius=[1,2]`, "
             "and `model=gin`"
         )
-        head = (
-            "| on the test part | read of each edge | GIN | UnionGIN | shuffled within each graph"
-        )
-        lines = [f"{head} | shuffled over all graphs |", f"|{'---|' * 6}"]
+        head = "| on the test part | read of each edge | GIN | UnionGIN | "
+        head += "shuffled within each graph (gain kept) | shuffled over all graphs |"
+        lines = [head, f"|{'---|' * 6}"]
         lines += [f"| {' | '.join(row)} |" for row in rows]
         numbered = [f"{i}. {fact}" for i, fact in enumerate(facts, 1)]
         numbered += [
             "",
-            "Bold: better than GIN, 0 outside the 95 % interval of the paired difference.",
+            "Bold: better than GIN, 0 outside the 95 % interval of the paired difference. In "
+            "brackets: the part of that difference which a control keeps.",
         ]
         summary = "Protocol, split, seeds, parameters, revision, hours and command of each row"
         lines += ["", f"<details><summary>{summary}</summary>", "", *numbered, "", "</details>"]
@@ -501,6 +556,10 @@ def _shown(report: str, difference: Difference) -> str:
     if low <= 0 <= high:
         return ""
     return "better" if (high < 0) == (metric_mode(report) == "min") else "worse"
+
+
+def _share(kept: float) -> str:
+    return f"{100 * kept:.0f} %" if kept else "nothing"
 
 
 def _short(report: str, mean: float, std: float | None) -> str:

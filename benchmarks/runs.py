@@ -108,6 +108,15 @@ HELPS = {
 CONTROLLED = ("a", "numbers of cycles", "all columns")
 """Those that are shuffled, too."""
 
+PAIRED = (
+    ("a", "cyclomatic number"),
+    ("a", "sizes"),
+    ("a", "numbers of cycles"),
+    ("all columns", "a"),
+    ("all columns", "numbers of cycles"),
+)
+"""Those that are compared: does the first tell more than the second?"""
+
 
 def helps_words(name: str, control: str = "") -> str:
     """Return the overrides of UnionGIN with one of `HELPS` as edge feature."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,15 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     trackers = [name for name in os.environ if name.startswith(("WANDB_", "MLFLOW_"))]
     for name in ("UNIONSNN_DATA", "UNIONSNN_MIRROR", *trackers):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _level_of_the_logger() -> Iterator[None]:
+    """Put back the level that a command sets for its process."""
+    logger = logging.getLogger("unionsnn")
+    level = logger.level
+    yield
+    logger.setLevel(level)
 
 
 TINY = [

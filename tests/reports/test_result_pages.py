@@ -131,6 +131,10 @@ def test_what_helps_pairs_each_row_with_gin_and_says_what_is_not_run() -> None:
     assert within == "60.00 ± 10.00 %; +0.00 points"
     assert across == "–"
     assert rows["sizes"].count("not run") == 1
+    contrast = rows["a: real against shuffled within each graph"]
+    assert contrast.endswith("| +13.33 points (−1.01 to +27.68) | no difference shown |")
+    # A pair of which one is not run is left out.
+    assert "a against sizes" not in rows
     assert "3 of 4 runs" in "\n".join(lines)
     assert f"unionsnn {runs.COMMANDS[name]}" in lines
     _, nothing = helps_book()
@@ -158,6 +162,39 @@ def test_a_difference_and_its_interval_have_one_unit(others: list[float], text: 
     table = book.compared("4-cycles")
     assert ("\n- worse: than the first" in table) == ("worse" in text)
     assert ("\n- bold: better than" in table) == text.startswith("−")
+
+
+def test_what_helps_pairs_the_features_with_each_other() -> None:
+    name, book = helps_book(gin=[0.5, 0.6, 0.7], a=[0.6, 0.7, 0.8], sizes=[0.8, 0.9, 0.9])
+    (row,) = (line for line in book.helps(name).splitlines() if "a against sizes" in line)
+    assert row == "| a against sizes | −16.67 points (−31.01 to −2.32) | worse |"
+
+
+def test_a_control_keeps_a_part_of_a_gain_or_nothing_of_it() -> None:
+    values = {
+        "model=gin": [0.5, 0.6, 0.7],
+        "model=union_gin": [0.31, 0.39, 0.5],
+        "model=union_gin coefficient.control=shuffled_within": [0.4, 0.5, 0.6],
+        "model=union_gin coefficient.control=shuffled": [0.6, 0.7, 0.8],
+    }
+    contents = {words: made("gin", words, each, "zinc10k") for words, each in values.items()}
+    for content in contents.values():
+        content["protocol"]["report"] = "test_mae"
+        for row in content["repetitions"]:
+            row["metrics"] = {"test_mae": row["metrics"]["test_accuracy"]}
+    asked = [pages.Asked(words, words, "zinc10k", words) for words in values]
+    book = pages.Book(
+        [stored(content, words) for words, content in contents.items()], {"4-cycles": asked}
+    )
+    text = book.compared("4-cycles")
+    kept = "model=union_gin: shuffled within each graph, 50 % of its gain remains; real against"
+    assert f"- {kept} shuffled −0.1000" in text
+    assert "- model=union_gin: shuffled over all graphs, nothing of its gain remains" in text
+    # Nothing is kept of a gain that is not shown.
+    first, real, within, _ = asked
+    assert book.remaining(first, real, within) == pytest.approx(0.5)
+    assert book.remaining(real, first, within) is None
+    assert book.remaining(first, real, replace(within, hash="none")) is None
 
 
 def test_configurations_are_told_apart_in_words() -> None:
