@@ -171,7 +171,7 @@ def tables(records: list[StoredRecord]) -> Iterator[tuple[Table, list[str]]]:
         common = [word for word in changed[0] if all(word in words_ for words_ in changed)]
         notes = [
             f"protocol: {protocol}; split {split}; seed {rows[0].record.protocol.seed}",
-            "n: number of repetitions; hours: of training by the clock, on "
+            "n: number of repetitions; epochs: at most; hours: of training by the clock, on "
             f"{devices(stored.record for stored in rows)}",
         ]
         if common:
@@ -182,7 +182,7 @@ def tables(records: list[StoredRecord]) -> Iterator[tuple[Table, list[str]]]:
                 *numbers("row", form=str),
                 *words("configuration", "changed keys"),
                 *numbers(report, "95 % interval", form=str),
-                *numbers("n", "parameters", form=str),
+                *numbers("n", "epochs", "parameters", form=str),
                 *numbers("hours", form=lambda hours: f"{hours:.2f}"),
                 *words("revision"),
             ],
@@ -198,7 +198,8 @@ def tables(records: list[StoredRecord]) -> Iterator[tuple[Table, list[str]]]:
 def _changed(record: Result) -> list[str]:
     """Return the changed keys that no other column shows."""
     try:
-        return [w for w in changed_keys(record) if not w.startswith("coefficient.control=")]
+        told_elsewhere = ("coefficient.control=", "trainer.max_epochs=")
+        return [w for w in changed_keys(record) if not w.startswith(told_elsewhere)]
     except RequestError:
         return []
 
@@ -213,6 +214,7 @@ def _row(number: int, record: Result, report: str, changed: list[str]) -> list[o
         spread_text(report, result.mean, result.std),
         interval_text(report, result.interval) or "–",
         f"{len(record.repetitions)}{wanted}",
+        record.config["trainer"]["max_epochs"],
         f"{record.parameters:,}" if isinstance(record.parameters, int) else "differs",
         record.seconds / 3600,
         revisions([record]),
