@@ -102,8 +102,12 @@ def _asked(command: str) -> Iterator[Asked]:
     kind, *given = shlex.split(command)
     own, common = _parted(given)
     if kind == "reproduce":
-        names = own[own.index("--datasets") + 1].split(",") if "--datasets" in own else ()
-        for cell in plan_table(own[0], datasets=names, common=common, grid="--grid" in own):
+        datasets, models = (
+            own[own.index(option) + 1].split(",") if option in own else ()
+            for option in ("--datasets", "--models")
+        )
+        grid = "--grid" in own
+        for cell in plan_table(own[0], datasets=datasets, models=models, common=common, grid=grid):
             if (config := cell.config) is not None:
                 row = (cell.paper.model, cell.paper.dataset)
                 text = described(config.to_dict())
