@@ -44,6 +44,7 @@ CONTROL_WORDS = {
     "shuffled": "shuffled over all graphs",
     "shuffled_within": "shuffled within each graph",
 }
+_ALL_COLUMNS = {"raw", "excess", "cyclomatic", "eigenvalues", "distances", "marked", "cycles"}
 _NAMES = {"unionormer": "Unionormer", "gatedgcn_lspe": "GatedGCN-LSPE", "mewispool": "MEWISPool"}
 
 
@@ -61,13 +62,15 @@ def described(config: Mapping[str, Any]) -> str:
         features = gate["features"]
         if features is None:
             reads = _GATES.get(gate["preset"], gate["preset"])
-        elif len(features) > 6:
+        elif {*features} - {"size"} == _ALL_COLUMNS:
             reads = "all columns with sizes" if "size" in features else "all columns"
         else:
             reads = ", ".join(_READS.get(each, each) for each in features)
         usual = [1] if gate["preset"] != "default" else [1, 2, 3]
         on_nodes = config["data"].get("task") == "node_classification"
-        if not on_nodes and coefficient["radius"] not in (None, usual):
+        # Cycles are counted in the whole graph.
+        local = not on_nodes and features != ["cycles"]
+        if local and coefficient["radius"] not in (None, usual):
             reads += f" at radius {', '.join(map(str, coefficient['radius']))}"
         place = {"edge": " as edge feature", "both": " as weight and edge feature"}
         parts.append(reads + place.get(gate.get("inject"), ""))

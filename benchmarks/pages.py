@@ -181,12 +181,15 @@ class Book:
         refuse_incomparable(both)
         return compare_records(both).differences[0]
 
-    def remaining(self, plain: Asked, real: Asked, control: Asked) -> float | None:
-        """Return which part of the gain of `real` over `plain` a control keeps; None of no gain."""
-        gain, kept = (self.difference(plain, each) for each in (real, control))
-        if gain is None or kept is None or _shown(self._report(real), gain) != "better":
+    def kept(self, plain: Asked, real: Asked, control: Asked) -> str | None:
+        """Say which part of the gain of `real` over `plain` a control keeps; None of no gain."""
+        gain, left = (self.difference(plain, each) for each in (real, control))
+        if gain is None or left is None or _shown(self._report(real), gain) != "better":
             return None
-        return max(0.0, kept.paired.mean / gain.paired.mean)
+        if _shown(self._report(control), left) == "worse":
+            return "none, worse"
+        share = left.paired.mean / gain.paired.mean
+        return f"{100 * share:.0f} %" if share > 0 else "none"
 
     def _report(self, each: Asked) -> str:
         return self.of[each.hash].record.protocol.report
@@ -271,14 +274,22 @@ class Book:
         """Say what controls keep of a gain, and by how much the real values are ahead of them."""
         by_words = {each.words: each for each in entries}
         for each in entries:
-            words_, _, control = each.words.rpartition(" coefficient.control=")
-            if (real := by_words.get(words_)) is None:
+            words_, _, control = each.words.partition(" coefficient.control=")
+            if not control:
                 continue
-            kept, ahead = self.remaining(entries[0], real, each), self.difference(each, real)
+            real = by_words[words_]
+            kept, ahead = self.kept(entries[0], real, each), self.difference(each, real)
             if kept is not None and ahead is not None:
+                if kept.endswith("%"):
+                    gain, left = (self.difference(entries[0], e) for e in (real, each))
+                    assert gain is not None
+                    assert left is not None
+                    pairs = zip(left.paired.values, gain.paired.values, strict=True)
+                    shares = [100 * own / whole if whole else 0.0 for own, whole in pairs]
+                    kept += f", by repetition {min(shares):.0f} to {max(shares):.0f} %"
                 yield (
-                    f"{real.text}: {CONTROL_WORDS[control]}, {_share(kept)} of its gain remains; "
-                    f"real against shuffled {difference_cell(self._report(each), ahead)}"
+                    f"{real.text}, {CONTROL_WORDS[control]}: gain kept: {kept}; real against "
+                    f"shuffled {difference_cell(self._report(each), ahead)}"
                 )
 
     def goals(self) -> str:
@@ -296,9 +307,9 @@ class Book:
             rows.append([*row, text, *(_reached(result.mean, most) for most in (wanted, goal))])
         columns = [
             *words("comparison", "configuration"),
-            *numbers("at most", "goal", form="{:.3f}".format),
+            *numbers("wanted, at most", "goal, at most", form="{:.3f}".format),
             *numbers("test error", form=str),
-            *words("at most", "goal"),
+            *words("wanted error", "goal"),
         ]
         return markdown(Table("", columns, rows, ["judged by the mean over seeds"]))
 
@@ -361,7 +372,11 @@ class Book:
         if not rows:
             return ""
         columns = [*words("paired"), *numbers("difference, 95 % interval"), *words("it is")]
-        notes = ["no difference shown: 0 is inside the interval, whatever the mean"]
+        notes = [
+            "no difference shown: 0 is inside the interval, whose ends say what could have been "
+            "missed; intervals are not corrected for their number: one in twenty excludes 0 by "
+            "chance"
+        ]
         return f"{markdown(Table('', columns, rows, notes))}\n"
 
     def across_sets(self, prefix: str) -> str:
@@ -463,7 +478,7 @@ class Book:
         rows, facts = [], []
         for what, reads, name, wanted in README_ROWS:
             by_words = {each.words: each for each in self.commands[name]}
-            entries = [by_words.get(each) for each in wanted]
+            entries = [by_words[word] if word else None for word in wanted]
             if not all(each and self.record(each) for each in entries[:2]):
                 raise RequestError(
                     f"README.md has a row of {name!r}, which has no record of {wanted[0]} or of "
@@ -471,10 +486,10 @@ class Book:
                 )
             done = [r for each in entries if each and (r := self.record(each)) is not None]
             cells = []
-            for each in entries:
+            for word, each in zip(wanted, entries, strict=True):
                 record = self.record(each) if each else None
-                if each is None or record is None:
-                    cells.append(NOT_RUN)
+                if record is None:
+                    cells.append(NOT_RUN if word else "–")
                     continue
                 report, result = record.protocol.report, record.summary
                 cells.append(_short(report, result.mean, result.std))
@@ -483,19 +498,18 @@ class Book:
                 cells[1] = f"**{cells[1]}**"
             plain, union, *controls = entries
             for place, each in enumerate(controls, 2):
-                if plain and union and each:
-                    kept = self.remaining(plain, union, each)
-                    cells[place] += "" if kept is None else f" ({_share(kept)})"
+                if plain and union and each and (kept := self.kept(plain, union, each)):
+                    cells[place] += f" ({kept})"
             rows.append([f"{what}, {_runs(done[0])}", reads, *cells])
+            own = sum(r.seconds for r in done) / 3600
             facts.append(
                 f"{what}: {_protocol(done[0])}; {_parameters(done)} parameters; revision "
-                f"{revisions(done)}; {sum(r.seconds for r in done) / 3600:.2f} hours; "
-                f"`unionsnn {COMMANDS[name]}`"
+                f"{revisions(done)}; {own:.2f} hours of what is shown; `unionsnn {COMMANDS[name]}`"
             )
         plain, union = (self._all_pairs("gin"), self._all_pairs("union_gin", **_BREC))
         what = "BREC, of 400 pairs told apart by training"
         reads = "a_vu and marked spectrum at radii 1 and 2"
-        rows.append([what, reads, str(told(plain)), str(told(union)), NOT_RUN, NOT_RUN])
+        rows.append([what, reads, str(told(plain)), str(told(union)), "–", "–"])
         revised = dict.fromkeys(
             e["git_revision"] for r in (plain, union) for e in r["environments"]
         )
@@ -508,14 +522,15 @@ class Book:
             "and `model=gin`"
         )
         head = "| on the test part | read of each edge | GIN | UnionGIN | "
-        head += "shuffled within each graph (gain kept) | shuffled over all graphs |"
+        head += "shuffled within each graph (gain kept) | shuffled over all graphs (gain kept) |"
         lines = [head, f"|{'---|' * 6}"]
         lines += [f"| {' | '.join(row)} |" for row in rows]
         numbered = [f"{i}. {fact}" for i, fact in enumerate(facts, 1)]
         numbered += [
             "",
             "Bold: better than GIN, 0 outside the 95 % interval of the paired difference. In "
-            "brackets: the part of that difference which a control keeps.",
+            "brackets: the part of that difference which a control keeps; none, worse: it is "
+            "worse than GIN, 0 outside that interval. –: not asked.",
         ]
         summary = "Protocol, split, seeds, parameters, revision, hours and command of each row"
         lines += ["", f"<details><summary>{summary}</summary>", "", *numbered, "", "</details>"]
@@ -560,10 +575,6 @@ def _shown(report: str, difference: Difference) -> str:
     if low <= 0 <= high:
         return ""
     return "better" if (high < 0) == (metric_mode(report) == "min") else "worse"
-
-
-def _share(kept: float) -> str:
-    return f"{100 * kept:.0f} %" if kept else "nothing"
 
 
 def _short(report: str, mean: float, std: float | None) -> str:
@@ -669,6 +680,9 @@ BLOCKS: dict[str, Callable[[Book], str]] = {
     "cycles": lambda b: b.compared("4-cycles", "6-cycles"),
     "ogb": lambda b: b.compared("molbbbp with bonds", "molhiv with bonds"),
     "cora": lambda b: b.compared("Cora"),
+    "short": lambda b: b.compared(
+        "molbbbp", "Photo", "PROTEINS GCN", "PROTEINS SAGE", "ENZYMES SAGE"
+    ),
     "brec": Book.pairs,
     "paper": Book.paper,
     "claims": Book.claims,

@@ -100,20 +100,21 @@ HELPS = {
     "cyclomatic number": "gate.features=[cyclomatic]",
     "sizes": "gate.features=[size]",
     "numbers of cycles": "gate.features=[cycles]",
-    "all columns": "gate.features=[raw,excess,cyclomatic,size,eigenvalues,distances,marked,cycles]",
+    "all columns with sizes": "gate.features=[raw,excess,cyclomatic,size,eigenvalues,distances,"
+    "marked,cycles]",
     **{f"a at radius {r}": f"gate.features=[raw] coefficient.radius=[{r}]" for r in (1, 2, 3)},
 }
 """What an edge may tell, each alone; at radii 1 to 3 unless given."""
 
-CONTROLLED = ("a", "numbers of cycles", "all columns")
+CONTROLLED = ("a", "numbers of cycles", "all columns with sizes")
 """Those that are shuffled, too."""
 
 PAIRED = (
     ("a", "cyclomatic number"),
     ("a", "sizes"),
     ("a", "numbers of cycles"),
-    ("all columns", "a"),
-    ("all columns", "numbers of cycles"),
+    ("all columns with sizes", "a"),
+    ("all columns with sizes", "numbers of cycles"),
 )
 """Those that are compared: does the first tell more than the second?"""
 
@@ -307,7 +308,8 @@ def main() -> None:
         print(f"{keep_records(given.output):.1f} core-hours")
     except UnionsnnError as error:
         sys.exit(f"no record is copied: {error}")
-    sys.exit(max(statuses))
+    # A command that a signal has ended has a negative status.
+    sys.exit(max(map(abs, statuses)))
 
 
 if __name__ == "__main__":
