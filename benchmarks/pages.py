@@ -656,6 +656,12 @@ README_ROWS = (
         ),
     ),
     (
+        "the same",
+        "default gate",
+        "zinc10k 100,000",
+        (f"model=gin {_BONDS}", f"{_UNION} {_BONDS}", "", ""),
+    ),
+    (
         "does a graph have a 4-cycle? accuracy in %, matched degrees",
         "default gate",
         "4-cycles",
