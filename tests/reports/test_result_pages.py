@@ -31,12 +31,16 @@ from unionsnn.training.records import Result
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 pages: Any = import_module("pages")
+record_book: Any = import_module("record_book")
+tables: Any = import_module("result_tables")
+readme: Any = import_module("readme_table")
+leaderboard: Any = import_module("leaderboard")
 runs: Any = import_module("runs")
 
 
 @pytest.fixture(scope="module")
 def book() -> Any:
-    return pages.Book.read()
+    return record_book.RecordBook.read()
 
 
 @pytest.mark.parametrize("page", pages.PAGES)
@@ -65,9 +69,9 @@ def test_the_page_has_the_claims_that_records_decide(book: Any) -> None:
 
 
 def test_the_index_is_of_the_commands() -> None:
-    kept = json.loads(pages.INDEX.read_text())
+    kept = json.loads(record_book.INDEX.read_text())
     assert {name: each["command"] for name, each in kept.items()} == runs.COMMANDS, "make results"
-    index = pages.read_index()
+    index = record_book.read_index()
     # All of one command, and of another its last, are composed again.
     for name, places in (("zinc10k 100,000", (0, 3)), ("nested: mutag", (4,))):
         _, *given = shlex.split(runs.COMMANDS[name])
@@ -76,11 +80,11 @@ def test_the_index_is_of_the_commands() -> None:
             each = index[name][place]
             config = compose_config([*common, *shlex.split(each.words)])
             assert (each.hash, each.data) == (config_hash(config), config.data.name)
-            assert each.text == pages.described(config.to_dict())
+            assert each.text == leaderboard.described(config.to_dict())
 
 
 def test_rows_of_a_command_have_different_words() -> None:
-    for name, entries in pages.read_index().items():
+    for name, entries in record_book.read_index().items():
         if not runs.COMMANDS[name].startswith("reproduce"):
             assert len({each.text for each in entries}) == len(entries), name
             assert len({each.hash for each in entries}) == len(entries), name
@@ -109,36 +113,41 @@ def stored(content: Any, folder: str) -> StoredRecord:
 
 
 def helps_book(**values: list[float]) -> Any:
-    """Of one "what helps" command with the records that are given by row."""
+    """Of one "what helps" command, with the records that are given by row."""
     name = "what helps: ENZYMES"
-    words = {"gin": "model=gin"} | {
-        key: pages.helps_words(key.replace("_", " ")) for key in ("a", "sizes")
+    short = {
+        "model=gin": "gin",
+        runs.helps_words("a"): "a",
+        runs.helps_words("sizes"): "sizes",
+        runs.helps_words("a", runs.CONTROLS[0]): "within",
     }
-    words |= {"within": pages.helps_words("a", pages.CONTROLS[0])}
-    asked = [pages.Asked(word, key, "enzymes", key * 2) for key, word in words.items()]
+    asked = [
+        replace(each, hash=2 * short.get(each.words, each.words))
+        for each in record_book.read_index()[name]
+    ]
     records = [stored(made("gin", key * 2, v), key) for key, v in values.items()]
-    return name, pages.Book(records, {name: asked}, Path("none"))
+    return name, record_book.RecordBook(records, {name: asked}, Path("none"))
 
 
 def test_what_helps_pairs_each_row_with_gin_and_says_what_is_not_run() -> None:
     name, book = helps_book(gin=[0.5, 0.6, 0.7], a=[0.6, 0.7, 0.9], within=[0.5, 0.6, 0.7])
-    lines = book.helps(name).splitlines()
+    lines = tables.helps(book, name).splitlines()
     rows = {line.split(" | ")[0].strip("| "): line for line in lines if line.startswith("| ")}
     assert "60.00 ± 10.00 %" in rows["GIN, nothing of the structure"]
     # Differences of 10, 10 and 20 points, by Student's t over 3 pairs.
     real, within, across = rows["a"].strip("| ").split(" | ")[1:]
     assert real == "73.33 ± 15.28 %; +13.33 points (−1.01 to +27.68)"
     assert within == "60.00 ± 10.00 %; +0.00 points"
-    assert across == "–"
-    assert rows["sizes"].count("not run") == 1
+    assert across == "not run"
+    assert rows["sizes"].strip("| ").split(" | ")[1:] == ["not run", "–", "–"]
     contrast = rows["a: real against shuffled within each graph"]
     assert contrast.endswith("| +13.33 points (−1.01 to +27.68) | no difference shown |")
     # A pair of which one is not run is left out.
     assert "a against sizes" not in rows
-    assert "3 of 4 runs" in "\n".join(lines)
+    assert "3 of 15 runs" in "\n".join(lines)
     assert f"unionsnn {runs.COMMANDS[name]}" in lines
     _, nothing = helps_book()
-    assert "±" not in nothing.helps(name)
+    assert "±" not in tables.helps(nothing, name)
 
 
 @pytest.mark.parametrize(
@@ -155,18 +164,18 @@ def test_a_difference_and_its_interval_have_one_unit(others: list[float], text: 
         content["protocol"]["report"] = "test_mae"
         for row in content["repetitions"]:
             row["metrics"] = {"test_mae": row["metrics"]["test_accuracy"]}
-    asked = [pages.Asked(word, word, "zinc10k", word) for word in "gu"]
+    asked = [record_book.Asked(word, word, "zinc10k", word) for word in "gu"]
     records = [stored(content, content["config_hash"]) for content in contents]
-    book = pages.Book(records, {"4-cycles": asked})
-    assert pages.difference_cell("test_mae", book.difference(*asked)) == text
-    table = book.compared("4-cycles")
+    book = record_book.RecordBook(records, {"4-cycles": asked})
+    assert record_book.difference_cell("test_mae", book.difference(*asked)) == text
+    table = tables.compared(book, "4-cycles")
     assert ("\n- worse: than the first" in table) == ("worse" in text)
     assert ("\n- bold: better than" in table) == text.startswith("−")
 
 
 def test_what_helps_pairs_the_features_with_each_other() -> None:
     name, book = helps_book(gin=[0.5, 0.6, 0.7], a=[0.6, 0.7, 0.8], sizes=[0.8, 0.9, 0.9])
-    (row,) = (line for line in book.helps(name).splitlines() if "a against sizes" in line)
+    (row,) = (line for line in tables.helps(book, name).splitlines() if "a against sizes" in line)
     assert row == "| a against sizes | −16.67 points (−31.01 to −2.32) | worse |"
 
 
@@ -182,11 +191,11 @@ def test_a_control_keeps_a_part_of_a_gain_or_nothing_of_it() -> None:
         content["protocol"]["report"] = "test_mae"
         for row in content["repetitions"]:
             row["metrics"] = {"test_mae": row["metrics"]["test_accuracy"]}
-    asked = [pages.Asked(words, words, "zinc10k", words) for words in values]
-    book = pages.Book(
+    asked = [record_book.Asked(words, words, "zinc10k", words) for words in values]
+    book = record_book.RecordBook(
         [stored(content, words) for words, content in contents.items()], {"4-cycles": asked}
     )
-    text = book.compared("4-cycles")
+    text = tables.compared(book, "4-cycles")
     kept = "gain kept: 50 %, by repetition 48 to 53 %; real against shuffled −0.1000"
     assert f"- model=union_gin, shuffled within each graph: {kept}" in text
     kept = "gain kept: none, worse; real against shuffled −0.3033"
@@ -199,7 +208,7 @@ def test_a_control_keeps_a_part_of_a_gain_or_nothing_of_it() -> None:
 
 
 def test_configurations_are_told_apart_in_words() -> None:
-    asked = pages.read_index()["zinc10k 100,000"]
+    asked = record_book.read_index()["zinc10k 100,000"]
     assert [each.text for each in asked] == [
         "GIN, bonds",
         "UnionGIN, all columns as edge feature, bonds",
@@ -212,46 +221,54 @@ def test_configurations_are_told_apart_in_words() -> None:
 
 def test_a_goal_is_reached_missed_or_not_run() -> None:
     commands = {
-        name: [pages.Asked(pages.WANTED, "wanted", "zinc10k", name)] for name in pages.GOALS
+        name: [record_book.Asked(runs.WANTED, "wanted", "zinc10k", name)] for name in runs.GOALS
     }
     content = made("union_gin", "zinc10k 100,000", [0.09, 0.10], "zinc10k")
     content["protocol"]["report"] = "test_mae"
     for row in content["repetitions"]:
         row["metrics"] = {"test_mae": row["metrics"]["test_accuracy"]}
-    lines = pages.Book([stored(content, "one")], commands, Path("none")).goals().splitlines()
+    lines = tables.goals(
+        record_book.RecordBook([stored(content, "one")], commands, Path("none"))
+    ).splitlines()
     assert lines[2].endswith("| 0.100 | 0.090 | 0.0950 ± 0.0071 | reached | missed by 0.0050 |")
     assert lines[3].endswith("| 0.090 | 0.075 | not run | – | – |")
 
 
-def test_nested_selection_is_a_table_of_models_by_sets() -> None:
-    sets = ("mutag", "enzymes")
+def test_a_comparison_is_with_the_configuration_that_is_named() -> None:
     commands = {
         f"nested: {data}": [
-            pages.Asked(f"model={model}", text, data, f"{data} {model}")
+            record_book.Asked(f"model={model}", text, data, f"{data} {model}")
             for model, text in (("deep_sets", "DeepSets"), ("gin", "GIN"))
         ]
-        for data in sets
+        for data in ("mutag", "enzymes")
     }
     records = [
-        stored(made("gin", "mutag gin", [0.7, 0.9], "mutag"), "one"),
-        stored(made("deep_sets", "enzymes deep_sets", [0.3, 0.4], "enzymes"), "two"),
+        stored(made("gin", "mutag gin", [0.7, 0.8, 0.9]), "one"),
+        stored(made("deep_sets", "mutag deep_sets", [0.4, 0.5, 0.58]), "two"),
     ]
-    lines = pages.Book(records, commands, Path("none")).across_sets("nested: ").splitlines()
-    assert lines[0] == "| model | mutag | enzymes |"
-    assert lines[2] == "| DeepSets | not run | 35.00 ± 7.07 % (35.00 to 35.00 %) |"
-    assert lines[3] == "| GIN | 80.00 ± 14.14 % (80.00 to 80.00 %) | not run |"
+    book = record_book.RecordBook(records, commands, Path("none"))
+    text = tables.compared(book, *commands, against="model=gin")
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    assert rows[0][5] == "against GIN, paired"
+    assert rows[2][:2] == ["nested: mutag", "DeepSets"]
+    assert rows[2][5] == "−30.67 points (−33.54 to −27.80), worse"
+    assert rows[3][5] == "–"
+    assert [row[3] for row in rows[4:]] == ["not run", "not run"]
+    assert "- worse: than GIN, 0 outside the interval" in text
+    with pytest.raises(RequestError, match=r"'nested: mutag' .* does not train 'model=gcn'"):
+        tables.compared(book, *commands, against="model=gcn")
 
 
 def test_the_paper_s_tables_mark_values_outside_our_interval() -> None:
     asked = [
-        pages.Asked(f"{row} on MUTAG", row, "mutag", row, (row, "MUTAG"))
+        record_book.Asked(f"{row} on MUTAG", row, "mutag", row, (row, "MUTAG"))
         for row in ("GIN", "GCN", "GraphSAGE")
     ]
     commands = {name: [] for name in runs.COMMANDS} | {"table 3": asked}
     far, near = (made("gin", row, [0.7, 0.8]) for row in ("GIN", "GCN"))
     near["result"]["interval"] = [0.5, 1.0]
-    book = pages.Book([stored(far, "one"), stored(near, "two")], commands, Path("none"))
-    text = book.paper()
+    book = record_book.RecordBook([stored(far, "one"), stored(near, "two")], commands, Path("none"))
+    text = tables.paper(book)
     rows = [line for line in text.splitlines() if line.startswith("| G")]
     assert ["≠" in row for row in rows] == [True, False, False]
     assert rows[2].endswith("| – | – | – |  | – | – |")
@@ -263,9 +280,9 @@ def test_the_paper_s_tables_mark_values_outside_our_interval() -> None:
 def test_a_marker_without_a_table_is_an_error() -> None:
     text = "<!-- records: zink -->\n<!-- end of records -->"
     with pytest.raises(KeyError, match="zink is no table"):
-        pages.rewritten(text, pages.Book([], {}))
+        pages.rewritten(text, record_book.RecordBook([], {}))
     once = text.replace("zink", "brec")
-    book = pages.Book([], {}, Path("none"))
+    book = record_book.RecordBook([], {}, Path("none"))
     twice = pages.rewritten(pages.rewritten(once, book), book)
     assert twice == pages.rewritten(once, book)
     assert "not run" in twice
@@ -279,8 +296,8 @@ def test_what_a_command_trains_is_on_a_page() -> None:
 
 def test_an_incomplete_record_is_not_run() -> None:
     content = record("gin", "mutag", None) | {"config_hash": "gg"}
-    book = pages.Book([stored(content, "x")], {})
-    assert book.record(pages.Asked("model=gin", "GIN", "mutag", "gg")) is None
+    book = record_book.RecordBook([stored(content, "x")], {})
+    assert book.record(record_book.Asked("model=gin", "GIN", "mutag", "gg")) is None
 
 
 @pytest.fixture
@@ -290,7 +307,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.parent.mkdir(parents=True)
     first = sorted((ROOT / "benchmarks/records/mutag/gin").rglob("results.json"))[0]
     shutil.copy(first, path)
-    monkeypatch.setattr(pages, "RECORDS", tmp_path / "records")
+    monkeypatch.setattr(record_book, "RECORDS", tmp_path / "records")
     monkeypatch.setattr(runs, "RECORDS", tmp_path / "copied")
     return path
 
@@ -312,7 +329,7 @@ def test_two_records_of_one_configuration_are_refused(kept: Path) -> None:
     shutil.copy(kept, other)
     changed(other, seconds=1.0)
     with pytest.raises(RequestError, match="one configuration; delete one") as caught:
-        pages.Book.read()
+        record_book.RecordBook.read()
     assert all(str(path.parent) in str(caught.value) for path in (kept, other))
 
 
@@ -322,7 +339,7 @@ def test_a_hash_that_is_not_of_the_configuration_is_refused(
 ) -> None:
     changed(kept, **keys)
     with pytest.raises(RequestError, match="config_hash is") as caught:
-        pages.Book.read()
+        record_book.RecordBook.read()
     assert str(kept.parent) in str(caught.value)
 
 
@@ -336,7 +353,7 @@ def test_a_damaged_record_ends_the_command_and_is_not_copied(
         text = json.dumps(content | {"seconds": 1.0})
     kept.write_text(text)
     with pytest.raises(RequestError) as caught:
-        pages.Book.read()
+        record_book.RecordBook.read()
     assert str(kept) in str(caught.value)
     shutil.copytree(kept.parents[2], kept.parents[3] / "out/runs")
     monkeypatch.setattr(sys, "argv", ["pages.py", "--runs", str(kept.parents[3] / "out")])
@@ -359,24 +376,24 @@ def test_records_on_other_splits_are_named() -> None:
     rows = [replace(row, split_hash="0" * 64) for row in record.repetitions]
     book.of["aa"] = StoredRecord(Path("a"), replace(record, repetitions=rows))
     with pytest.raises(RequestError, match=r"split hash is .* in gin and .* in a;"):
-        book.helps(name)
+        tables.helps(book, name)
     protocol = replace(record.protocol, split_hash="0" * 64)
     book.of["aa"] = StoredRecord(Path("a"), replace(record, protocol=protocol))
     with pytest.raises(RequestError, match=r"split hash is .* in gin and \['0+', 'f+'"):
-        book.helps(name)
+        tables.helps(book, name)
 
 
 def test_a_row_of_the_readme_does_not_vanish(book: Any) -> None:
     lost = next(e for e in book.commands["zinc10k GIN"] if e.words == "model=union_gin").hash
     left = [each for each in book.records if each.record.config_hash != lost]
     with pytest.raises(RequestError, match="row of 'zinc10k GIN', which has no record"):
-        pages.Book(left, book.commands).readme()
+        readme.readme_table(record_book.RecordBook(left, book.commands))
     with pytest.raises(RequestError, match="BREC, which has no record of gin"):
-        pages.Book(book.records, book.commands, Path("none")).readme()
+        readme.readme_table(record_book.RecordBook(book.records, book.commands, Path("none")))
 
 
 def test_the_readme_marks_what_an_interval_shows(book: Any) -> None:
-    rows = [line for line in book.readme().splitlines() if line.startswith("| ")]
+    rows = [line for line in readme.readme_table(book).splitlines() if line.startswith("| ")]
     (cycles,) = (row for row in rows if "4-cycle" in row)
     # One run has no interval, and one wrong graph in 10,000 is not none.
     assert cycles.split(" | ")[2:4] == ["52.88", "99.99"]
@@ -384,19 +401,21 @@ def test_the_readme_marks_what_an_interval_shows(book: Any) -> None:
     flipped = {"model=gin": "model=union_gin", "model=union_gin": "model=gin"}
     name = "zinc10k GIN"
     turned = [replace(e, words=flipped.get(e.words, e.words)) for e in book.commands[name]]
-    worse = pages.Book(book.records, {**book.commands, name: turned}).readme()
+    worse = readme.readme_table(
+        record_book.RecordBook(book.records, {**book.commands, name: turned})
+    )
     assert "**" not in next(line for line in worse.splitlines() if line.startswith("| ZINC"))
 
 
 def test_unreliable_pairs_do_not_count() -> None:
     pairs = [{"told": True, "reliable": flag} for flag in (True, False)]
-    assert pages.told({"pairs": [*pairs, {"told": False, "reliable": True}]}) == 1
+    assert leaderboard.told({"pairs": [*pairs, {"told": False, "reliable": True}]}) == 1
 
 
 def test_hours_are_of_the_device_of_the_record() -> None:
     content = made("gin", "g" * 8, [0.5, 0.6])
     content["repetitions"][0]["device"] = "NVIDIA H200"
-    found = pages.devices([Result.from_json(content)])
+    found = leaderboard.devices([Result.from_json(content)])
     assert found == "NVIDIA H200, cpu"
 
 

@@ -1,0 +1,169 @@
+"""The README's table: GIN, UnionGIN and what is kept of its gain when the values are shuffled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from leaderboard import read_pairs, revisions, told
+from record_book import (
+    NOT_RUN,
+    RecordBook,
+    parameters_text,
+    protocol_text,
+    repetitions_text,
+    verdict,
+)
+from runs import COMMANDS, CONTROLS
+from unionsnn.base.errors import RequestError
+from unionsnn.config.grid import flatten
+from unionsnn.reports.formatting import is_percent
+from unionsnn.training.records import Result
+
+_ALL_PAIRS = {"gate.features": ["raw", "marked"], "coefficient.radius": [1, 2]}
+"""The network of the row of BREC."""
+
+_BONDS = "data.edge_features=labels"
+_COLUMNS = (
+    "as [edge features](docs/edge_features.md): the default gate's, numbers of 3- to 8-cycles, "
+    "distances, two spectra"
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the README's table.
+
+    Args:
+        what: What it is of.
+        reads: What is read of each edge.
+        command: The command that trains it, a name of `COMMANDS`.
+        plain: GIN, in the words of the command.
+        union: UnionGIN, in the words of the command.
+        controlled: Whether the command trains UnionGIN with shuffled values, too.
+    """
+
+    what: str
+    reads: str
+    command: str
+    plain: str = f"model=gin {_BONDS}"
+    union: str = f"model=union_gin gate=all_columns {_BONDS}"
+    controlled: bool = True
+
+
+ROWS = (
+    Row(
+        "ZINC-10k, mean absolute error, at most 100,000 parameters, 30 epochs",
+        "default gate",
+        "zinc10k GIN",
+        "model=gin",
+        "model=union_gin",
+    ),
+    Row("the same with bond types (GIN is GINE), cosine schedule", _COLUMNS, "zinc10k bonds"),
+    Row(
+        "the same with bond types, 200 epochs, one cycle of the learning rate",
+        "the same",
+        "zinc10k 100,000",
+    ),
+    Row(
+        "the same",
+        "default gate",
+        "zinc10k 100,000",
+        union=f"model=union_gin {_BONDS}",
+        controlled=False,
+    ),
+    Row(
+        "does a graph have a 4-cycle? accuracy in %, matched degrees",
+        "default gate",
+        "4-cycles",
+        "model=gin",
+        "model=union_gin",
+        controlled=False,
+    ),
+)
+
+
+def readme_table(book: RecordBook) -> str:
+    """Return the README's table, and below it what made each row.
+
+    Raises:
+        RequestError: A row has no record of GIN or UnionGIN.
+    """
+    rows, facts = [], []
+    for row in ROWS:
+        plain, union = (book.asked(row.command, each) for each in (row.plain, row.union))
+        controls = CONTROLS if row.controlled else ()
+        shuffled = [book.asked(row.command, f"{row.union} {control}") for control in controls]
+        entries = [plain, union, *shuffled]
+        done = [r for each in entries if (r := book.record(each)) is not None]
+        if book.record(plain) is None or book.record(union) is None:
+            raise RequestError(
+                f"README.md has a row of {row.command!r}, which has no record of {row.plain} or of "
+                f"{row.union}; run them, or change ROWS."
+            )
+        cells = []
+        for each in entries:
+            text = NOT_RUN if (record := book.record(each)) is None else _mean(record)
+            if each in shuffled and (kept := book.kept(plain, union, each)) is not None:
+                text += f" ({kept})"
+            cells.append(text)
+        gain = book.difference(plain, union)
+        if gain and verdict(book.report(plain), gain) == "better":
+            cells[1] = f"**{cells[1]}**"
+        cells += ["–"] * (2 - len(shuffled))
+        rows.append([f"{row.what}, {repetitions_text(done[0])}", row.reads, *cells])
+        own = sum(r.seconds for r in done) / 3600
+        facts.append(
+            f"{row.what}: {protocol_text(done[0])}; {parameters_text(done)} parameters; revision "
+            f"{revisions(done)}; {own:.2f} hours of what is shown; "
+            f"`unionsnn {COMMANDS[row.command]}`"
+        )
+    cells, fact = _pairs(book)
+    head = "| on the test part | read of each edge | GIN | UnionGIN | "
+    head += "shuffled within each graph (gain kept) | shuffled over all graphs (gain kept) |"
+    lines = [head, f"|{'---|' * 6}"]
+    lines += [f"| {' | '.join(row)} |" for row in [*rows, cells]]
+    numbered = [f"{i}. {fact}" for i, fact in enumerate([*facts, fact], 1)]
+    numbered += [
+        "",
+        "Bold: better than GIN, 0 outside the 95 % interval of the paired difference. In "
+        "brackets: the part of that difference which a control keeps; none, worse: it is "
+        "worse than GIN, 0 outside that interval. –: not asked.",
+    ]
+    summary = "Protocol, split, seeds, parameters, revision, hours and command of each row"
+    lines += ["", f"<details><summary>{summary}</summary>", "", *numbered, "", "</details>"]
+    return "\n".join(lines) + "\n"
+
+
+def _mean(record: Result) -> str:
+    mean, std = record.summary.mean, record.summary.std
+    scale, digits = (100, 2) if is_percent(record.protocol.report) else (1, 3)
+    text = f"{scale * mean:.{digits}f}"
+    return text if std is None else f"{text} ± {scale * std:.{digits}f}"
+
+
+def _pairs(book: RecordBook) -> tuple[list[str], str]:
+    """Return the row of BREC, and what made it."""
+    both = [_all_pairs(book, "gin"), _all_pairs(book, "union_gin", **_ALL_PAIRS)]
+    what = "BREC, of 400 pairs told apart by training"
+    reads = "a_vu and marked spectrum at radii 1 and 2"
+    revised = dict.fromkeys(e["git_revision"] for each in both for e in each["environments"])
+    seconds = sum(pair["seconds"] for each in both for pair in each["pairs"])
+    fewest, most = (each["parameters"] for each in both)
+    fact = (
+        f"{what}: a network for each pair, Hotelling's paired T²; all 400 pairs; seed 0; "
+        f"{fewest:,} to {most:,} parameters; revision {', '.join(revised)}; "
+        f"{seconds / 3600:.2f} hours; `unionsnn expressivity brec --trained model=union_gin "
+        "gate.features=[raw,marked] coefficient.radius=[1,2]`, and `model=gin`"
+    )
+    return [what, reads, *(str(told(each)) for each in both), "–", "–"], fact
+
+
+def _all_pairs(book: RecordBook, model: str, **keys: Any) -> dict[str, Any]:
+    """Return the record of all pairs of BREC with keys of the configuration."""
+    wanted = keys | {"model.name": model, "coefficient.control": "none"}
+    for each in read_pairs(book.folder):
+        config = dict(flatten(each["config"]))
+        if len(each["pairs"]) == 400 and wanted.items() <= config.items():
+            return each
+    raise RequestError(f"README.md has a row of BREC, which has no record of {model} {keys}.")
