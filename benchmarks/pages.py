@@ -22,14 +22,16 @@ from readme_table import readme_table
 from record_book import INDEX, RecordBook, index_of
 from result_tables import claims, compared, goals, helps, pairs, paper
 from runs import COMMANDS, keep_records
-from unionsnn.base.errors import UnionsnnError
+from unionsnn.base.errors import RequestError, UnionsnnError
 from unionsnn.base.files import write_json
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "docs/results.md", "docs/what_helps.md")
 
 _MARKED = re.compile(
-    r"(?P<begin><!-- records: (?P<name>.+?) -->\n).*?(?P<end><!-- end of records -->)", re.DOTALL
+    r"(?P<begin><!-- records: (?P<name>.+?) -->\n)(?:(?!<!-- records: ).)*?"
+    r"(?P<end><!-- end of records -->)",
+    re.DOTALL,
 )
 
 BLOCKS: dict[str, Callable[[RecordBook], str]] = {
@@ -46,10 +48,13 @@ BLOCKS: dict[str, Callable[[RecordBook], str]] = {
     "tu, nested": lambda b: compared(
         b, *(name for name in COMMANDS if name.startswith("nested: ")), against="model=gin"
     ),
-    "baselines": lambda b: compared(b, "MUTAG baselines", "ENZYMES baselines", paired=False),
+    "baselines": lambda b: compared(
+        b, "MUTAG baselines", "ENZYMES baselines", "4-cycles PPGN", paired=False
+    ),
     "cycles": lambda b: compared(b, "4-cycles", "6-cycles"),
     "ogb": lambda b: compared(b, "molbbbp with bonds", "molhiv with bonds"),
-    "cora": lambda b: compared(b, "Cora"),
+    "quick start": lambda b: compared(b, "quick start"),
+    "cora": lambda b: compared(b, "Cora GCN", "Cora GIN"),
     "short": lambda b: compared(
         b, "molbbbp", "Photo", "PROTEINS GCN", "PROTEINS SAGE", "ENZYMES SAGE"
     ),
@@ -71,12 +76,19 @@ def rewritten(
     """Return a page with the tables of `blocks` made anew.
 
     Raises:
-        KeyError: A marker names no table.
+        RequestError: A marker names no table, or lacks its end or its beginning.
     """
+    pairs_of_markers = len(_MARKED.findall(text))
+    for marker in ("<!-- records: ", "<!-- end of records -->"):
+        if text.count(marker) != pairs_of_markers:
+            raise RequestError(
+                f"a page has {text.count(marker)} of {marker!r}, and {pairs_of_markers} tables "
+                "with beginning and end; text between would be lost."
+            )
 
     def block(found: re.Match[str]) -> str:
         if found["name"] not in BLOCKS:
-            raise KeyError(f"{found['name']} is no table; allowed are {', '.join(BLOCKS)}")
+            raise RequestError(f"{found['name']} is no table; allowed are {', '.join(BLOCKS)}.")
         if found["name"] not in blocks:
             return found[0]
         return f"{found['begin']}\n{blocks[found['name']](book)}\n{found['end']}"

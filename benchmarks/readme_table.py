@@ -9,6 +9,7 @@ from leaderboard import read_pairs, revisions, told
 from record_book import (
     NOT_RUN,
     RecordBook,
+    hours_text,
     parameters_text,
     protocol_text,
     repetitions_text,
@@ -59,7 +60,11 @@ ROWS = (
         "model=gin",
         "model=union_gin",
     ),
-    Row("the same with bond types (GIN is GINE), cosine schedule", _COLUMNS, "zinc10k bonds"),
+    Row(
+        "the same with bond types (GIN is GINE), learning rate 0.002, cosine schedule",
+        _COLUMNS,
+        "zinc10k bonds",
+    ),
     Row(
         "the same with bond types, 200 epochs, one cycle of the learning rate",
         "the same",
@@ -119,10 +124,9 @@ def readme_table(book: RecordBook) -> str:
             cells[1] = f"**{cells[1]}**" if shown == "better" else f"{cells[1]}, worse"
         cells += ["–"] * (2 - len(shuffled))
         rows.append([f"{row.what}, {repetitions_text(done[0])}", row.reads, *cells])
-        own = sum(r.seconds for r in done) / 3600
         facts.append(
-            f"{row.what}: {protocol_text(done[0])}; {parameters_text(done)} parameters; revision "
-            f"{revisions(done)}; {own:.2f} hours of what is shown; "
+            f"{row.what}; {row.reads}: {protocol_text(done[0])}; {parameters_text(done)} "
+            f"parameters; revision {revisions(done)}; {hours_text(done)}; "
             f"`unionsnn {COMMANDS[row.command]}`"
         )
     cells, fact = _pairs(book)
@@ -135,7 +139,8 @@ def readme_table(book: RecordBook) -> str:
         "",
         "Bold: better than GIN, 0 outside the 95 % interval of the paired difference; worse: than "
         "GIN, 0 outside that interval. In brackets: the part of that difference which a control "
-        "keeps. –: not asked.",
+        "keeps; none shown: 0 is inside the interval of the control against GIN. A single run, and "
+        "BREC, have no interval and no mark. –: not asked. Hours are of what a row shows.",
     ]
     summary = "Protocol, split, seeds, parameters, revision, hours and command of each row"
     lines += ["", f"<details><summary>{summary}</summary>", "", *numbered, "", "</details>"]

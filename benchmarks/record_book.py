@@ -104,18 +104,19 @@ class Kept:
 
     Args:
         share: Gain of the control over that of the real values, of the means.
-        by_repetition: The same of each repetition; without those that have no gain.
-        worse: Whether the control is shown worse than the network without coefficients.
+        by_repetition: The same of each repetition in which the real values gain.
+        shown: What the control is shown to be against the network without coefficients: better,
+            worse or nothing.
     """
 
     share: float
     by_repetition: tuple[float, ...]
-    worse: bool
+    shown: str
 
     def __str__(self) -> str:
-        if self.worse:
-            return "none, worse"
-        return f"{100 * self.share:.0f} %" if self.share > 0 else "none"
+        if self.shown == "better":
+            return f"{100 * self.share:.0f} %"
+        return "none, worse" if self.shown else "none shown"
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ class RecordBook:
 
     records: Sequence[StoredRecord]
     commands: Mapping[str, Sequence[Asked]]
-    folder: Path = RECORDS
+    folder: Path
     of: dict[str, StoredRecord] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -147,7 +148,7 @@ class RecordBook:
         records, faults = collect([RECORDS])
         if faults := [*faults, *contradictions(records)]:
             raise RequestError(*faults)
-        return cls(records, read_index())
+        return cls(records, read_index(), RECORDS)
 
     def asked(self, name: str, words: str) -> Asked:
         """Return what a command trains by its own words.
@@ -174,12 +175,20 @@ class RecordBook:
         return [record for each in entries if (record := self.record(each)) is not None]
 
     def report(self, each: Asked) -> str:
-        """Return the metric of a finished configuration."""
+        """Return the metric of a configuration.
+
+        Raises:
+            KeyError: It is not finished.
+        """
         return self.of[each.hash].record.protocol.report
 
     def difference(self, first: Asked, other: Asked) -> Difference | None:
-        """Return a configuration minus another, paired over their repetitions."""
-        if first.hash not in self.of or other.hash not in self.of or first is other:
+        """Return `other` minus `first`, paired over repetitions; None if one is not finished.
+
+        Raises:
+            RequestError: Their repetitions are not of the same splits and seeds.
+        """
+        if not {first.hash, other.hash} <= {*self.of} or first.hash == other.hash:
             return None
         stored = (self.of[each.hash] for each in (first, other))
         both = [Candidate(str(e.folder), e.folder, record=e.record) for e in stored]
@@ -187,14 +196,18 @@ class RecordBook:
         return compare_records(both).differences[0]
 
     def kept(self, plain: Asked, real: Asked, control: Asked) -> Kept | None:
-        """Return which part of the gain of `real` over `plain` a control keeps; None of no gain."""
+        """Return which part of the gain of `real` over `plain` a control keeps; None of no gain.
+
+        Raises:
+            RequestError: Their repetitions are not of the same splits and seeds.
+        """
         gain, left = (self.difference(plain, each) for each in (real, control))
         if gain is None or left is None or verdict(self.report(real), gain) != "better":
             return None
         pairs = zip(left.paired.values, gain.paired.values, strict=True)
-        shares = tuple(own / whole for own, whole in pairs if whole)
-        worse = verdict(self.report(control), left) == "worse"
-        return Kept(left.paired.mean / gain.paired.mean, shares, worse)
+        mean = gain.paired.mean
+        shares = tuple(own / whole for own, whole in pairs if whole * mean > 0)
+        return Kept(left.paired.mean / mean, shares, verdict(self.report(control), left))
 
 
 def contradictions(records: Sequence[StoredRecord]) -> list[str]:
@@ -228,8 +241,6 @@ def difference_cell(report: str, difference: Difference) -> str:
         text += f" ({low} to {high})"
     if metric_mode(report) == "min" and difference.relative is not None:
         text += f", {100 * difference.relative:+.1f} %"
-    if verdict(report, difference) == "worse":
-        text += ", worse"
     return text.replace("-", "−")
 
 

@@ -45,7 +45,7 @@ def compared(book: RecordBook, *names: str, against: str | None = None, paired: 
         book.commands[name][0] if against is None else book.asked(name, against) for name in names
     ]
     texts = {each.text for each in baselines}
-    one = texts.pop() if len(texts) == 1 else "the first"
+    one = texts.pop() if len(texts) == 1 else "the first of its comparison"
     rows: list[list[Any]] = []
     marks: dict[tuple[int, int], Mark] = {}
     shows: set[str] = set()
@@ -71,11 +71,10 @@ def compared(book: RecordBook, *names: str, against: str | None = None, paired: 
     ]
     for name, baseline in zip(names, baselines, strict=True):
         notes += _controls(book, name, baseline)
-    than = "the first of its comparison" if against is None else baselines[0].text
     if marks:
-        notes.append(f"bold: better than {than}, 0 outside the interval")
+        notes.append(f"bold: better than {one}, 0 outside the interval")
     if "worse" in shows:
-        notes.append(f"worse: than {than}, 0 outside the interval")
+        notes.append(f"worse: than {one}, 0 outside the interval")
     return f"{markdown(Table('', columns, rows, notes, marks))}\n{commands_text(*names)}"
 
 
@@ -86,17 +85,19 @@ def _row(book: RecordBook, baseline: Asked, each: Asked, *, paired: bool) -> tup
         return [each.text, None, NOT_RUN, *[None] * (5 if paired else 4)], ""
     report, result = record.protocol.report, record.summary
     difference = book.difference(baseline, each) if paired else None
+    shown = "" if difference is None else verdict(report, difference)
+    against = None if difference is None else difference_cell(report, difference)
     row = [
         each.text,
         parameters_text([record]),
         spread_text(report, result.mean, result.std),
         interval_text(report, result.interval),
-        *([difference and difference_cell(report, difference)] if paired else ()),
+        *([f"{against}, worse" if shown == "worse" else against] if paired else ()),
         len(record.repetitions),
         record.seconds / 3600,
         revisions([record]),
     ]
-    return row, "" if difference is None else verdict(report, difference)
+    return row, shown
 
 
 def _protocols(records: Sequence[Result]) -> Iterator[str]:
@@ -136,21 +137,27 @@ def goals(book: RecordBook) -> str:
         record = book.record(each)
         row: list[Any] = [name, each.text, wanted, goal]
         if record is None:
-            rows.append([*row, NOT_RUN, None, None])
+            rows.append([*row, NOT_RUN, None, None, None])
             continue
         result = record.summary
         reached = (
             "reached" if result.mean <= most else f"missed by {result.mean - most:.4f}"
             for most in (wanted, goal)
         )
-        rows.append([*row, spread_text(record.protocol.report, result.mean, result.std), *reached])
+        report = record.protocol.report
+        error = spread_text(report, result.mean, result.std)
+        rows.append([*row, error, interval_text(report, result.interval), *reached])
     columns = [
         *words("comparison", "configuration"),
         *numbers("wanted, at most", "goal, at most", form="{:.3f}".format),
-        *numbers("test error", form=str),
+        *numbers("test error", "95 % interval", form=str),
         *words("wanted error", "goal"),
     ]
-    return markdown(Table("", columns, rows, ["judged by the mean over seeds"]))
+    notes = [
+        "judged by the mean over seeds; where a bound lies inside the interval, other seeds could "
+        "fall on its other side"
+    ]
+    return markdown(Table("", columns, rows, notes))
 
 
 def helps(book: RecordBook, name: str) -> str:
@@ -173,26 +180,38 @@ def helps(book: RecordBook, name: str) -> str:
         report, result = record.protocol.report, record.summary
         text = spread_text(report, result.mean, result.std)
         difference = book.difference(gin, each)
-        return text if difference is None else f"{text}; {difference_cell(report, difference)}"
+        if difference is None:
+            return text
+        mark = ", worse" if verdict(report, difference) == "worse" else ""
+        return f"{text}; {difference_cell(report, difference)}{mark}"
 
-    rows = [["GIN, nothing of the structure", cell("model=gin"), None, None]]
+    def parameters(words_: str) -> str | None:
+        record = book.record(book.asked(name, words_))
+        return None if record is None else parameters_text([record])
+
+    plain = "GIN, nothing of the structure"
+    rows = [[plain, parameters(gin.words), cell(gin.words), None, None]]
     for feature in HELPS:
         controls = CONTROLS if feature in CONTROLLED else ()
         shuffled = [cell(helps_words(feature, control)) for control in controls]
-        rows.append([feature, cell(helps_words(feature)), *(shuffled or (None, None))])
+        own = helps_words(feature)
+        rows.append([feature, parameters(own), cell(own), *(shuffled or (None, None))])
     columns = [
         *words("an edge tells"),
-        *numbers("real", "shuffled within each graph", "shuffled over all graphs"),
+        *numbers("parameters", "real", "shuffled within each graph", "shuffled over all graphs"),
     ]
     done = book.finished(name)
     notes = [*_protocols(done)]
     if done:
         notes.append(
-            f"{parameters_text(done)} parameters; {len(done)} of {len(book.commands[name])} runs; "
-            f"{hours_text(done)}; revision {revisions(done)}"
+            f"{len(done)} of {len(book.commands[name])} runs; {hours_text(done)}; revision "
+            f"{revisions(done)}"
         )
-        notes.append("after the semicolon: difference to GIN, paired, with 95 % interval")
-    notes.append(f"–: not asked; shuffled are {', '.join(CONTROLLED)}")
+        notes.append(
+            "after the semicolon: difference to GIN, paired, with 95 % interval; worse: 0 is "
+            "outside it"
+        )
+    notes.append(f"–: not asked: only {', '.join(CONTROLLED)} are shuffled")
     table = markdown(Table("", columns, rows, notes))
     return f"{table}\n{_contrasts(book, name)}{commands_text(name)}"
 
@@ -210,15 +229,15 @@ def _contrasts(book: RecordBook, name: str) -> str:
         if (difference := book.difference(first, other)) is None:
             continue
         report = book.report(first)
-        shown = difference_cell(report, difference).removesuffix(", worse")
-        rows.append([text, shown, verdict(report, difference) or "no difference shown"])
+        shown = verdict(report, difference) or "no difference shown"
+        rows.append([text, difference_cell(report, difference), shown])
     if not rows:
         return ""
     columns = [*words("paired"), *numbers("difference, 95 % interval"), *words("it is")]
     notes = [
         "no difference shown: 0 is inside the interval, whose ends say what could have been "
-        "missed; intervals are not corrected for their number: one in twenty excludes 0 by "
-        "chance"
+        "missed; intervals are not corrected for their number: where nothing differs, one in "
+        "twenty excludes 0 by chance"
     ]
     return f"{markdown(Table('', columns, rows, notes))}\n"
 
@@ -246,6 +265,8 @@ def paper(book: RecordBook) -> str:
         shown = [o for o in outcomes if o.cell.paper.dataset in sets]
         done = [o.record for o in shown if o.record is not None]
         facts = f"{hours_text(done)}; revision {revisions(done)}; –: not run"
+        if left := dict.fromkeys(o.cell.paper.dataset for o in outcomes if o not in shown):
+            facts += f"; nothing is run on {', '.join(left)}"
         made = [
             markdown(replace(each, notes=[*each.notes, facts]))
             for each in reproduction_report(shown).tables

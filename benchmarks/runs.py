@@ -3,8 +3,8 @@
     python benchmarks/runs.py --output DIR [--workers 2] [--dry-run] [--only NAME ...]
 
 Each line is one command of unionsnn; what is finished is not trained again. `--dry-run` prints the
-hours that are left. At the end the record of every finished run is copied to benchmarks/records/;
-`make results` writes the tables of the pages from them.
+hours that are left (of BREC, those of all pairs). At the end the record of every finished run is
+copied to benchmarks/records/; `make results` writes the tables of the pages from them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ SHORT = {
     "4-cycles": "model=gin model=unionsnn model=union_gin -- data=4cycles trainer.max_epochs=60",
     "6-cycles": "model=gin model=unionsnn model=union_gin -- data=6cycles trainer.max_epochs=60",
     "molbbbp": f"model=gin model=union_gin -- data=molbbbp protocol.select_on=val_rocauc {_SEEDS}",
-    "Cora": f"model=gcn model=union_gcn model=gin model=union_gin -- data=cora {_SEEDS}",
+    "Cora GCN": f"model=gcn model=union_gcn -- data=cora {_SEEDS}",
+    "Cora GIN": f"model=gin model=union_gin -- data=cora {_SEEDS}",
     "Photo": f"model=gcn model=union_gcn -- data=photo {_SEEDS}",
     "PROTEINS GCN": f"model=gcn model=union_gcn -- data=proteins {_FOLDS}",
     "PROTEINS SAGE": f"model=sage model=union_sage -- data=proteins {_FOLDS}",
@@ -72,6 +73,9 @@ SHORT = {
     + f" -- {_ZINC} optimizer.lr=0.002 optimizer.schedule=cosine protocol.patience=1000",
     "MUTAG baselines": f"{_BASELINES} -- data=mutag {_FOLDS_OF_30}",
     "ENZYMES baselines": f"{_BASELINES} -- data=enzymes {_FOLDS_OF_30}",
+    "4-cycles PPGN": "model=ppgn -- data=4cycles_small data.num_train=1400 "
+    "model.hidden_channels=32 trainer.max_epochs=15",
+    "quick start": "model=gin model=unionsnn -- data=4cycles_small",
     "zinc10k GPS": f"experiment=zinc/gps experiment=zinc/union_gps -- {_SHORT}",
     "zinc10k Graphormer": f"experiment=zinc/graphormer experiment=zinc/unionormer -- {_SHORT}",
 }
@@ -79,7 +83,10 @@ SHORT = {
 
 
 def _zinc(parameters: int, seeds: int, epochs: int = 200) -> str:
-    """Overrides of ZINC with one cycle of the learning rate; all were chosen by validation."""
+    """Overrides of ZINC with one cycle of the learning rate.
+
+    Batch size and depth were chosen by validation: docs/results.md.
+    """
     return (
         "data=zinc10k data.batch_size=32 optimizer.lr=0.002 optimizer.schedule=onecycle "
         f"model.parameter_budget={parameters} protocol=repeated_seeds protocol.seeds={seeds} "
@@ -224,7 +231,7 @@ def hours(name: str, output: Path) -> float:
     program = str(Path(sys.executable).with_name("unionsnn"))
     command, *arguments = shlex.split(COMMANDS[name])
     asked = [program, command, "--dry-run", "--json", *arguments, f"paths.output={output / 'runs'}"]
-    plans = json.loads(subprocess.run(asked, check=True, capture_output=True).stdout)
+    plans = json.loads(subprocess.run(asked, check=True, stdout=subprocess.PIPE).stdout)
     # Rows of a table may be of the same runs, and of finished ones there is no estimate.
     each = {p["config_hash"]: p for p in (plans if isinstance(plans, list) else [plans])}
     return sum(p["seconds_at_most"] or 0 for p in each.values()) / 3600
@@ -255,15 +262,22 @@ def read_checked(path: Path) -> dict[str, Any]:
 def keep_records(output: Path) -> float:
     """Copy the records of finished runs; return the hours that they took.
 
+    Left out are runs that ``force=true`` set aside, trials (``debug``) and, with a line that says
+    how many, unfinished ones.
+
     Raises:
         RequestError: The folder has no records.
         DamagedFileError: One is altered; nothing is copied.
     """
     folder = output / "runs"
-    trained = {path: read_checked(path) for path in sorted(folder.rglob("results.json"))}
+    paths = [p for p in sorted(folder.rglob("results.json")) if ".old-" not in str(p.parent)]
+    trained = {path: read_checked(path) for path in paths}
+    trained = {p: record for p, record in trained.items() if not record["config"].get("debug")}
     paired = {path: read_checked(path) for path in sorted((folder / "brec").rglob("pairs.json"))}
     if not trained and not paired:
         raise RequestError(f"{folder} holds no record; name the folder above runs/.")
+    if left := sum(r["state"] != "finished" for r in (*trained.values(), *paired.values())):
+        print(f"{left} unfinished, not copied")
     seconds = 0.0
     for path, record in trained.items():
         if record["state"] == "finished":

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
+from unionsnn.reports.collection import StoredRecord
 from unionsnn.training.records import Result
 
 
@@ -79,3 +81,31 @@ def record(model: str, data: str, gate: str | None, **data_keys: Any) -> dict[st
 
 def result(model: str, data: str, gate: str | None, **data_keys: Any) -> Result:
     return Result.from_json(record(model, data, gate, **data_keys))
+
+
+def seeds(
+    model: str,
+    hash_: str,
+    values: list[float],
+    data: str = "mutag",
+    report: str = "test_accuracy",
+) -> dict[str, Any]:
+    """A finished run of seeds, as a file holds it."""
+    content = record(model, data, None)
+    mean = sum(values) / len(values)
+    std = (sum((v - mean) ** 2 for v in values) / (len(values) - 1)) ** 0.5
+    content["result"] |= {"mean": mean, "std": std, "values": values, "interval": [mean, mean]}
+    content["protocol"] |= {"name": "repeated_seeds", "repetitions": len(values), "report": report}
+    row = content["repetitions"][0]
+    content["repetitions"] = [
+        {**row, "index": i, "seed": [0, i], "metrics": {report: v}} for i, v in enumerate(values)
+    ]
+    content["config"]["protocol"] = {"folds": None}
+    content["config"]["model"] |= {"name": model}
+    content |= {"state": "finished", "missing": [], "config_hash": hash_, "git_revision": "abc"}
+    return content
+
+
+def stored_in(folder: str, content: dict[str, Any]) -> StoredRecord:
+    """A record of a file in a folder."""
+    return StoredRecord(Path(folder), Result.from_json(content))

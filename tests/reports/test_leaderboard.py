@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pytest
 
+from made_records import seeds
 from unionsnn.reports.collection import collect
 from unionsnn.reports.paper import paper_values
 from unionsnn.training.records import Result
@@ -76,3 +77,15 @@ def test_pairs_of_brec_are_counted(leaderboard: ModuleType) -> None:
     told = {(row[0], row[2], row[4]) for row in table.rows}
     assert {("unionsnn", "none", "294 of 400"), ("gin", "none", "0 of 400")} <= told
     assert len({tuple(row[:4]) for row in table.rows}) == len(table.rows)
+
+
+def test_unreliable_pairs_do_not_count(leaderboard: ModuleType) -> None:
+    pairs = [{"told": True, "reliable": flag} for flag in (True, False)]
+    assert leaderboard.told({"pairs": [*pairs, {"told": False, "reliable": True}]}) == 1
+
+
+def test_hours_are_of_the_device_of_the_record(leaderboard: ModuleType) -> None:
+    content = seeds("gin", "g" * 8, [0.5, 0.6])
+    content["repetitions"][0]["device"] = "NVIDIA H200"
+    found = leaderboard.devices([Result.from_json(content)])
+    assert found == "NVIDIA H200, cpu"

@@ -11,9 +11,11 @@ from rich.console import Console
 
 from made_records import record, result
 from unionsnn.config.compose import compose_config, config_folder
+from unionsnn.reports.claims import wins
 from unionsnn.reports.formatting import CUT, is_cut, possible
 from unionsnn.reports.paper import (
     PaperValue,
+    ablation_values,
     paper_names,
     paper_tables,
     paper_value,
@@ -206,3 +208,30 @@ def test_a_narrow_terminal_gets_the_reported_metric_first(width: int) -> None:
     wide = Console(width=100, record=True, force_terminal=True)
     print_results(Result.from_json(content), wide)
     assert "val_accuracy" in wide.export_text()
+
+
+def test_a_claim_fails_before_all_sets_are_run() -> None:
+    wins_of = {("table8", "union", "MUTAG"): (0.8, 0.1), ("table8", "overlap", "MUTAG"): (0.9, 0.1)}
+    assert wins({}, ["table8"], "union", 6) is None
+    lost = wins(wins_of, ["table8"], "union", 6)
+    assert lost is not None
+    assert (lost.state, lost.evidence[:12]) == ("fails", "0 of 6 sets ")
+    assert wins(wins_of, ["table8"], "union", 5) is None
+
+
+def test_records_of_other_coefficients_are_rows_of_tables_8_to_10() -> None:
+    def rows(gate: str | None = "paper", **keys: Any) -> set[tuple[str, str]]:
+        content = record("unionsnn", "mutag", gate)
+        content["config"]["coefficient"] |= keys
+        found = ablation_values(Result.from_json(content))
+        assert {each.dataset for each in found} <= {"MUTAG"}
+        return {(each.table, each.model) for each in found}
+
+    own = {("table8", "union"), ("table9", "UnionSNN"), ("table10", "svd sum")}
+    assert rows() == own
+    assert rows(substructure="overlap") == {("table8", "overlap")}
+    assert rows(encoding="entry_sum") == {("table10", "matrix sum")}
+    assert rows(descriptor="edge_betweenness", encoding=None) == {("table9", "BetSNN")}
+    # The paper's rows of curvature read it as it is.
+    assert rows(descriptor="curvature", encoding=None) == set()
+    assert rows(gate="default") == set()

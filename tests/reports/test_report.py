@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from made_records import record
+from made_records import record, seeds, stored_in
 from made_tables import stored, stored_records
 from unionsnn.cli.app import command_line
 from unionsnn.reports.claims import claims_report, from_paper, from_records, judged, wins
@@ -27,7 +27,7 @@ from unionsnn.reports.latex import latex
 from unionsnn.reports.latex import text as tex
 from unionsnn.reports.table import Table, csv_text, markdown, numbers, show, sort_key, words
 from unionsnn.reports.views.page import page
-from unionsnn.reports.views.records import TUNED, records_report
+from unionsnn.reports.views.records import TUNED, labels, records_report
 
 HOSTILE = "<script>alert('x')</script>|a_b & 50% $x$ {y} \\z"
 
@@ -391,3 +391,28 @@ def test_control_characters_never_reach_the_terminal() -> None:
     printed = console.file.getvalue()  # type: ignore[attr-defined]
     assert not set(printed) & set("\x1b\x07\x9b\u202e\r")
     assert printed.count(r"\x1b]0;title\x07") == 5
+
+
+@pytest.mark.parametrize("width", [80, 120, 160])
+def test_the_report_tells_controls_from_the_real_row_at_any_width(width: int) -> None:
+    stored_, _ = collect([Path(__file__).parents[2] / "benchmarks/records/zinc10k/union_gin"])
+    console = Console(width=width, file=io.StringIO(), no_color=True)
+    show(records_report(stored_).tables, console)
+    text: str = console.file.getvalue()  # type: ignore[attr-defined]
+    for control in ("shuffled", "shuffled_within"):
+        wanted = sum(each.record.control == control for each in stored_)
+        assert text.count(f"({control})") == wanted > 0
+
+
+def test_labels_say_whether_edge_features_are_read() -> None:
+    contents = [seeds("gin", name * 8, [0.7, 0.8]) for name in "ab"]
+    for content in contents:
+        content["config"]["data"]["name"] = "mutag"
+    contents[1]["config"]["data"]["edge_features"] = "labels"
+    plain, bonds = (stored_in(content["config_hash"], content) for content in contents)
+    assert labels([plain, bonds]) == ["gin", "gin data.edge_features=labels"]
+    report = records_report([plain, bonds])
+    (table,) = report.tables
+    assert table.title == "mutag (mutag-abc), edge features: labels, no edge features"
+    kind = "test_accuracy in %, repeated_seeds"
+    assert [each.title for each in report.pivots] == [kind, f"{kind}, edge features: labels"]
