@@ -173,8 +173,8 @@ def results() -> str:
         "`python benchmarks/leaderboard.py`. ± is the standard deviation over repetitions; the "
         "interval is the corrected resampled t interval over folds (Nadeau and Bengio 2003) or "
         "Student's t over seeds. A table holds results of one protocol and one split, which can be "
-        "compared; those of two tables cannot. No hyper-parameters were searched unless the "
-        "command says so.\n"
+        "compared; those of two tables cannot. No hyper-parameters were searched unless "
+        "the command or the page of results says so.\n"
     )
     # A value stays on one line with its deviation and unit.
     page = leaderboard.page().replace(" ± ", "\u00a0±\u00a0").replace(" %", "\u00a0%")
