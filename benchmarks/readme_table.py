@@ -101,40 +101,12 @@ def readme_table(book: RecordBook) -> str:
     Raises:
         RequestError: A row has no record of GIN or UnionGIN.
     """
-    rows, facts = [], []
-    for row in ROWS:
-        plain, union = (book.asked(row.command, each) for each in (row.plain, row.union))
-        controls = CONTROLS if row.controlled else ()
-        shuffled = [book.asked(row.command, f"{row.union} {control}") for control in controls]
-        entries = [plain, union, *shuffled]
-        done = [r for each in entries if (r := book.record(each)) is not None]
-        if book.record(plain) is None or book.record(union) is None:
-            raise RequestError(
-                f"README.md has a row of {row.command!r}, which has no record of {row.plain} or of "
-                f"{row.union}; run them, or change ROWS."
-            )
-        cells = []
-        for each in entries:
-            text = NOT_RUN if (record := book.record(each)) is None else _mean(record)
-            if each in shuffled and (kept := book.kept(plain, union, each)) is not None:
-                text += f" ({kept})"
-            cells.append(text)
-        gain = book.difference(plain, union)
-        if gain and (shown := verdict(book.report(plain), gain)):
-            cells[1] = f"**{cells[1]}**" if shown == "better" else f"{cells[1]}, worse"
-        cells += ["–"] * (2 - len(shuffled))
-        rows.append([f"{row.what}, {repetitions_text(done[0])}", row.reads, *cells])
-        facts.append(
-            f"{row.what}; {row.reads}: {protocol_text(done[0])}; {parameters_text(done)} "
-            f"parameters; revision {revisions(done)}; {hours_text(done)}; "
-            f"`unionsnn {COMMANDS[row.command]}`"
-        )
-    cells, fact = _pairs(book)
+    made = [*(_row(book, row) for row in ROWS), _pairs(book)]
     head = "| on the test part | read of each edge | GIN | UnionGIN | "
     head += "shuffled within each graph (gain kept) | shuffled over all graphs (gain kept) |"
     lines = [head, f"|{'---|' * 6}"]
-    lines += [f"| {' | '.join(row)} |" for row in [*rows, cells]]
-    numbered = [f"{i}. {fact}" for i, fact in enumerate([*facts, fact], 1)]
+    lines += [f"| {' | '.join(cells)} |" for cells, _ in made]
+    numbered = [f"{i}. {fact}" for i, (_, fact) in enumerate(made, 1)]
     numbered += [
         "",
         "Bold: better than GIN, 0 outside the 95 % interval of the paired difference; worse: than "
@@ -145,6 +117,36 @@ def readme_table(book: RecordBook) -> str:
     summary = "Protocol, split, seeds, parameters, revision, hours and command of each row"
     lines += ["", f"<details><summary>{summary}</summary>", "", *numbered, "", "</details>"]
     return "\n".join(lines) + "\n"
+
+
+def _row(book: RecordBook, row: Row) -> tuple[list[str], str]:
+    """Return the cells of a row, and what made it."""
+    plain, union = (book.asked(row.command, each) for each in (row.plain, row.union))
+    if book.record(plain) is None or book.record(union) is None:
+        raise RequestError(
+            f"README.md has a row of {row.command!r}, which has no record of {row.plain} or of "
+            f"{row.union}; run them, or change ROWS."
+        )
+    controls = CONTROLS if row.controlled else ()
+    shuffled = [book.asked(row.command, f"{row.union} {control}") for control in controls]
+    done, cells = [], []
+    for each in (plain, union, *shuffled):
+        if (record := book.record(each)) is None:
+            cells.append(NOT_RUN)
+            continue
+        done.append(record)
+        kept = book.kept(plain, union, each) if each in shuffled else None
+        cells.append(_mean(record) if kept is None else f"{_mean(record)} ({kept})")
+    gain = book.difference(plain, union)
+    if gain and (shown := verdict(book.report(plain), gain)):
+        cells[1] = f"**{cells[1]}**" if shown == "better" else f"{cells[1]}, worse"
+    cells += ["–"] * (2 - len(shuffled))
+    fact = (
+        f"{row.what}; {row.reads}: {protocol_text(done[0])}; {parameters_text(done)} "
+        f"parameters; revision {revisions(done)}; {hours_text(done)}; "
+        f"`unionsnn {COMMANDS[row.command]}`"
+    )
+    return [f"{row.what}, {repetitions_text(done[0])}", row.reads, *cells], fact
 
 
 def _mean(record: Result) -> str:

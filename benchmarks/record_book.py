@@ -244,6 +244,12 @@ def difference_cell(report: str, difference: Difference) -> str:
     return text.replace("-", "−")
 
 
+def marked_cell(report: str, difference: Difference) -> str:
+    """Format a paired difference, and say where it is shown to be a loss."""
+    mark = ", worse" if verdict(report, difference) == "worse" else ""
+    return f"{difference_cell(report, difference)}{mark}"
+
+
 def repetitions_text(record: Result) -> str:
     """Say how many folds or seeds a record has."""
     count = len(record.repetitions)

@@ -15,6 +15,7 @@ from record_book import (
     commands_text,
     difference_cell,
     hours_text,
+    marked_cell,
     parameters_text,
     protocol_text,
     verdict,
@@ -86,13 +87,12 @@ def _row(book: RecordBook, baseline: Asked, each: Asked, *, paired: bool) -> tup
     report, result = record.protocol.report, record.summary
     difference = book.difference(baseline, each) if paired else None
     shown = "" if difference is None else verdict(report, difference)
-    against = None if difference is None else difference_cell(report, difference)
     row = [
         each.text,
         parameters_text([record]),
         spread_text(report, result.mean, result.std),
         interval_text(report, result.interval),
-        *([f"{against}, worse" if shown == "worse" else against] if paired else ()),
+        *([difference and marked_cell(report, difference)] if paired else ()),
         len(record.repetitions),
         record.seconds / 3600,
         revisions([record]),
@@ -120,7 +120,7 @@ def _controls(book: RecordBook, name: str, plain: Asked) -> Iterator[str]:
         if kept is None or ahead is None:
             continue
         text = str(kept)
-        if text.endswith("%"):
+        if kept.shown == "better":
             low, high = (100 * end(kept.by_repetition) for end in (min, max))
             text += f", by repetition {low:.0f} to {high:.0f} %"
         yield (
@@ -180,10 +180,7 @@ def helps(book: RecordBook, name: str) -> str:
         report, result = record.protocol.report, record.summary
         text = spread_text(report, result.mean, result.std)
         difference = book.difference(gin, each)
-        if difference is None:
-            return text
-        mark = ", worse" if verdict(report, difference) == "worse" else ""
-        return f"{text}; {difference_cell(report, difference)}{mark}"
+        return text if difference is None else f"{text}; {marked_cell(report, difference)}"
 
     def parameters(words_: str) -> str | None:
         record = book.record(book.asked(name, words_))
