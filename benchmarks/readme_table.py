@@ -141,10 +141,12 @@ def _row(book: RecordBook, row: Row) -> tuple[list[str], str]:
     if gain and (shown := verdict(book.report(plain), gain)):
         cells[1] = f"**{cells[1]}**" if shown == "better" else f"{cells[1]}, worse"
     cells += ["–"] * (2 - len(shuffled))
+    first = [each.command for each in ROWS].index(row.command)
+    own = ROWS[first] is row
+    command = f"`unionsnn {COMMANDS[row.command]}`" if own else f"the command of row {first + 1}"
     fact = (
         f"{row.what}; {row.reads}: {protocol_text(done[0])}; {parameters_text(done)} "
-        f"parameters; revision {revisions(done)}; {hours_text(done)}; "
-        f"`unionsnn {COMMANDS[row.command]}`"
+        f"parameters; revision {revisions(done)}; {hours_text(done)}; {command}"
     )
     return [f"{row.what}, {repetitions_text(done[0])}", row.reads, *cells], fact
 
