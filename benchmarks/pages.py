@@ -20,7 +20,7 @@ from pathlib import Path
 
 from readme_table import readme_table
 from record_book import INDEX, RecordBook, index_of
-from result_tables import claims, compared, goals, helps, pairs, paper
+from result_tables import claims, compared, goals, helps, pairs, paper, trials
 from runs import COMMANDS, keep_records
 from unionsnn.base.errors import RequestError, UnionsnnError
 from unionsnn.base.files import write_json
@@ -41,6 +41,7 @@ BLOCKS: dict[str, Callable[[RecordBook], str]] = {
     "zinc, full length": lambda b: compared(
         b, "zinc10k 100,000", "zinc10k 100,000 without bonds", "zinc10k 500,000"
     ),
+    "zinc, trials": trials,
     "zinc, goals": goals,
     "transformers": lambda b: compared(b, "zinc10k GPS", "zinc10k Graphormer"),
     "transformers, full length": lambda b: compared(b, "zinc10k GPS with bonds"),

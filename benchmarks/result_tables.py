@@ -20,7 +20,17 @@ from record_book import (
     protocol_text,
     verdict,
 )
-from runs import COMMANDS, CONTROLLED, CONTROLS, GOALS, HELPS, PAIRED, WANTED, helps_words
+from runs import (
+    COMMANDS,
+    CONTROLLED,
+    CONTROLS,
+    GOALS,
+    HELPS,
+    PAIRED,
+    TRIALS,
+    WANTED,
+    helps_words,
+)
 from unionsnn.reports.claims import claims_report, from_records
 from unionsnn.reports.formatting import interval_text, spread_text
 from unionsnn.reports.paper import paper_table
@@ -127,6 +137,35 @@ def _controls(book: RecordBook, name: str, plain: Asked) -> Iterator[str]:
             f"{real.text}, {CONTROL_WORDS[control]}: gain kept: {text}; real against shuffled "
             f"{difference_cell(book.report(each), ahead)}"
         )
+
+
+def trials(book: RecordBook) -> str:
+    """Return the validation errors of trials, and that of the settings taken at full length."""
+    name, taken = TRIALS, "zinc10k 500,000"
+    tried = [(e.words.removeprefix(WANTED).strip() or "none", e) for e in book.commands[name]]
+    rows: list[list[Any]] = []
+    for keys, each in [*tried, (f"taken, seed 0 of {taken}", book.asked(taken, WANTED))]:
+        if (record := book.record(each)) is None:
+            rows.append([keys, NOT_RUN, *[None] * 4])
+            continue
+        first = record.repetitions[0]
+        error = first.metrics[record.protocol.report.replace("test_", "val_")]
+        cells = [f"{error:.4f}", parameters_text([record]), first.epochs, first.seconds / 3600]
+        rows.append([keys, *cells, revisions([record])])
+    columns = [
+        *words("changed keys"),
+        *numbers("validation error", "parameters", "epochs", form=str),
+        *numbers("hours", form="{:.2f}".format),
+        *words("revision"),
+    ]
+    done = book.finished(name)
+    notes = [
+        "validation error: of the epoch that is tested; the test error had no part in the choice",
+        *_protocols(done),
+        *([f"hours: by the clock, on {devices(done)}"] if done else []),
+    ]
+    table = Table("", columns, rows, notes)
+    return f"{markdown(table)}\n{commands_text(name)}"
 
 
 def goals(book: RecordBook) -> str:

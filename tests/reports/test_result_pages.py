@@ -82,7 +82,9 @@ def test_the_index_is_what_the_commands_compose_to() -> None:
 def test_rows_of_a_command_have_different_words() -> None:
     for name, entries in record_book.read_index().items():
         if not runs.COMMANDS[name].startswith("reproduce"):
-            assert len({each.text for each in entries}) == len(entries), name
+            # Trials are shown by the keys that they change.
+            texts = {each.words if name == runs.TRIALS else each.text for each in entries}
+            assert len(texts) == len(entries), name
             assert len({each.hash for each in entries}) == len(entries), name
 
 
@@ -201,6 +203,25 @@ def test_configurations_are_told_apart_in_words() -> None:
         "UnionGIN, default gate, bonds",
         "UnionGIN, the paper's gate, bonds",
     ]
+
+
+def test_trials_show_validation_and_not_the_test() -> None:
+    index = record_book.read_index()
+    first, deeper, *_ = index[runs.TRIALS]
+    taken = next(e for e in index["zinc10k 500,000"] if e.words == runs.WANTED)
+    records = []
+    for each, values in ((first, [0.25, 0.5]), (taken, [0.125, 0.5])):
+        content = seeds("union_gin", each.hash, [0.75, 0.75], "zinc10k", "test_mae")
+        for row, value in zip(content["repetitions"], values, strict=True):
+            row["metrics"]["val_mae"] = value
+        records.append(stored_in(each.hash, content))
+    text = tables.trials(record_book.RecordBook(records, index, Path("none")))
+    rows = {line.split(" | ")[0].strip("| "): line for line in text.splitlines()}
+    # Of two seeds, the first, which has the split of the trials.
+    assert rows["none"].split(" | ")[1] == "0.2500"
+    assert rows["taken, seed 0 of zinc10k 500,000"].split(" | ")[1] == "0.1250"
+    assert rows[deeper.words.removeprefix(runs.WANTED).strip()].split(" | ")[1] == "not run"
+    assert "0.75" not in text
 
 
 def test_a_goal_is_reached_missed_or_not_run() -> None:
