@@ -141,31 +141,30 @@ def _controls(book: RecordBook, name: str, plain: Asked) -> Iterator[str]:
 
 def trials(book: RecordBook) -> str:
     """Return the validation errors of trials, and that of the settings taken at full length."""
-    name, taken = TRIALS, "zinc10k 500,000"
-    tried = [(e.words.removeprefix(WANTED).strip() or "none", e) for e in book.commands[name]]
-    rows: list[list[Any]] = []
-    for keys, each in [*tried, (f"taken, seed 0 of {taken}", book.asked(taken, WANTED))]:
+    taken = "zinc10k 500,000"
+    shown = [(f"taken: seed 0 of {taken}", book.asked(taken, WANTED))]
+    shown += [(e.words.removeprefix(WANTED).strip() or "none", e) for e in book.commands[TRIALS]]
+    trained, left = [], []
+    for keys, each in shown:
         if (record := book.record(each)) is None:
-            rows.append([keys, NOT_RUN, *[None] * 4])
+            left.append([keys, NOT_RUN, *[None] * 4])
             continue
         first = record.repetitions[0]
         error = first.metrics[record.protocol.report.replace("test_", "val_")]
         cells = [f"{error:.4f}", parameters_text([record]), first.epochs, first.seconds / 3600]
-        rows.append([keys, *cells, revisions([record])])
+        trained.append([keys, *cells, revisions([record])])
+    rows = [*sorted(trained, key=lambda row: int(row[3])), *left]
     columns = [
         *words("changed keys"),
         *numbers("validation error", "parameters", "epochs", form=str),
         *numbers("hours", form="{:.2f}".format),
         *words("revision"),
     ]
-    done = book.finished(name)
-    notes = [
-        "validation error: of the epoch that is tested; the test error had no part in the choice",
-        *_protocols(done),
-        *([f"hours: by the clock, on {devices(done)}"] if done else []),
-    ]
-    table = Table("", columns, rows, notes)
-    return f"{markdown(table)}\n{commands_text(name)}"
+    done = book.finished(TRIALS)
+    notes = ["validation error: of the epoch that is tested; test errors are not shown"]
+    notes += [f"{each}; the row taken: of its first seed" for each in _protocols(done)]
+    notes += [f"hours: by the clock, on {devices(done)}"] if done else []
+    return f"{markdown(Table('', columns, rows, notes))}\n{commands_text(TRIALS)}"
 
 
 def goals(book: RecordBook) -> str:
@@ -210,28 +209,32 @@ def helps(book: RecordBook, name: str) -> str:
         RequestError: The command lacks a row of the table.
     """
     gin = book.asked(name, "model=gin")
+    marks: dict[tuple[int, int], Mark] = {}
 
-    def cell(words_: str) -> str:
+    def cell(words_: str, place: tuple[int, int]) -> str:
         each = book.asked(name, words_)
         record = book.record(each)
         if record is None:
             return NOT_RUN
         report, result = record.protocol.report, record.summary
         text = spread_text(report, result.mean, result.std)
-        difference = book.difference(gin, each)
-        return text if difference is None else f"{text}; {marked_cell(report, difference)}"
+        if (difference := book.difference(gin, each)) is None:
+            return text
+        if verdict(report, difference) == "better":
+            marks[place] = "best"
+        return f"{text}; {marked_cell(report, difference)}"
 
     def parameters(words_: str) -> str | None:
         record = book.record(book.asked(name, words_))
         return None if record is None else parameters_text([record])
 
     plain = "GIN, nothing of the structure"
-    rows = [[plain, parameters(gin.words), cell(gin.words), None, None]]
-    for feature in HELPS:
+    rows = [[plain, parameters(gin.words), cell(gin.words, (0, 2)), None, None]]
+    for i, feature in enumerate(HELPS, 1):
         controls = CONTROLS if feature in CONTROLLED else ()
-        shuffled = [cell(helps_words(feature, control)) for control in controls]
+        shuffled = [cell(helps_words(feature, c), (i, j)) for j, c in enumerate(controls, 3)]
         own = helps_words(feature)
-        rows.append([feature, parameters(own), cell(own), *(shuffled or (None, None))])
+        rows.append([feature, parameters(own), cell(own, (i, 2)), *(shuffled or (None, None))])
     columns = [
         *words("an edge tells"),
         *numbers("parameters", "real", "shuffled within each graph", "shuffled over all graphs"),
@@ -244,11 +247,11 @@ def helps(book: RecordBook, name: str) -> str:
             f"{revisions(done)}"
         )
         notes.append(
-            "after the semicolon: difference to GIN, paired, with 95 % interval; worse: 0 is "
-            "outside it"
+            "after the semicolon: difference to GIN, paired, with 95 % interval; bold: better, "
+            "worse: worse than GIN, 0 is outside it"
         )
     notes.append(f"–: not asked: only {', '.join(CONTROLLED)} are shuffled")
-    table = markdown(Table("", columns, rows, notes))
+    table = markdown(Table("", columns, rows, notes, marks))
     return f"{table}\n{_contrasts(book, name)}{commands_text(name)}"
 
 
@@ -265,7 +268,11 @@ def _contrasts(book: RecordBook, name: str) -> str:
         if (difference := book.difference(first, other)) is None:
             continue
         report = book.report(first)
-        shown = verdict(report, difference) or "no difference shown"
+        if difference.paired.interval is not None:
+            shown = verdict(report, difference) or "no difference shown"
+        else:
+            differs = difference.won or difference.lost
+            shown = "no interval" if differs else "equal in each repetition"
         rows.append([text, difference_cell(report, difference), shown])
     if not rows:
         return ""

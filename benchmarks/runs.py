@@ -15,7 +15,6 @@ import shlex
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +28,16 @@ RECORDS = Path(__file__).parent / "records"
 _FOUR = 'model=gin model=union_gin "model=unionsnn gate=paper" model=unionsnn'
 _FOLDS = "protocol=cross_validation trainer.max_epochs=60"
 _FOLDS_OF_30 = "protocol=cross_validation trainer.max_epochs=30"
-_ZINC = (
-    "data=zinc10k data.batch_size=128 model.parameter_budget=100000 protocol=repeated_seeds "
-    "protocol.seeds=4 trainer.max_epochs=30"
-)
+
+
+def _short_zinc(epochs: int = 30) -> str:
+    """Overrides of shortened runs on ZINC."""
+    return (
+        "data=zinc10k data.batch_size=128 model.parameter_budget=100000 protocol=repeated_seeds "
+        f"protocol.seeds=4 trainer.max_epochs={epochs}"
+    )
+
+
 _SHORT = "protocol.seeds=1 trainer.max_epochs=25"
 _SEEDS = "protocol=repeated_seeds protocol.seeds=4 trainer.max_epochs=60"
 
@@ -43,21 +48,22 @@ def _controlled(model: str, *controls: str) -> str:
     return " ".join([f"model={model}", f"model=union_{model}", *named])
 
 
-_BONDS = "data.edge_features=labels"
-WANTED = f"model=union_gin gate=all_columns {_BONDS}"
+BONDS = "data.edge_features=labels"
+WANTED = f"model=union_gin gate=all_columns {BONDS}"
 """What docs/default_gate.md found best."""
 
-_GINE_AND_WANTED = shlex.join([f"model=gin {_BONDS}", WANTED])
 CONTROLS = ("coefficient.control=shuffled_within", "coefficient.control=shuffled")
+_GINE_AND_WANTED = (f"model=gin {BONDS}", WANTED)
+_WITH_CONTROLS = (*_GINE_AND_WANTED, *(f"{WANTED} {control}" for control in CONTROLS))
 _BASELINES = "model=ppgn model=nested_gin model=drop_gin model=gatedgcn_lspe model=mewispool"
 
 SHORT = {
     "MUTAG": f"{_FOUR} -- data=mutag {_FOLDS}",
     "PROTEINS": f"{_FOUR} -- data=proteins {_FOLDS}",
     "ENZYMES": f"{_FOUR} -- data=enzymes {_FOLDS}",
-    "zinc10k GIN": f"{_controlled('gin', 'shuffled', 'shuffled_within')} -- {_ZINC}",
-    "zinc10k GCN": f"{_controlled('gcn', 'shuffled')} -- {_ZINC}",
-    "zinc10k GatedGCN": f"{_controlled('gatedgcn', 'shuffled')} -- {_ZINC}",
+    "zinc10k GIN": f"{_controlled('gin', 'shuffled', 'shuffled_within')} -- {_short_zinc()}",
+    "zinc10k GCN": f"{_controlled('gcn', 'shuffled')} -- {_short_zinc()}",
+    "zinc10k GatedGCN": f"{_controlled('gatedgcn', 'shuffled')} -- {_short_zinc()}",
     "4-cycles": "model=gin model=unionsnn model=union_gin -- data=4cycles trainer.max_epochs=60",
     "6-cycles": "model=gin model=unionsnn model=union_gin -- data=6cycles trainer.max_epochs=60",
     "molbbbp": f"model=gin model=union_gin -- data=molbbbp protocol.select_on=val_rocauc {_SEEDS}",
@@ -67,10 +73,8 @@ SHORT = {
     "PROTEINS GCN": f"model=gcn model=union_gcn -- data=proteins {_FOLDS}",
     "PROTEINS SAGE": f"model=sage model=union_sage -- data=proteins {_FOLDS}",
     "ENZYMES SAGE": f"model=sage model=union_sage -- data=enzymes {_FOLDS}",
-    "zinc10k bonds": shlex.join(
-        [f"model=gin {_BONDS}", WANTED, *(f"{WANTED} {control}" for control in CONTROLS)]
-    )
-    + f" -- {_ZINC} optimizer.lr=0.002 optimizer.schedule=cosine protocol.patience=1000",
+    "zinc10k bonds": f"{shlex.join(_WITH_CONTROLS)} -- {_short_zinc()} optimizer.lr=0.002 "
+    "optimizer.schedule=cosine protocol.patience=1000",
     "MUTAG baselines": f"{_BASELINES} -- data=mutag {_FOLDS_OF_30}",
     "ENZYMES baselines": f"{_BASELINES} -- data=enzymes {_FOLDS_OF_30}",
     "4-cycles PPGN": "model=ppgn -- data=4cycles_small data.num_train=1400 "
@@ -143,7 +147,7 @@ _CYCLES = (
     "data=6cycles data.num_train=2000 data.num_validation=400 data.num_test=1000 "
     "protocol=repeated_seeds protocol.seeds=4 trainer.max_epochs=30"
 )
-_HELPS_ZINC = f"{_ZINC.replace('=30', '=20')} optimizer.lr=0.002 optimizer.schedule=onecycle"
+_HELPS_ZINC = f"{_short_zinc(epochs=20)} optimizer.lr=0.002 optimizer.schedule=onecycle"
 
 TRIALS = "zinc10k 500,000, trials"
 """Trainings of which the validation error chose the settings of 500,000 parameters."""
@@ -167,24 +171,18 @@ _UNDER_2_HOURS = (
 FULL = {
     "zinc10k 100,000": "compare "
     + shlex.join(
-        [
-            f"model=gin {_BONDS}",
-            WANTED,
-            *(f"{WANTED} {control}" for control in CONTROLS),
-            f"model=union_gin {_BONDS}",
-            f"model=union_gin gate=paper {_BONDS}",
-        ]
+        [*_WITH_CONTROLS, f"model=union_gin {BONDS}", f"model=union_gin gate=paper {BONDS}"]
     )
     + f" -- {_zinc(100_000, 4)}",
     "zinc10k 100,000 without bonds": f"train model=gin {_zinc(100_000, 4)}",
-    "zinc10k 500,000": f"compare {_GINE_AND_WANTED} -- {_zinc(500_000, 2)}",
+    "zinc10k 500,000": f"compare {shlex.join(_GINE_AND_WANTED)} -- {_zinc(500_000, 2)}",
     TRIALS: "compare "
     + shlex.join([WANTED, *(f"{WANTED} {keys}" for keys in _TRIED)])
     + f" -- {_zinc(500_000, 1, epochs=40)}",
     "what helps: ENZYMES": _helps(f"data=enzymes {_FOLDS}"),
     "what helps: 6-cycles": _helps(_CYCLES),
     "what helps: PROTEINS": _helps(f"data=proteins {_FOLDS_OF_30}"),
-    "what helps: zinc10k": _helps(f"{_BONDS} {_HELPS_ZINC}"),
+    "what helps: zinc10k": _helps(f"{BONDS} {_HELPS_ZINC}"),
     **{
         f"nested: {data}": f"compare model=deep_sets {_FOUR} -- data={data} {_NESTED}"
         for data in ("mutag", "enzymes", "proteins")
@@ -196,10 +194,10 @@ FULL = {
     "table 8": "reproduce table8 --datasets MUTAG,PROTEINS --available-only --",
     "table 9": "reproduce table9 --datasets MUTAG,PROTEINS --available-only --",
     "table 10": "reproduce table10 --datasets MUTAG,PROTEINS --available-only --",
-    "molbbbp with bonds": f"compare {_GINE_AND_WANTED} -- {_ogb('molbbbp', 5)}",
-    "molhiv with bonds": f"compare {_GINE_AND_WANTED} -- {_ogb('molhiv', 2)}",
+    "molbbbp with bonds": f"compare {shlex.join(_GINE_AND_WANTED)} -- {_ogb('molbbbp', 5)}",
+    "molhiv with bonds": f"compare {shlex.join(_GINE_AND_WANTED)} -- {_ogb('molhiv', 2)}",
     "zinc10k GPS with bonds": "compare experiment=zinc/gps experiment=zinc/union_gps -- "
-    f"{_BONDS} protocol.seeds=2 protocol.patience=1000 trainer.max_epochs=200",
+    f"{BONDS} protocol.seeds=2 protocol.patience=1000 trainer.max_epochs=200",
     "nested: nci1": f"compare model=deep_sets {_FOUR} -- data=nci1 {_NESTED}",
 }
 """Commands of trainings at full length, with controls."""
@@ -237,17 +235,17 @@ def run(name: str, output: Path) -> int:
     return status
 
 
-def hours(name: str, output: Path) -> float:
-    """Return how long a command will train at most, as its dry run estimates it."""
+def hours(name: str, output: Path) -> dict[str, float]:
+    """Return how long each run of a command will train at most, as its dry run estimates it."""
     if name in PAIRS:
-        return PAIRS[name][1]
+        return {name: PAIRS[name][1]}
     program = str(Path(sys.executable).with_name("unionsnn"))
     command, *arguments = shlex.split(COMMANDS[name])
     asked = [program, command, "--dry-run", "--json", *arguments, f"paths.output={output / 'runs'}"]
     plans = json.loads(subprocess.run(asked, check=True, stdout=subprocess.PIPE).stdout)
-    # Rows of a table may be of the same runs, and of finished ones there is no estimate.
-    each = {p["config_hash"]: p for p in (plans if isinstance(plans, list) else [plans])}
-    return sum(p["seconds_at_most"] or 0 for p in each.values()) / 3600
+    each = plans if isinstance(plans, list) else [plans]
+    # Of finished runs there is no estimate.
+    return {p["config_hash"]: (p["seconds_at_most"] or 0) / 3600 for p in each}
 
 
 def read_checked(path: Path) -> dict[str, Any]:
@@ -324,9 +322,13 @@ def main() -> None:
     )
     given = parser.parse_args()
     if given.dry_run:
-        left = [hours(name, given.output) for name in given.only]
-        for name, own, total in zip(given.only, left, accumulate(left), strict=True):
-            print(f"{own:5.1f} h, in all {total:5.1f} h  {name}: unionsnn {command_of(name)}")
+        # Commands may ask for the same runs.
+        total: dict[str, float] = {}
+        for name in given.only:
+            own = hours(name, given.output)
+            total |= own
+            told = f"{sum(own.values()):5.1f} h, in all {sum(total.values()):5.1f} h"
+            print(f"{told}  {name}: unionsnn {command_of(name)}")
         return
     given.output.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(given.workers) as executor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import sys
 from dataclasses import replace
 from importlib import import_module
@@ -155,6 +156,19 @@ def test_what_helps_pairs_the_features_with_each_other() -> None:
     assert row == "| a against sizes | −16.67 points (−31.01 to −2.32) | worse |"
 
 
+@pytest.mark.parametrize(
+    ("sizes", "text"),
+    [
+        ([0.6, 0.7, 0.8], "+0.00 points | equal in each repetition"),
+        ([0.5, 0.6, 0.7], "+10.00 points | no interval"),
+    ],
+)
+def test_differences_without_spread_are_not_said_to_be_none(sizes: list[float], text: str) -> None:
+    name, book = helps_book(a=[0.6, 0.7, 0.8], sizes=sizes)
+    (row,) = (line for line in tables.helps(book, name).splitlines() if "a against sizes" in line)
+    assert row == f"| a against sizes | {text} |"
+
+
 def replace_in(book: Any, other: StoredRecord) -> Any:
     """The same book with another record of one configuration."""
     key = other.record.config_hash
@@ -219,7 +233,7 @@ def test_trials_show_validation_and_not_the_test() -> None:
     rows = {line.split(" | ")[0].strip("| "): line for line in text.splitlines()}
     # Of two seeds, the first, which has the split of the trials.
     assert rows["none"].split(" | ")[1] == "0.2500"
-    assert rows["taken, seed 0 of zinc10k 500,000"].split(" | ")[1] == "0.1250"
+    assert rows["taken: seed 0 of zinc10k 500,000"].split(" | ")[1] == "0.1250"
     assert rows[deeper.words.removeprefix(runs.WANTED).strip()].split(" | ")[1] == "not run"
     assert "0.75" not in text
 
@@ -336,8 +350,18 @@ def test_a_row_of_the_readme_does_not_vanish(book: Any) -> None:
     left = [each for each in book.records if each.record.config_hash != lost]
     with pytest.raises(RequestError, match="row of 'zinc10k GIN', which has no record"):
         readme.readme_table(record_book.RecordBook(left, book.commands, book.folder))
-    with pytest.raises(RequestError, match="BREC, which has no record of gin"):
+    with pytest.raises(RequestError, match="BREC, which has no records of gin"):
         readme.readme_table(record_book.RecordBook(book.records, book.commands, Path("none")))
+
+
+def test_a_row_of_brec_is_of_one_record(book: Any, tmp_path: Path) -> None:
+    kept = book.folder / "brec"
+    shutil.copytree(kept, tmp_path / "brec")
+    whole = [p for p in kept.glob("gin/*.json") if len(json.loads(p.read_text())["pairs"]) == 400]
+    (path,) = whole
+    shutil.copy(path, tmp_path / "brec/gin/other.json")
+    with pytest.raises(RequestError, match=r"BREC, which has 2 records of gin .* name more keys"):
+        readme.readme_table(record_book.RecordBook(book.records, book.commands, tmp_path))
 
 
 def test_the_readme_marks_what_an_interval_shows(book: Any) -> None:

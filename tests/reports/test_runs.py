@@ -108,11 +108,17 @@ def test_kept_records_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert found.record.digest is not None
 
 
-def test_hours_left_count_the_runs_of_several_rows_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hours_left_count_the_runs_of_several_rows_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     plans = [("a", 3600.0), ("a", 3600.0), ("b", 1800.0), ("c", None), (None, None)]
     text = json.dumps([{"config_hash": name, "seconds_at_most": s} for name, s in plans])
     monkeypatch.setattr(runs.subprocess, "run", lambda *a, **k: SimpleNamespace(stdout=text))
-    assert runs.hours("table 3", Path("out")) == 1.5
+    argv = ["runs.py", "--output", "out", "--dry-run", "--only", "table 8", "table 9"]
+    monkeypatch.setattr(sys, "argv", argv)
+    runs.main()
+    for line, name in zip(capsys.readouterr().out.splitlines(), argv[-2:], strict=True):
+        assert line.startswith(f"  1.5 h, in all   1.5 h  {name}: unionsnn reproduce")
 
 
 def test_what_is_no_result_is_not_copied(
