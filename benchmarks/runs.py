@@ -150,7 +150,7 @@ _CYCLES = (
 _HELPS_ZINC = f"{_short_zinc(epochs=20)} optimizer.lr=0.002 optimizer.schedule=onecycle"
 
 TRIALS = "zinc10k 500,000, trials"
-"""Trainings of which the validation error chose the settings of 500,000 parameters."""
+"""Trials of settings for 500,000 parameters, judged by validation."""
 
 _TRIED = (
     *(f"model.num_layers={depth}" for depth in (3, 6, 8)),
