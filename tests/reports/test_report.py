@@ -291,6 +291,19 @@ def test_a_claim_can_fail_and_ours_is_not_run_without_records(tmp_path: Path) ->
     assert {own.state for own in by_tables} == {"not run"}
 
 
+def test_claims_compare_rows_on_the_same_features(tmp_path: Path) -> None:
+    saved(tmp_path, "gat", 0.99, dataset="mutag-attributes")
+    saved(tmp_path, "gin", 0.95, dataset="mutag-attributes")
+    for model, mean in (("gin", 0.7), ("gcn", 0.6), ("sage", 0.5)):
+        saved(tmp_path, model, mean, dataset="mutag-labels")
+    ours = from_records(collect([tmp_path])[0])
+    assert {row: mean for (_, row, _), (mean, _) in ours.items()} == {
+        "GIN": 0.7,
+        "GCN": 0.6,
+        "GraphSAGE": 0.5,
+    }
+
+
 def test_claims_about_graphs_are_measured() -> None:
     found = {claim.text: own for claim, _, own in judged() if claim.check is not None}
     for start, state, evidence in (
