@@ -43,6 +43,7 @@ _GATES = {"default": "default gate", "paper": "the paper's gate", "authors-code"
 CONTROL_WORDS = {
     "shuffled": "shuffled over all graphs",
     "shuffled_within": "shuffled within each graph",
+    "constant": "constant coefficient",
 }
 _ALL_COLUMNS = {"raw", "excess", "cyclomatic", "eigenvalues", "distances", "marked", "cycles"}
 _NAMES = {"unionormer": "Unionormer", "gatedgcn_lspe": "GatedGCN-LSPE", "mewispool": "MEWISPool"}

@@ -61,6 +61,7 @@ BLOCKS: dict[str, Callable[[RecordBook], str]] = {
     ),
     "brec": pairs,
     "paper": paper,
+    "plug-ins": lambda b: compared(b, *(name for name in COMMANDS if name.startswith("plug-in "))),
     "claims": claims,
     **{
         name: lambda b, name=name: helps(b, name)

@@ -134,7 +134,7 @@ def _controls(book: RecordBook, name: str, plain: Asked) -> Iterator[str]:
             low, high = (100 * end(kept.by_repetition) for end in (min, max))
             text += f", by repetition {low:.0f} to {high:.0f} %"
         yield (
-            f"{real.text}, {CONTROL_WORDS[control]}: gain kept: {text}; real against shuffled "
+            f"{real.text}, {CONTROL_WORDS[control]}: gain kept: {text}; real against it "
             f"{difference_cell(book.report(each), ahead)}"
         )
 

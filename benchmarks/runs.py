@@ -42,10 +42,12 @@ _SHORT = "protocol.seeds=1 trainer.max_epochs=25"
 _SEEDS = "protocol=repeated_seeds protocol.seeds=4 trainer.max_epochs=60"
 
 
-def _controlled(model: str, *controls: str) -> str:
+def _controlled(model: str, *controls: str, gate: str = "") -> str:
     """A plain model, its union variant, and the variant under each control."""
-    named = [f'"model=union_{model} coefficient.control={control}"' for control in controls]
-    return " ".join([f"model={model}", f"model=union_{model}", *named])
+    union = f"model=union_{model} {gate}".strip()
+    variants = [union, *(f"{union} coefficient.control={control}" for control in controls)]
+    quoted = (f'"{words}"' if " " in words else words for words in variants)
+    return " ".join([f"model={model}", *quoted])
 
 
 BONDS = "data.edge_features=labels"
@@ -189,6 +191,12 @@ FULL = {
     },
     "table 3": "reproduce table3 --datasets MUTAG,ENZYMES,PROTEINS "
     f"--models {_UNDER_2_HOURS} --available-only --",
+    **{
+        f"plug-in {model}": "compare "
+        f"{_controlled(model, 'constant', 'shuffled', gate='gate=paper')} "
+        "-- experiment=tu data=mutag"
+        for model in ("gcn", "gatedgcn", "sage", "gin")
+    },
     # The paper does not say whether its networks read labels or attributes of nodes.
     "table 3, attributes": "reproduce table3 --datasets ENZYMES --models gin,unionsnn "
     "--available-only -- data.features=attributes",

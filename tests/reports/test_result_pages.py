@@ -193,9 +193,9 @@ def test_a_control_keeps_a_part_of_a_gain_or_nothing_of_it() -> None:
         Path("none"),
     )
     text = tables.compared(book, "4-cycles")
-    kept = "gain kept: 48 %, by repetition 45 to 53 %; real against shuffled −0.1033"
+    kept = "gain kept: 48 %, by repetition 45 to 53 %; real against it −0.1033"
     assert f"- model=union_gin, shuffled within each graph: {kept}" in text
-    kept = "gain kept: none, worse; real against shuffled −0.3033"
+    kept = "gain kept: none, worse; real against it −0.3033"
     assert f"- model=union_gin, shuffled over all graphs: {kept}" in text
     # Nothing is kept of a gain that is not shown, nor of a control that is not run, and a share of
     # a control that is not shown to gain says nothing.
