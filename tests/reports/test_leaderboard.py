@@ -23,6 +23,9 @@ def spreads(record: Result) -> list[tuple[float, float]]:
     """Mean and standard deviation over repetitions, and over evaluations within one."""
     report = record.protocol.report
     own = [row.metrics[report] for row in record.repetitions]
+    if record.summary.epoch is not None:
+        # Rows are of the last epoch; the curves that have the epoch chosen are not kept.
+        own = record.summary.values
     found = [(statistics.fmean(own), statistics.stdev(own))] if len(own) > 1 else []
     several = [
         [row.metrics[report], *(other[report] for other in row.other_evaluations)]
