@@ -192,9 +192,9 @@ FULL = {
     "table 3": "reproduce table3 --datasets MUTAG,ENZYMES,PROTEINS "
     f"--models {_UNDER_2_HOURS} --available-only --",
     **{
-        f"plug-in {model}": "compare "
-        f"{_controlled(model, 'constant', 'shuffled', gate='gate=paper')} "
-        "-- experiment=tu data=mutag"
+        f"plug-in {model}: {data}": f"compare {_controlled(model, *controls, gate='gate=paper')} "
+        f"-- experiment=tu data={data}"
+        for data, controls in (("mutag", ("constant", "shuffled")), ("enzymes", ()))
         for model in ("gcn", "gatedgcn", "sage", "gin")
     },
     # The paper does not say whether its networks read labels or attributes of nodes.
