@@ -61,7 +61,9 @@ BLOCKS: dict[str, Callable[[RecordBook], str]] = {
     ),
     "brec": pairs,
     "paper": paper,
-    "plug-ins": lambda b: compared(b, *(name for name in COMMANDS if name.startswith("plug-in "))),
+    "plug-ins": lambda b: compared(
+        b, *(name for name in COMMANDS if name.startswith(("plug-in ", "gates: ")))
+    ),
     "claims": claims,
     **{
         name: lambda b, name=name: helps(b, name)

@@ -197,6 +197,9 @@ FULL = {
         for data, controls in (("mutag", ("constant", "shuffled")), ("enzymes", ()))
         for model in ("gcn", "gatedgcn", "sage", "gin")
     },
+    "gates: mutag": 'compare model=gin "model=union_gin gate=paper" "model=union_gin '
+    'gate=authors-code" "model=unionsnn gate=paper" "model=unionsnn gate=authors-code" -- '
+    "experiment=tu data=mutag",
     # The paper does not say whether its networks read labels or attributes of nodes.
     "table 3, attributes": "reproduce table3 --datasets ENZYMES --models gin,unionsnn "
     "--available-only -- data.features=attributes",

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from unionsnn.reports import claim_checks as checks
 from unionsnn.reports.claim_checks import Verdict
@@ -50,7 +50,7 @@ def from_records(records: Sequence[StoredRecord]) -> Values:
     Rows on other features, such as attributes of nodes in place of labels, do not compare: of the
     forms of a data set that with the most rows counts.
     """
-    forms: dict[str, dict[str, dict[tuple[str, str, str], tuple[int, float, float | None]]]] = {}
+    forms: dict[str, dict[Any, dict[tuple[str, str, str], tuple[int, float, float | None]]]] = {}
     for each in (stored.record for stored in records):
         if each.missing or each.gate not in (None, "paper"):
             continue
@@ -60,7 +60,8 @@ def from_records(records: Sequence[StoredRecord]) -> Values:
             if each.protocol.report != f"test_{paper.metric}":
                 continue
             key = (paper.table, paper.model, paper.dataset)
-            longest = forms.setdefault(each.data, {}).setdefault(str(each.dataset), {})
+            form = (str(each.dataset), each.config["data"].get("features"))
+            longest = forms.setdefault(each.data, {}).setdefault(form, {})
             if longest.get(key, (0,))[0] < epochs:
                 longest[key] = (epochs, each.summary.mean, each.summary.std)
     widest = (max(by_form.values(), key=len) for by_form in forms.values())
