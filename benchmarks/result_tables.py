@@ -310,8 +310,11 @@ def paper(book: RecordBook) -> str:
         facts = f"{hours_text(done)}; revision {revisions(done)}; –: not run"
         if left := dict.fromkeys(o.cell.paper.dataset for o in outcomes if o not in shown):
             facts += f"; nothing is run on {', '.join(left)}"
+        differs = dict.fromkeys(words_ for o in shown for words_ in o.cell.differs)
         made = [
-            markdown(replace(each, notes=[*each.notes, facts]))
+            markdown(
+                replace(each, title="; ".join([each.title, *differs]), notes=[*each.notes, facts])
+            )
             for each in reproduction_report(shown).tables
         ]
         parts.append("\n".join([*made, commands_text(name)]))

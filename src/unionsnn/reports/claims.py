@@ -97,7 +97,7 @@ def wins(values: Values, tables: Sequence[str], row: str, wanted: int) -> Verdic
     won = sets - missing - len(lost)
     if won < wanted and won + missing >= wanted:
         return None
-    but = f" (all but {', '.join(lost)})" if lost else ""
+    but = f" (not {', '.join(lost)})" if lost else ""
     run = f", {missing} not run" if missing else ""
     return Verdict.of(
         won >= wanted,
