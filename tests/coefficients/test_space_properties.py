@@ -1,5 +1,6 @@
 """What must hold for every graph and every choice."""
 
+import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -42,6 +43,20 @@ def test_relabelling_the_nodes_changes_nothing(rng, options):
     values = columns(rng.permutation(n)[edge_index], n, options)
     right = columns(edge_index, n, options)
     np.testing.assert_allclose(values, right, rtol=1e-12, atol=1e-12)
+
+
+@few
+@given(seeds, st.integers(2, 30))
+def test_on_trees_choices_coincide(rng, n):
+    # Of the eigenvalues of a tree's distances, whose sum is 0, one is positive (Graham and Pollak
+    # 1971). Without cycles there is nothing that union-minus takes away.
+    tree = nx.random_labeled_tree(n, seed=int(rng.integers(2**31)))
+    edge_index = np.array(tree.to_directed().edges).T
+    a = columns(edge_index, n, {})[:, 0]
+    largest = columns(edge_index, n, {"encoding": "largest_eigenvalue"})[:, 0]
+    np.testing.assert_allclose(a, 2 * largest, rtol=1e-12)
+    minus = columns(edge_index, n, {"substructure": "union_minus"})[:, 0]
+    np.testing.assert_allclose(a, minus, rtol=1e-12)
 
 
 @few
