@@ -296,28 +296,39 @@ def paper(book: RecordBook) -> str:
             continue
         table = paper_table(shlex.split(command)[1])
         values = {(v.model, v.dataset): v for v in table.values}
-        outcomes = [
-            Outcome(Cell(values[each.row], None, differs=each.differs), book.record(each))
-            for each in book.commands[name]
-            if each.row is not None
-        ]
-        sets = {o.cell.paper.dataset for o in outcomes if o.record is not None}
-        if not sets:
+        by_set: dict[str, dict[str, Asked]] = {}
+        for each in book.commands[name]:
+            if each.row is not None:
+                model, data = each.row
+                by_set.setdefault(data, {})[model] = each
+        left = [data for data, rows in by_set.items() if not any(map(book.record, rows.values()))]
+        if len(left) == len(by_set):
             waiting.append(name)
             continue
-        shown = [o for o in outcomes if o.cell.paper.dataset in sets]
-        done = [o.record for o in shown if o.record is not None]
-        facts = f"{hours_text(done)}; revision {revisions(done)}; –: not run"
-        if left := dict.fromkeys(o.cell.paper.dataset for o in outcomes if o not in shown):
-            facts += f"; nothing is run on {', '.join(left)}"
-        differs = dict.fromkeys(words_ for o in shown for words_ in o.cell.differs)
-        made = [
-            markdown(
-                replace(each, title="; ".join([each.title, *differs]), notes=[*each.notes, facts])
-            )
-            for each in reproduction_report(shown).tables
-        ]
-        parts.append("\n".join([*made, commands_text(name)]))
+        for data, rows in by_set.items():
+            if data in left:
+                continue
+            done = [record for record in map(book.record, rows.values()) if record is not None]
+            facts = [f"{hours_text(done)}; revision {revisions(done)}; –: not run"]
+            if table.varies == "coefficient":
+                # The paper's own coefficient is the last row.
+                *others, (own, last) = rows.items()
+                facts += [
+                    f"{own} against {other}, paired: {difference_cell(book.report(each), found)}"
+                    for other, each in others
+                    if (found := book.difference(each, last)) is not None
+                ]
+            outcomes = [
+                Outcome(Cell(values[model, data], None, differs=each.differs), book.record(each))
+                for model, each in rows.items()
+            ]
+            (made,) = reproduction_report(outcomes).tables
+            differs = dict.fromkeys(text for each in rows.values() for text in each.differs)
+            title = "; ".join([made.title, *differs])
+            parts.append(markdown(replace(made, title=title, notes=[*made.notes, *facts])))
+        if left:
+            parts.append(f"Nothing is run on {', '.join(left)}.\n")
+        parts.append(commands_text(name))
     if waiting:
         parts.append(f"Not run:\n\n{commands_text(*waiting)}")
     return "\n".join(parts)
