@@ -229,7 +229,7 @@ PAIRS = {
     "BREC: PPGN": ("model=ppgn", 3.7),
     "BREC: DropGIN": ("model=drop_gin", 5.3),
 }
-"""Networks that have trained on a sample of BREC's pairs only, and core-hours of all 400."""
+"""Networks that train on all of BREC's 400 pairs, and core-hours of that, as estimated."""
 
 
 def command_of(name: str) -> str:
