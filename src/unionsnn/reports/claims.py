@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from unionsnn.reports import claim_checks as checks
 from unionsnn.reports.claim_checks import Verdict
@@ -50,7 +50,11 @@ def from_records(records: Sequence[StoredRecord]) -> Values:
     Rows on other features, such as attributes of nodes in place of labels, do not compare: of the
     forms of a data set that with the most rows counts.
     """
-    forms: dict[str, dict[Any, dict[tuple[str, str, str], tuple[int, float, float | None]]]] = {}
+    # data set -> (its name and hash, features) -> row -> epochs, mean, standard deviation
+    forms: dict[
+        str,
+        dict[tuple[str, str | None], dict[tuple[str, str, str], tuple[int, float, float | None]]],
+    ] = {}
     for each in (stored.record for stored in records):
         if each.missing or each.gate not in (None, "paper"):
             continue
